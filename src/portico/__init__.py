@@ -1,0 +1,1 @@
+"""Portico: one catalog in front of every tool."""

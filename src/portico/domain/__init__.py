@@ -1,0 +1,1 @@
+"""Frozen nouns of the house; standard library only."""

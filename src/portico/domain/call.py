@@ -1,0 +1,78 @@
+"""Calls, what came of them, and the record that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from .tool import ToolId
+
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Progress, total, message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool as the caller spelled it, and the arguments."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """The request's own `_meta`, less what belongs to the protocol."""
+    on_progress: OnProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool returned: the raw result object, passed on unchanged."""
+
+    raw: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    """What was repaired in the call, one line each."""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool itself says that it failed."""
+        return bool(self.raw.get("isError"))
+
+    @property
+    def content(self) -> list[Any]:
+        """The content blocks."""
+        found = self.raw.get("content")
+        return found if isinstance(found, list) else []
+
+    @property
+    def structured(self) -> Any:
+        """The structured content, or None."""
+        return self.raw.get("structuredContent")
+
+    @property
+    def text(self) -> str:
+        """All text blocks, one after the other."""
+        return "\n".join(b["text"] for b in self.content if isinstance(b, dict) and isinstance(b.get("text"), str))
+
+
+class Outcome(StrEnum):
+    """How a call ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+    INVALID = "invalid"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """A call with its outcome, written once to the journal."""
+
+    tool: ToolId | None
+    spelled: str
+    caller: str
+    surface: str
+    outcome: Outcome
+    seconds: float
+    code: str = ""

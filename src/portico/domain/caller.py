@@ -1,0 +1,13 @@
+"""Who asks, and through which surface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Passed explicitly to every question and every call, never taken from a context variable."""
+
+    name: str = "local"
+    surface: str = "library"

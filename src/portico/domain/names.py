@@ -1,0 +1,69 @@
+"""The identifier rule: one safe spelling for every name, and never two names with one spelling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+LUA_KEYWORDS = frozenset(
+    "and break do else elseif end false for function goto if in local nil not or repeat return then true until while".split()
+)
+"""Reserved words of Lua 5.4: no handle part may be one, so that every handle is also a script expression."""
+
+LUA_GLOBALS = frozenset(
+    "_G _VERSION assert collectgarbage coroutine debug dofile error getmetatable io ipairs load loadfile math next os"
+    " package pairs pcall print rawequal rawget rawlen rawset require select setmetatable string table tonumber"
+    " tostring type utf8 warn xpcall await_all".split()
+)
+"""Names that scripts already have; a server of that name would hide one of them."""
+
+META_TOOLS = frozenset(
+    "search_tools describe_tools call_tool read_result run_script search_tool execute_tool".split()
+    + "list_servers list_server_tools tool_details inspect_tool_response execute".split()
+)
+"""Identifiers of the tools that the surfaces list themselves."""
+
+RESERVED_SERVERS = LUA_GLOBALS | META_TOOLS | {"result", "_gateway", "category"}
+"""What no server's identifier may be; `category` is a path segment of the REST surface."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]")
+_UNLISTABLE = re.compile(r"[^A-Za-z0-9_.-]")
+LISTED_LIMIT = 128
+
+
+def identifier(name: str) -> str:
+    """Spell a name so that Lua, Python and every client accept it as one word."""
+    safe = _UNSAFE.sub("_", name)
+    if not safe:
+        return "_unnamed"
+    return f"_{safe}" if safe[0].isdigit() or safe in LUA_KEYWORDS else safe
+
+
+def listable(name: str) -> str:
+    """Spell a name within the letters that MCP allows in `tools/list`."""
+    return _UNLISTABLE.sub("_", name) or "_unnamed"
+
+
+def server_identifier(name: str) -> str:
+    """Spell a server's name; reserved words are moved out of the way with a leading underscore."""
+    safe = identifier(name)
+    return f"_{safe}" if safe in RESERVED_SERVERS else safe
+
+
+def distinct(spelled: Iterable[tuple[str, str]], taken: Collection[str] = ()) -> dict[str, str]:
+    """Give each (original, wanted) pair a spelling of its own.
+
+    The first original in sorted order keeps what it wanted, the next ones get `_2`, `_3`; a suffix never runs into
+    a spelling that somebody else wanted, so the outcome does not depend on the order of arrival.
+    """
+    pairs = sorted(spelled)
+    wanted = {spelling for _, spelling in pairs} | set(taken)
+    used = set(taken)
+    chosen: dict[str, str] = {}
+    for original, spelling in pairs:
+        candidate, number = spelling, 2
+        while candidate in used or (candidate != spelling and candidate in wanted):
+            candidate, number = f"{spelling}_{number}", number + 1
+        used.add(candidate)
+        chosen[original] = candidate
+    return chosen

@@ -1,0 +1,71 @@
+"""Tools as we understand them after normalising."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+JsonObject = Mapping[str, Any]
+
+
+class Effect(StrEnum):
+    """What a tool does to the world, as far as its annotations say; unknown counts as write."""
+
+    READ = "read"
+    WRITE = "write"
+    DESTRUCTIVE = "destructive"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ToolId:
+    """The pair (server, name) in the original spelling; a rename is a new tool."""
+
+    server: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.server}::{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Something that can be done."""
+
+    id: ToolId
+    handle: str
+    listed: str
+    description: str
+    input_schema: JsonObject
+    definition: bytes
+    """The whole definition as JSON, ready for `tools/list` under its listed name."""
+    title: str = ""
+    output_schema: JsonObject | None = None
+    effect: Effect = Effect.WRITE
+    category: str = "misc"
+    tags: tuple[str, ...] = ()
+    source: str = "upstream"
+    notes: tuple[str, ...] = ()
+    """What normalising had to change, for `doctor` and `list`."""
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The parameters by name; empty when the schema declares none."""
+        found = self.input_schema.get("properties")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the parameters that a call must have, in the schema's order."""
+        found = self.input_schema.get("required")
+        return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A definition that was refused, and why."""
+
+    server: str
+    name: str
+    reason: str

@@ -1,0 +1,150 @@
+"""Every exception that Portico raises on purpose.
+
+    PorticoError
+    ├── ConfigError            a config file, field or command line that cannot be used
+    ├── InvalidDefinition      one tool definition that is refused; the server's others load
+    ├── StoreError             what is remembered cannot be read or written
+    ├── UnknownServer          no such server is configured
+    └── CallError              one call (or read) that did not succeed
+        ├── UnknownTool        no tool of that name that this caller may see
+        ├── AmbiguousTool      a short name that several tools share
+        ├── UnknownItem        no such prompt or resource
+        ├── InvalidArguments   the arguments do not fit the tool's schema
+        ├── Refused            a policy says no
+        ├── UpstreamGone       the server cannot be started or reached, or died
+        ├── UpstreamTimeout    the server did not answer in time
+        └── UpstreamError      the server answered with a protocol error
+
+Each has a stable `code`. A `CallError` also says what was sent and which call to make next, as data: every
+surface spells the next call in its own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
+
+
+class Sent(StrEnum):
+    """What had left the gateway when a call failed; the value is the phrase users read."""
+
+    NOTHING = "nothing was sent"
+    UNKNOWN = "the call was sent; whether it took effect is unknown"
+    ANSWERED = "the call was sent and the server answered"
+
+
+@dataclass(frozen=True, slots=True)
+class NextCall:
+    """The call that would move a caller on: an action (`call`, `search`, `describe`) and its parameters."""
+
+    action: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+class PorticoError(Exception):
+    """Something that the reader of the message can act on."""
+
+    code: ClassVar[str] = "error"
+
+
+class ConfigError(PorticoError):
+    """A config value that cannot be used: says file, line, field and what to write instead."""
+
+    code = "config_invalid"
+
+    def __init__(
+        self, problem: str, *, file: str | None = None, line: int | None = None, where: str | None = None, fix: str = ""
+    ) -> None:
+        self.problem, self.file, self.line, self.where, self.fix = problem, file, line, where, fix
+        place = f"{file}:{line}" if file and line else file or ""
+        head = ": ".join(part for part in (place, where, problem) if part)
+        super().__init__(f"{head}. {fix}" if fix else head)
+
+
+class InvalidDefinition(PorticoError):
+    """A tool definition that is refused, with the reason."""
+
+    code = "invalid_definition"
+
+
+class StoreError(PorticoError):
+    """What is remembered cannot be read or written."""
+
+    code = "store_error"
+
+
+class UnknownServer(PorticoError):
+    """No server of that name is configured."""
+
+    code = "unknown_server"
+
+
+class CallError(PorticoError):
+    """One call that did not succeed, in the parts that an error text is made of."""
+
+    code = "call_failed"
+
+    def __init__(
+        self,
+        subject: str,
+        *,
+        details: Sequence[str] = (),
+        sent: Sent = Sent.NOTHING,
+        next_call: NextCall | None = None,
+    ) -> None:
+        self.subject, self.details, self.sent, self.next_call = subject, tuple(details), sent, next_call
+        super().__init__(f"{self.code} for {subject}; {sent}" + "".join(f"\n- {line}" for line in self.details))
+
+
+class UnknownTool(CallError):
+    """No tool of that name that this caller may see; hidden and missing look alike."""
+
+    code = "unknown_tool"
+
+
+class AmbiguousTool(CallError):
+    """A short name that several tools share."""
+
+    code = "ambiguous_tool"
+
+
+class UnknownItem(CallError):
+    """No such prompt or resource."""
+
+    code = "unknown_item"
+
+
+class InvalidArguments(CallError):
+    """The arguments do not fit the tool's schema."""
+
+    code = "invalid_arguments"
+
+
+class Refused(CallError):
+    """A policy does not allow the call."""
+
+    code = "refused"
+
+
+class UpstreamGone(CallError):
+    """The server cannot be started or reached, or it died."""
+
+    code = "upstream_gone"
+
+
+class UpstreamTimeout(CallError):
+    """The server did not answer in time."""
+
+    code = "timed_out"
+
+
+class UpstreamError(CallError):
+    """The server answered with a protocol error, kept whole so that a surface can pass it on."""
+
+    code = "upstream_error"
+
+    def __init__(self, subject: str, *, rpc_code: int, message: str, data: Any = None, sent: Sent = Sent.ANSWERED) -> None:
+        self.rpc_code, self.message, self.data = rpc_code, message, data
+        super().__init__(subject, details=(f"the server said: {message} (code {rpc_code})",), sent=sent)

@@ -1,0 +1,159 @@
+"""The sockets in the wall: what the rooms of the house expect of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, Protocol
+
+from .domain.call import Invocation, OnProgress
+from .domain.caller import Caller
+from .domain.disclosure import Hit
+from .domain.edition import Edition
+from .domain.server import Health, Offering
+from .domain.tool import Tool, ToolId
+
+OnChange = Callable[[str], None]
+"""Called with a server's name when its definitions have changed at the source."""
+
+OnNotice = Callable[[str, str, Mapping[str, Any]], None]
+"""Called with server, notification method and parameters for what is passed on to clients."""
+
+
+class Provider(Protocol):
+    """Offers the tools of one server and runs them; starts whatever it needs on first use."""
+
+    @property
+    def server(self) -> str:
+        """The server's name in the config."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """The kind of provider: upstream, database or local."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when stored definitions of this server can no longer be trusted."""
+        ...
+
+    def health(self) -> Health:
+        """How the server is doing, without starting it."""
+        ...
+
+    async def offer(self) -> Offering:
+        """Ask the source for everything it offers, whole.
+
+        Raises:
+            CallError: the source could not be asked; the message says why.
+        """
+        ...
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        on_progress: OnProgress | None,
+    ) -> Mapping[str, Any]:
+        """Run one tool by its original name and return its result object unchanged.
+
+        Raises:
+            CallError: with `sent` telling whether the call may have taken effect.
+        """
+        ...
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Pass on one other request (`resources/read`, `prompts/get`, `completion/complete`...)."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop what was started."""
+        ...
+
+
+class Policy(Protocol):
+    """Answers which tools a caller sees, and whether a call may go ahead; each link only narrows."""
+
+    def visible(self, caller: Caller, edition: Edition) -> Set[ToolId]:
+        """The tools that this caller may see, and so may call."""
+        ...
+
+    def admit(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        """Return when the call may go ahead.
+
+        Raises:
+            Refused: with the reason.
+        """
+        ...
+
+
+class Index(Protocol):
+    """Finds tools by what they do; always asked within a visible set, and an empty set finds nothing."""
+
+    def query(self, text: str, *, within: Set[ToolId], limit: int) -> list[Hit]:
+        """The best tools first."""
+        ...
+
+
+class IndexBuilder(Protocol):
+    """Makes the index of an edition; it may reuse what the last edition's index already knows."""
+
+    def __call__(self, edition: Edition, previous: Index | None) -> Index:
+        """Index an edition."""
+        ...
+
+
+class Journal(Protocol):
+    """Where every invocation is written once."""
+
+    def record(self, invocation: Invocation) -> None:
+        """Write one invocation; never waits and never raises."""
+        ...
+
+
+class Store(Protocol):
+    """What is remembered between starts: each server's last offering, under its fingerprint."""
+
+    def load(self, servers: Mapping[str, str]) -> dict[str, Offering]:
+        """The offerings of those servers whose fingerprint is still the stored one."""
+        ...
+
+    def save(self, offering: Offering, fingerprint: str) -> None:
+        """Remember one server's offering, whole."""
+        ...
+
+    def forget(self, servers: Iterable[str]) -> None:
+        """Drop what is remembered of these servers."""
+        ...
+
+    def close(self) -> None:
+        """Release the file or the connection."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts tokens; every report names the counter it used."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in reports."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        ...
+
+
+__all__: Sequence[str] = [
+    "Index",
+    "IndexBuilder",
+    "Journal",
+    "OnChange",
+    "OnNotice",
+    "Policy",
+    "Provider",
+    "Store",
+    "TokenCounter",
+]

@@ -1,0 +1,1 @@
+"""The code that offers a server's tools and runs them."""

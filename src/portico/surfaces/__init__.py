@@ -1,0 +1,1 @@
+"""The ways in: MCP and the command line."""
