@@ -1,1 +1,38 @@
-"""Portico: one catalog in front of every tool."""
+"""Portico: one catalog in front of every tool.
+
+Importing the package does nothing and loads nothing; a name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from portico.catalog import Catalog as Catalog
+    from portico.domain.call import Result as Result
+    from portico.domain.disclosure import Disclosure as Disclosure
+    from portico.domain.disclosure import Hit as Hit
+    from portico.errors import CallError as CallError
+    from portico.errors import PorticoError as PorticoError
+
+_HOMES = {
+    "CallError": "portico.errors",
+    "Catalog": "portico.catalog",
+    "Disclosure": "portico.domain.disclosure",
+    "Hit": "portico.domain.disclosure",
+    "PorticoError": "portico.errors",
+    "Result": "portico.domain.call",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

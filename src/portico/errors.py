@@ -145,6 +145,8 @@ class UpstreamError(CallError):
 
     code = "upstream_error"
 
-    def __init__(self, subject: str, *, rpc_code: int, message: str, data: Any = None, sent: Sent = Sent.ANSWERED) -> None:
+    def __init__(
+        self, subject: str, *, rpc_code: int, message: str, data: Any = None, sent: Sent = Sent.ANSWERED
+    ) -> None:
         self.rpc_code, self.message, self.data = rpc_code, message, data
         super().__init__(subject, details=(f"the server said: {message} (code {rpc_code})",), sent=sent)

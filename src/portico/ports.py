@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
-from .domain.call import Invocation, OnProgress
-from .domain.caller import Caller
-from .domain.disclosure import Hit
-from .domain.edition import Edition
-from .domain.server import Health, Offering
-from .domain.tool import Tool, ToolId
+from portico.domain.call import Invocation, OnProgress
+from portico.domain.caller import Caller
+from portico.domain.disclosure import Hit
+from portico.domain.edition import Edition
+from portico.domain.server import Health, Offering
+from portico.domain.tool import Tool, ToolId
 
 OnChange = Callable[[str], None]
 """Called with a server's name when its definitions have changed at the source."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .items import Items
 from .resolver import Resolver
 from .server import Server
 from .tool import Rejected, Tool, ToolId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Edition:
     """All tools at one moment, in a fixed order; a change makes the next edition."""
 
@@ -18,6 +19,7 @@ class Edition:
     tools: Mapping[ToolId, Tool]
     servers: Mapping[str, Server]
     rejected: tuple[Rejected, ...] = ()
+    items: Items = field(default_factory=Items)
     resolver: Resolver = field(repr=False)
 
     @property

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterable
 
 LUA_KEYWORDS = frozenset(
-    "and break do else elseif end false for function goto if in local nil not or repeat return then true until while".split()
+    "and break do else elseif end false for function goto if in local nil not or repeat return then true"
+    " until while".split()
 )
 """Reserved words of Lua 5.4: no handle part may be one, so that every handle is also a script expression."""
 

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from urllib.parse import unquote
 
-from ..errors import AmbiguousTool, NextCall, UnknownTool
+from portico.errors import AmbiguousTool, NextCall, UnknownTool
+
 from .names import identifier
 from .server import Server
 from .tool import Tool, ToolId

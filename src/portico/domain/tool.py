@@ -38,8 +38,8 @@ class Tool:
     listed: str
     description: str
     input_schema: JsonObject
-    definition: bytes
-    """The whole definition as JSON, ready for `tools/list` under its listed name."""
+    definition: JsonObject
+    """The whole definition, ready for `tools/list` under its listed name."""
     title: str = ""
     output_schema: JsonObject | None = None
     effect: Effect = Effect.WRITE

@@ -1,0 +1,46 @@
+"""`python -m portico` and the `portico` command."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import AbstractAsyncContextManager
+
+from portico.house import House
+from portico.surfaces.cli.app import build_cli
+from portico.surfaces.cli.desk import Desk
+from portico.wiring import VERSION, open_house, settings_for
+
+
+def main() -> None:
+    """Run the command line."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="portico: %(message)s")
+    desk = Desk(open_house=_open_house, serve=_serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens)
+    build_cli(desk)()
+
+
+def _open_house(config: str | None) -> AbstractAsyncContextManager[House]:
+    return open_house(settings_for(config))
+
+
+def _serve(config: str | None, *, stdio: bool, surface: str | None, host: str | None, port: int | None) -> None:
+    # Loading the MCP SDK takes a second, which the other commands must not pay.
+    from portico.serving import run_server
+
+    run_server(settings_for(config), stdio=stdio, surface=surface, host=host, port=port)
+
+
+def _demo(once: bool, port: int | None) -> None:
+    from portico.demo import run_demo
+
+    run_demo(once=once, port=port)
+
+
+def _surface_tokens(house: House, surface: str) -> int:
+    from portico.surfaces.mcp.bill import surface_tokens
+
+    return surface_tokens(house.gateway, surface)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The catalog as a library: search, describe and call tools with no MCP and no web around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from portico.domain.call import Call, Result
+from portico.domain.caller import Caller
+from portico.domain.disclosure import Disclosure, Hit
+from portico.domain.tool import Rejected
+from portico.gateway import Query
+from portico.providers.local import LocalProvider
+from portico.providers.local.functions import define
+from portico.providers.local.provider import Runner
+from portico.wiring import Parts, assemble
+
+LOCAL = "local"
+
+
+class Catalog:
+    """Tools in one place: added at any time, found by what they do, called by name."""
+
+    def __init__(self) -> None:
+        self._providers: dict[str, LocalProvider] = {}
+        self._categories: dict[str, str] = {}
+        parts = Parts(explicit_categories=self._categories)
+        self._registered = parts.providers
+        self._house = assemble(parts)
+        self._caller = Caller(surface="library")
+
+    def add_tools(self, server: str, definitions: Iterable[Mapping[str, Any]], call: Runner) -> None:
+        """Add definitions in MCP's shape; `call(name, arguments)` runs them, and may be async.
+
+        A definition that cannot be used is left out and listed in `rejected`.
+        """
+        provider = self._provider(server)
+        for definition in definitions:
+            provider.add(definition, call)
+        self._publish(provider)
+
+    def register_tool(self, function: Callable[..., Any], category: str = "", *, server: str = LOCAL) -> str:
+        """Add a plain function, its schema taken from the signature; returns the handle."""
+        definition = define(function)
+        name = definition["name"]
+        if category:
+            self._categories[f"{server}.{name}"] = category
+        provider = self._provider(server)
+        provider.add(definition, partial(_call_function, function))
+        self._publish(provider)
+        return next(
+            tool.handle
+            for tool in self._house.gateway.edition.tools.values()
+            if (tool.id.server, tool.id.name) == (server, name)
+        )
+
+    def unregister(self, name: str) -> bool:
+        """Remove one tool by any of its spellings; says whether there was one."""
+        edition = self._house.gateway.edition
+        tool = next((t for t in edition.tools.values() if name in (t.handle, t.listed, t.id.name)), None)
+        if tool is None:
+            return False
+        provider = self._providers[tool.id.server]
+        provider.remove(tool.id.name)
+        self._publish(provider)
+        return True
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Definitions that were refused, and why."""
+        return self._house.gateway.edition.rejected
+
+    def __len__(self) -> int:
+        return len(self._house.gateway.edition.tools)
+
+    def search(self, query: str, limit: int = 5, *, server: str = "", category: str = "") -> list[Hit]:
+        """The best tools for a query, each with its handle, score and the parts of the score."""
+        found = self._house.gateway.hits(self._caller, Query(text=query, server=server, category=category))
+        return found[:limit]
+
+    def describe(self, names: Sequence[str]) -> Disclosure:
+        """Full cards; `.text` is what an agent reads.
+
+        Raises:
+            CallError: none of the names is known.
+        """
+        return self._house.gateway.describe(self._caller, names)
+
+    async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Result:
+        """Run a tool by any of its spellings.
+
+        Raises:
+            CallError: unknown tool, wrong arguments, time out; the message says what to do.
+        """
+        return await self._house.gateway.call(self._caller, Call(tool=name, arguments=arguments or {}))
+
+    def _provider(self, server: str) -> LocalProvider:
+        if server not in self._providers:
+            source = "local" if server == LOCAL else "library"
+            self._providers[server] = self._registered[server] = LocalProvider(server=server, source=source)
+        return self._providers[server]
+
+    def _publish(self, provider: LocalProvider) -> None:
+        self._house.gateway.editions.accept([(provider.offering(), provider.source)])
+
+
+def _call_function(function: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> Any:
+    return function(**arguments)

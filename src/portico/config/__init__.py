@@ -1,0 +1,31 @@
+"""Settings, and the dialects of every client's config file; read by wiring alone."""
+
+from .clients import CLIENTS as CLIENTS
+from .clients import Client as Client
+from .clients import Scope as Scope
+from .clients import Via as Via
+from .clients import client_file as client_file
+from .clients import client_files as client_files
+from .clients import find_client as find_client
+from .edit import add_server as add_server
+from .edit import add_servers as add_servers
+from .edit import remove_server as remove_server
+from .edit import server_entries as server_entries
+from .importing import ImportItem as ImportItem
+from .importing import ImportPlan as ImportPlan
+from .importing import apply_import as apply_import
+from .importing import plan_import as plan_import
+from .installing import InstallPlan as InstallPlan
+from .installing import Undone as Undone
+from .installing import apply as apply
+from .installing import plan_install as plan_install
+from .installing import undo as undo
+from .load import load_settings as load_settings
+from .masking import mask as mask
+from .paths import Paths as Paths
+from .paths import find_config as find_config
+from .paths import find_paths as find_paths
+from .settings import PORT as PORT
+from .settings import SURFACES as SURFACES
+from .settings import SearchLimits as SearchLimits
+from .settings import Settings as Settings

@@ -1,0 +1,116 @@
+"""From a config file to settings: good parts are kept, bad ones are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from portico.domain.server import ServerSpec
+from portico.errors import ConfigError
+
+from .dialects import Dialect
+from .documents import Document, read_document
+from .expansion import Variables
+from .fields import Fields, meant
+from .paths import Paths, find_config, find_paths
+from .servers import read_server
+from .settings import SURFACES, SearchLimits, Settings
+from .shapes import OWN_KEYS, again, find_entries, recognise
+
+EXTRA = ("databases", "python", "yaml", "store", "journal", "profiles")
+"""Keys that other parts of the house read themselves."""
+
+
+def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path) -> Settings:
+    """Read the config file that the command line, the environment or the folder names; none at all is no error.
+
+    Raises:
+        ConfigError: the file does not exist although it was named, or it cannot be read or parsed as a whole.
+    """
+    home = find_paths(environ, cwd)
+    file = find_config(config, environ, cwd)
+    return read_settings(read_document(file), home, environ, cwd) if file else Settings(home=home)
+
+
+def read_settings(document: Document, home: Paths, environ: Mapping[str, str], cwd: Path) -> Settings:
+    """Translate one document, ours or a client's.
+
+    Raises:
+        ConfigError: the document is not a table.
+    """
+    data = document.words()
+    if data is not None and not isinstance(data, dict):
+        fix = "Write keys such as servers: at the beginning of the line."
+        raise document.error("a config file must be a table", line=1, fix=fix)
+    dialect = recognise(document)
+    variables = Variables(environ=environ, folder=document.file.absolute().parent)
+    servers = _servers(document, dialect, variables, cwd)
+    fields = Fields(data or {}, document=document, path=(), variables=variables)
+    settings = _own(fields, document, home) if dialect == "portico" else Settings(home=home)
+    problems = sorted((*fields.problems, *servers.problems), key=lambda problem: problem.line or 0)
+    return replace(settings, servers=servers.specs, problems=tuple(problems), file=document.file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Servers:
+    specs: tuple[ServerSpec, ...]
+    problems: tuple[ConfigError, ...]
+
+
+def _servers(document: Document, dialect: Dialect, variables: Variables, folder: Path) -> _Servers:
+    entries = find_entries(document, dialect, folder)
+    outcomes = [
+        read_server(entry.name, entry.words, document=document, path=entry.path, variables=variables, dialect=dialect)
+        for entry in entries.found
+    ]
+    return _Servers(
+        specs=tuple(outcome.spec for outcome in outcomes if outcome.spec is not None),
+        problems=(
+            *_twice(document, dialect),
+            *entries.problems,
+            *(problem for outcome in outcomes for problem in outcome.problems),
+        ),
+    )
+
+
+def _twice(document: Document, dialect: Dialect) -> Iterator[ConfigError]:
+    for found in document.duplicates():
+        # What a client repeats outside its servers is its own affair.
+        if dialect == "portico" or found.path[0] in ("mcpServers", "servers", "mcp", "context_servers"):
+            yield again(document, found.path, first=found.first, second=found.second)
+
+
+def _own(fields: Fields, document: Document, home: Paths) -> Settings:
+    for key in fields.table:
+        if key not in OWN_KEYS and not key.startswith(("x-", "$")):
+            fields.report("this key is not known", key, fix=meant(key, OWN_KEYS))
+    defaults = Settings(home=home)
+    port = fields.whole("port", least=0, most=65535)
+    return Settings(
+        home=home,
+        surface=_surface(fields) or defaults.surface,
+        host=fields.text("host").strip() or defaults.host,
+        port=defaults.port if port is None else port,
+        pins=fields.texts("pins"),
+        categories=fields.pairs("categories"),
+        search=_search(fields),
+        extra={key: value for key, value in (document.data or {}).items() if key in EXTRA},
+    )
+
+
+def _surface(fields: Fields) -> str:
+    surface = fields.text("surface").strip()
+    if surface and surface not in SURFACES:
+        fields.report("this is not a surface", "surface", fix=meant(surface, SURFACES))
+        return ""
+    return surface
+
+
+def _search(fields: Fields) -> SearchLimits:
+    fields.inner("search", ("tokens", "limit"))
+    defaults = SearchLimits()
+    return SearchLimits(
+        tokens=fields.whole("search", "tokens", least=1, most=1_000_000) or defaults.tokens,
+        limit=fields.whole("search", "limit", least=1, most=1000) or defaults.limit,
+    )

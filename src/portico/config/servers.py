@@ -1,0 +1,245 @@
+"""One server entry becomes a specification, or problems that say how to mend it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from portico.domain.server import ServerSpec, Timeouts, ToolFilter, Transport
+from portico.errors import ConfigError
+
+from .dialects import Dialect, normalise
+from .documents import Document
+from .expansion import Variables
+from .fields import Fields, meant
+from .paths import absolute
+from .tree import Path
+
+KNOWN = (
+    "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"
+).split()
+"""The fields of a server entry."""
+
+TOLERATED = frozenset(
+    "autoApprove alwaysAllow trust gallery version oauth auth authProviderType note icon source settings dev sandbox"
+    " sandboxEnabled required name id scopes instructions".split()
+)
+"""Fields that clients keep for themselves; Portico leaves them alone."""
+
+_TRANSPORTS: Mapping[str, Transport] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamablehttp": "http",
+    "streamable_http": "http",
+    "remote": "http",
+    "sse": "sse",
+}
+_MILLISECONDS = 1000
+"""Some clients write timeouts in milliseconds; nobody waits for a quarter of an hour by intent."""
+_NAME_LIMIT = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one entry: a specification, problems, or a specification with remarks."""
+
+    spec: ServerSpec | None
+    problems: tuple[ConfigError, ...] = ()
+
+
+def read_server(
+    name: str, entry: Any, *, document: Document, path: Path, variables: Variables, dialect: Dialect = "portico"
+) -> Outcome:
+    """Translate one raw entry, with numbers and switches as they were spelled.
+
+    No message ever shows a value of `env`, `headers`, `args` or `url`.
+    """
+    if (refusal := _refuse_name(name)) is not None:
+        return Outcome(spec=None, problems=(document.error(refusal, path, fix="Give the server a short, plain name."),))
+    if not isinstance(entry, dict):
+        fix = "Write a table with command and args, or with url."
+        return Outcome(spec=None, problems=(document.error("a server must be a table", path, fix=fix),))
+    normal = normalise(entry, dialect)
+    fields = Fields(normal.entry, document=document, path=path, variables=variables, moved=normal.moved)
+    enabled = _enabled(fields)
+    if not enabled:
+        fields.variables = replace(variables, lenient=True)
+    if dialect == "portico":
+        _report_unknown(fields)
+    spec = _spec(name, fields, enabled)
+    return Outcome(spec=spec if fields.is_usable else None, problems=tuple(fields.problems))
+
+
+def _refuse_name(name: str) -> str | None:
+    if not name.strip():
+        return "a server needs a name"
+    if len(name) > _NAME_LIMIT:
+        return f"the server's name is longer than {_NAME_LIMIT} characters"
+    return None if name.isprintable() else "the server's name holds a control character"
+
+
+def _enabled(fields: Fields) -> bool:
+    enabled, disabled = fields.switch("enabled"), fields.switch("disabled")
+    if enabled is not None and disabled is not None and enabled == disabled:
+        fields.report("enabled and disabled contradict each other", "disabled", fix="Keep one of the two.")
+    return enabled is not False and disabled is not True
+
+
+def _report_unknown(fields: Fields) -> None:
+    for key in fields.table:
+        if key not in KNOWN and key not in TOLERATED and not key.startswith(("x-", "_", "$")):
+            fix = meant(key, KNOWN)
+            # A misspelt `tools` or `enabled` would open what it was meant to close.
+            fields.report("this field is not known", key, fix=fix, fatal=fix.startswith("Did you mean"))
+
+
+def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:
+    command, args = _command_line(fields)
+    url = _url(fields)
+    return ServerSpec(
+        name=name,
+        transport=_transport(fields, command, url),
+        command=command,
+        args=args,
+        env=_environment(fields),
+        cwd=_folder(fields),
+        url=url,
+        headers=_headers(fields),
+        enabled=enabled,
+        alias=fields.text("alias").strip(),
+        description=fields.text("description"),
+        category=fields.text("category").strip(),
+        tools=_filter(fields),
+        timeouts=_timeouts(fields),
+    )
+
+
+def _transport(fields: Fields, command: str, url: str) -> Transport:
+    has_command, has_url = (fields.table.get(field) is not None for field in ("command", "url"))
+    if has_command and has_url:
+        fields.report("a server has either a command or a url, not both", "url", fix="Delete one of the two.")
+    elif not has_command and not has_url:
+        fields.report("a server needs a command or a url", fix="Write command and args, or url.")
+    declared = _declared(fields)
+    if declared is None:
+        return "stdio" if has_command else "sse" if urlsplit_path(url).endswith("/sse") else "http"
+    if has_command != has_url and (declared == "stdio") != has_command:
+        wanted = "command" if declared == "stdio" else "url"
+        fields.report(
+            f"this type of server needs a {wanted}", _type_field(fields), fix="Delete the type, or correct it."
+        )
+    return declared
+
+
+def _declared(fields: Fields) -> Transport | None:
+    found = set[Transport]()
+    for field in ("type", "transport"):
+        word = fields.text(field)
+        if word and word.casefold() not in _TRANSPORTS:
+            fields.report("this is not a transport", field, fix=meant(word.casefold(), ("stdio", "http", "sse")))
+        elif word:
+            found.add(_TRANSPORTS[word.casefold()])
+    if len(found) > 1:
+        fields.report("type and transport contradict each other", "transport", fix="Keep one of the two.")
+    return next(iter(found), None)
+
+
+def _type_field(fields: Fields) -> str:
+    return "type" if fields.table.get("type") is not None else "transport"
+
+
+def _command_line(fields: Fields) -> tuple[str, tuple[str, ...]]:
+    if fields.table.get("command") is None:
+        if fields.table.get("args"):
+            fields.report("args belong to a command, and there is none", "args", fix="Add command, or delete args.")
+        return "", ()
+    command, args, before = fields.text("command").strip(), fields.texts("args"), len(fields.problems)
+    if not command:
+        if len(fields.problems) == before and fields.is_usable:
+            fields.report("the command is empty", "command", fix="Write the program to start, such as npx.")
+        return "", args
+    written = os.fspath(absolute(command, fields.variables.environ, fields.variables.folder))
+    if not args and " " in command and not os.path.exists(written):
+        return _split(fields, command)
+    # Only what names a folder is a path; a bare word is looked up in PATH.
+    return (written if command.startswith("~") else command), args
+
+
+def _split(fields: Fields, command: str) -> tuple[str, tuple[str, ...]]:
+    try:
+        first, *rest = shlex.split(command)
+    except ValueError:
+        fields.report(
+            "the command has a quote that is never closed", "command", fix="Write command and a list of args."
+        )
+        return "", ()
+    return first, tuple(rest)
+
+
+def _url(fields: Fields) -> str:
+    url = fields.text("url").strip()
+    if fields.table.get("url") is None or (not url and not fields.is_usable):
+        return ""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or any(sign.isspace() for sign in url):
+        fields.report("this is not an http or https address", "url", fix="Write it as https://host/mcp.")
+    return url
+
+
+def urlsplit_path(url: str) -> str:
+    """The path of an address without its last slash; empty when it is no address."""
+    try:
+        return urlsplit(url).path.rstrip("/")
+    except ValueError:
+        return ""
+
+
+def _environment(fields: Fields) -> dict[str, str]:
+    env = fields.pairs("env")
+    for name in env:
+        if not name or "=" in name or "\0" in name:
+            fields.report("this is not a variable's name", "env", name, fix='Write the variable as NAME: "value".')
+    return env
+
+
+def _headers(fields: Fields) -> dict[str, str]:
+    headers = fields.pairs("headers")
+    for name, value in headers.items():
+        if not name or not name.isascii() or any(sign.isspace() or sign == ":" for sign in name):
+            fields.report("this is not a header's name", "headers", name, fix='Write it as Authorization: "value".')
+        if any(sign in value for sign in "\r\n"):
+            fields.report("a header cannot hold a line break", "headers", name, fix="Write the value on one line.")
+    return headers
+
+
+def _folder(fields: Fields) -> str | None:
+    cwd = fields.text("cwd")
+    return os.fspath(absolute(cwd, fields.variables.environ, fields.variables.folder)) if cwd else None
+
+
+def _filter(fields: Fields) -> ToolFilter:
+    fields.inner("tools", ("allow", "deny"))
+    return ToolFilter(allow=fields.texts("tools", "allow"), deny=fields.texts("tools", "deny"))
+
+
+def _timeouts(fields: Fields) -> Timeouts:
+    fields.inner("timeouts", ("start", "call", "total", "idle"))
+    given = {key: fields.number("timeouts", key, above=0) for key in ("start", "call", "total")}
+    given["idle"] = fields.number("timeouts", "idle")
+    plain = fields.number("timeout", above=0)
+    if plain is not None and given["call"] is None:
+        given["call"] = plain / 1000 if plain > _MILLISECONDS else plain
+    # A longer wait for one call is pointless when the whole call may not take that long.
+    if given["call"] is not None and given["total"] is None:
+        given["total"] = max(given["call"], Timeouts().total)
+    return Timeouts(**{key: value for key, value in given.items() if value is not None})

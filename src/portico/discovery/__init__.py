@@ -1,0 +1,1 @@
+"""A query becomes hits, an order, and cards that fit a budget."""

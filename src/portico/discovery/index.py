@@ -1,0 +1,156 @@
+"""The index: BM25 over weighted fields, asked within what a caller may see."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+from portico.domain.disclosure import Hit
+from portico.domain.edition import Edition
+from portico.domain.names import identifier
+from portico.domain.tool import Tool, ToolId
+from portico.ports import Index
+
+from .words import query_words, words
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How much a field counts, and how much its length is held against it."""
+
+    weight: float
+    length_norm: float
+
+
+FIELDS: Mapping[str, Field] = {
+    "name": Field(3.0, 0.3),
+    "server": Field(1.0, 0.2),
+    "description": Field(1.0, 0.6),
+    "parameters": Field(0.6, 0.6),
+    "details": Field(0.3, 0.7),
+}
+SATURATION = 1.2
+EXACT_BONUS = 100.0
+PREFIX_BONUS = 2.0
+DETAIL_LIMIT = 20_000
+"""Characters of parameter text that are read from one tool, so that no schema can buy itself a place."""
+
+_Postings = dict[str, list[tuple[int, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    tool: Tool
+    counts: Mapping[str, Counter[str]]
+
+
+class WordIndex:
+    """Finds tools by the words of their names, descriptions and parameters."""
+
+    def __init__(self, documents: list[_Document]) -> None:
+        self.documents = documents
+        self._postings = _postings(documents)
+        self._names: dict[str, list[int]] = defaultdict(list)
+        for number, document in enumerate(documents):
+            for spelling in {_plain(document.tool.handle), _plain(document.tool.id.name)}:
+                self._names[spelling].append(number)
+
+    def query(self, text: str, *, within: Set[ToolId], limit: int) -> list[Hit]:
+        """The best permitted tools first; ties are settled by handle."""
+        parts: dict[int, dict[str, float]] = defaultdict(dict)
+        for word, weight in query_words(text).items():
+            for number, value in self._postings.get(word, ()):
+                parts[number][f"word {word}"] = weight * value
+        self._add_name_bonus(text, parts)
+        hits = [
+            Hit(tool=tool, score=round(sum(why.values()), 4), why=why)
+            for number, why in parts.items()
+            if (tool := self.documents[number].tool).id in within
+        ]
+        hits.sort(key=lambda hit: (-hit.score, hit.handle))
+        return hits[:limit]
+
+    def _add_name_bonus(self, text: str, parts: dict[int, dict[str, float]]) -> None:
+        wanted = _plain(text[:200])
+        for number in self._names.get(wanted, ()):
+            parts[number]["exact name"] = EXACT_BONUS
+        if len(wanted) >= 3:
+            for number in [n for n in parts if _plain(self.documents[n].tool.id.name).startswith(wanted)]:
+                parts[number].setdefault("name prefix", PREFIX_BONUS)
+
+
+def build_index(edition: Edition, previous: Index | None) -> WordIndex:
+    """Index an edition; the words of tools that did not change are taken from the previous index."""
+    known = {id(d.tool): d for d in previous.documents} if isinstance(previous, WordIndex) else {}
+    return WordIndex([known.get(id(tool)) or _document(tool) for tool in edition.tools.values()])
+
+
+def _document(tool: Tool) -> _Document:
+    names, details = _parameter_text(tool.properties)
+    texts = {
+        "name": f"{tool.id.name} {tool.title}",
+        "server": tool.id.server,
+        "description": tool.description,
+        "parameters": names,
+        "details": details,
+    }
+    return _Document(tool, {field: Counter(words(text)) for field, text in texts.items()})
+
+
+def _parameter_text(properties: Mapping[str, Any]) -> tuple[str, str]:
+    names: list[str] = []
+    details: list[str] = []
+    for name, schema in properties.items():
+        names.append(name)
+        details.extend(_texts(schema))
+    return " ".join(names)[:DETAIL_LIMIT], " ".join(details)[:DETAIL_LIMIT]
+
+
+def _texts(schema: object) -> Iterator[str]:
+    if not isinstance(schema, Mapping):
+        return
+    description = schema.get("description")
+    if isinstance(description, str):
+        yield description
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        yield from (choice for choice in choices[:50] if isinstance(choice, str))
+    inner = schema.get("properties")
+    if isinstance(inner, Mapping):
+        yield from (str(name) for name in inner)
+
+
+def _postings(documents: list[_Document]) -> _Postings:
+    """Each word with the tools that have it and what it adds to their score, ready to be summed."""
+    lengths = {field: _mean(d.counts[field].total() for d in documents) for field in FIELDS}
+    frequencies: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for number, document in enumerate(documents):
+        weighted: dict[str, float] = defaultdict(float)
+        for field, shape in FIELDS.items():
+            counts = document.counts[field]
+            norm = 1 - shape.length_norm + shape.length_norm * counts.total() / (lengths[field] or 1)
+            for word, count in counts.items():
+                weighted[word] += shape.weight * count / norm
+        for word, value in weighted.items():
+            frequencies[word].append((number, value))
+    total = len(documents)
+    return {
+        word: [(number, _idf(total, len(found)) * value / (SATURATION + value)) for number, value in found]
+        for word, found in frequencies.items()
+    }
+
+
+def _idf(total: int, containing: int) -> float:
+    return math.log(1 + (total - containing + 0.5) / (containing + 0.5))
+
+
+def _mean(values: Iterator[int]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else 0.0
+
+
+def _plain(name: str) -> str:
+    return identifier(name.strip()).casefold()

@@ -1,0 +1,70 @@
+"""Texts become stemmed words: identifiers are split, common words dropped, literals weighed less."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+STOP_WORDS = frozenset(
+    "a an the of to in on at by for from with without and or is are be was were been it its this that these those as if"
+    " into onto over under about i me my we our you your he she they them their his her can could would should will"
+    " may might must do does did please want need like how what which who when where there here then than so just also"
+    " some any all each every no not only via using use used".split()
+)
+
+_IDENTIFIER = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+", re.UNICODE)
+_LITERAL = re.compile(r"https?://\S+|\"[^\"]*\"|'[^']{3,}'|`[^`]*`|(?:[\w.-]*/){2,}[\w.-]*|\b\d[\d.,:-]*\b")
+LITERAL_WEIGHT = 0.3
+QUERY_LIMIT = 4_000
+"""Characters of a query that are read; the rest cannot change what it asks for."""
+
+
+def words(text: str) -> list[str]:
+    """The stemmed words of a text, in order."""
+    return [stem(word) for raw in _IDENTIFIER.findall(text) if (word := raw.lower()) not in STOP_WORDS]
+
+
+def query_words(text: str) -> dict[str, float]:
+    """Each word of a query once, with its weight: quoted strings, paths, URLs and numbers count for less."""
+    text = text[:QUERY_LIMIT]
+    weights = dict.fromkeys(words(_LITERAL.sub(" ", text)), 1.0)
+    for word in words(" ".join(_LITERAL.findall(text))):
+        weights.setdefault(word, LITERAL_WEIGHT)
+    return weights
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """A light stem: plural, -ing, -ed and -er endings go, enough for tool descriptions."""
+    for ending, shortest, replacement in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= shortest:
+            return _undouble(word[: -len(ending)] + replacement)
+    return word
+
+
+_ENDINGS = (
+    ("ations", 3, "at"),
+    ("ation", 3, "at"),
+    ("ies", 2, "y"),
+    ("sses", 2, "ss"),
+    ("ches", 2, "ch"),
+    ("shes", 2, "sh"),
+    ("xes", 2, "x"),
+    ("ings", 3, ""),
+    ("ing", 3, ""),
+    ("ied", 2, "y"),
+    ("ed", 3, ""),
+    ("ors", 3, ""),
+    ("ers", 3, ""),
+    ("or", 4, ""),
+    ("er", 4, ""),
+    ("es", 3, ""),
+    ("s", 3, ""),
+    ("e", 3, ""),
+)
+
+
+def _undouble(word: str) -> str:
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouslz":
+        return word[:-1]
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word

@@ -1,0 +1,1 @@
+"""A call becomes exactly one invocation: resolved, admitted, checked, run and recorded."""

@@ -1,0 +1,179 @@
+"""Arguments are checked against the tool's schema; what is plainly meant is repaired, everything else is explained."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jsonschema_rs
+
+from portico.domain.tool import Tool
+from portico.errors import InvalidArguments, NextCall
+
+REPAIR_LENGTH = 100_000
+PROBLEMS_SHOWN = 10
+COMPILED_LIMIT = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Arguments that fit, and one line for each thing that was repaired."""
+
+    arguments: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class ArgumentCheck:
+    """Checks arguments; compiled schemas are kept for the tools that are really called."""
+
+    _compiled: dict[int, tuple[Tool, jsonschema_rs.Validator | None]] = field(default_factory=dict)
+
+    def check(self, tool: Tool, arguments: Mapping[str, Any]) -> Checked:
+        """The arguments to send.
+
+        Raises:
+            InvalidArguments: with one line per problem and the call to make instead.
+        """
+        validator = self._validator(tool)
+        if validator is None or validator.is_valid(arguments):
+            return Checked(arguments)
+        repaired, notes = _repair(tool, arguments, validator)
+        if notes and validator.is_valid(repaired):
+            return Checked(repaired, notes)
+        raise _explained(tool, arguments, validator)
+
+    def _validator(self, tool: Tool) -> jsonschema_rs.Validator | None:
+        kept = self._compiled.get(id(tool))
+        if kept is None or kept[0] is not tool:
+            if len(self._compiled) >= COMPILED_LIMIT:
+                self._compiled.clear()
+            kept = self._compiled[id(tool)] = (tool, compile_schema(tool.input_schema))
+        return kept[1]
+
+
+def compile_schema(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | None:
+    """A validator that never touches the network; None when the schema is not valid JSON Schema.
+
+    A server with such a schema still gets its calls, unchecked: it knows better than we do what it meant.
+    """
+    try:
+        return jsonschema_rs.validator_for(
+            dict(schema), offline=True, pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=50_000)
+        )
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
+        return None
+
+
+def _repair(
+    tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Validator
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Turn values of the wrong type into what they spell, where only one reading fits."""
+    repaired, notes = dict(arguments), []
+    for error in validator.iter_errors(arguments):
+        path = list(error.instance_path)
+        name = path[0] if len(path) == 1 else None
+        if not isinstance(name, str) or name not in arguments:
+            continue
+        value = arguments[name]
+        for candidate in _readings(value, _types(tool.properties.get(name))):
+            repaired[name] = candidate
+            notes.append(f"{name}: took {_brief(value)} as {_brief(candidate)}")
+            break
+    return repaired, tuple(dict.fromkeys(notes))
+
+
+def _readings(value: object, types: Iterable[str]) -> Iterable[Any]:
+    for kind in types:
+        if isinstance(value, str) and len(value) <= REPAIR_LENGTH and kind != "string":
+            parsed = _parsed(value.strip())
+            if _fits(parsed, kind):
+                yield parsed
+        elif kind == "string" and isinstance(value, int | float) and not isinstance(value, bool):
+            yield json.dumps(value)
+        elif kind == "integer" and isinstance(value, float) and value.is_integer():
+            yield int(value)
+    if isinstance(value, str) and "array" in types and "string" not in types:
+        yield [value]
+
+
+def _parsed(text: str) -> Any:
+    lowered = text.lower()
+    if lowered in ("true", "false"):
+        return lowered == "true"
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _fits(value: object, kind: str) -> bool:
+    if isinstance(value, bool) or kind == "boolean":
+        return isinstance(value, bool) and kind == "boolean"
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "integer": int,
+        "number": (int, float),
+        "array": list,
+        "object": dict,
+    }
+    return kind in kinds and isinstance(value, kinds[kind])
+
+
+def _types(schema: object) -> list[str]:
+    """The JSON types that a parameter may have, unions included."""
+    if not isinstance(schema, Mapping):
+        return []
+    declared = schema.get("type")
+    found = [declared] if isinstance(declared, str) else [k for k in declared or () if isinstance(k, str)]
+    for keyword in ("anyOf", "oneOf"):
+        options = schema.get(keyword)
+        if isinstance(options, list):
+            found += [kind for option in options for kind in _types(option)]
+    return [*dict.fromkeys(found)]
+
+
+def _explained(tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Validator) -> InvalidArguments:
+    unknown = [name for name in arguments if name not in tool.properties]
+    missing = [name for name in tool.required if name not in arguments]
+    lines = [f"missing: {name} ({_type_name(tool, name)})" for name in missing]
+    lines += [_unknown_line(tool, name, arguments) for name in unknown]
+    lines += [line for error in validator.iter_errors(arguments) if (line := _error_line(error))]
+    shown = [*dict.fromkeys(lines)][:PROBLEMS_SHOWN]
+    good = {name: value for name, value in arguments.items() if name in tool.properties}
+    return InvalidArguments(
+        tool.handle,
+        details=shown,
+        next_call=NextCall("call", {"name": tool.handle, "arguments": {**good, **dict.fromkeys(missing, "...")}}),
+    )
+
+
+def _unknown_line(tool: Tool, name: str, arguments: Mapping[str, Any]) -> str:
+    unused = [known for known in tool.properties if known not in arguments]
+    near = difflib.get_close_matches(name, unused, n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]} ({_type_name(tool, near[0])})?" if near else ""
+    return f"unknown: {name}{hint}"
+
+
+def _error_line(error: jsonschema_rs.ValidationError) -> str:
+    kind = error.kind.name if hasattr(error.kind, "name") else ""
+    if kind in ("required", "additionalProperties") and not list(error.instance_path):
+        return ""  # said in our own words above
+    where = ".".join(str(step) for step in error.instance_path) or "arguments"
+    return f"{where}: {error.message if len(error.message) <= 300 else error.message[:300] + '…'}"
+
+
+def _type_name(tool: Tool, name: str) -> str:
+    schema = tool.properties.get(name)
+    kinds = _types(schema)
+    if kinds == ["array"] and isinstance(schema, Mapping):
+        inner = _types(schema.get("items"))
+        return f"{inner[0] if inner else 'any'}[]"
+    return "|".join(kinds) or "any"
+
+
+def _brief(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 40 else f"{text[:40]}…"

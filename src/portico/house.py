@@ -1,0 +1,30 @@
+"""An open house: its two doors, and what is behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from portico.admin import Admin
+from portico.errors import ConfigError
+from portico.gateway import Gateway
+
+
+@dataclass(slots=True, kw_only=True)
+class House:
+    """The gateway for agents and the admin for operators, over the same catalog."""
+
+    gateway: Gateway
+    admin: Admin
+    unknown: set[str] = field(default_factory=set)
+    """Servers of which nothing is remembered: they have to be asked before their tools can be found."""
+    problems: tuple[ConfigError, ...] = ()
+    """Parts of the config that could not be used."""
+    notices: list[Callable[[str, str, Mapping[str, Any]], None]] = field(default_factory=list)
+    """Who wants to hear what upstream servers announce."""
+
+    def notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
+        """Pass a server's announcement to all who listen."""
+        for listener in self.notices:
+            listener(server, method, params)

@@ -1,0 +1,40 @@
+"""The one category rule: explicit config, longest name prefix, server default, `misc`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+FALLBACK = "misc"
+
+PREFIXES: Mapping[str, str] = {
+    prefix: prefix.rstrip("_") for prefix in "base_ dba_ fs_ qlty_ sec_ tdvs_ plot_ rag_ sql_opt_ chat_ bar_".split()
+}
+"""Name prefixes that mean a category wherever local and database tools use them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategoryRule:
+    """Says on which shelf a tool stands."""
+
+    explicit: Mapping[str, str] = field(default_factory=dict)
+    """From the config: a server, `server.tool` or a tool-name prefix ending in `*`, to a category."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """Each server's default."""
+    prefixes: Mapping[str, str] = field(default_factory=lambda: PREFIXES)
+
+    def category(self, server: str, name: str, source: str) -> str:
+        """The one category of a tool."""
+        return (
+            self.explicit.get(f"{server}.{name}")
+            or _longest(name, {key[:-1]: value for key, value in self.explicit.items() if key.endswith("*")})
+            or self.explicit.get(server)
+            or (_longest(name, self.prefixes) if source != "upstream" else "")
+            or self.servers.get(server)
+            or FALLBACK
+        )
+
+
+def _longest(name: str, prefixes: Mapping[str, str]) -> str:
+    fitting = [prefix for prefix in prefixes if name.startswith(prefix)]
+    return prefixes[max(fitting, key=len)] if fitting else ""

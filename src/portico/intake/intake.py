@@ -1,0 +1,134 @@
+"""Keeps the catalog in step with its providers: from the store at start, from the source when needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from portico.domain.edition import Edition
+from portico.domain.server import Offering
+from portico.errors import CallError, StoreError, UnknownServer
+from portico.ports import Provider, Store
+
+from .editions import Editions
+
+PARALLEL_OFFERS = 4
+"""Servers asked at the same time: a cold start of a hundred must not start a hundred processes at once."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Intake:
+    """Asks providers for their offerings, remembers them and publishes editions.
+
+    It owns one task group, given by whoever runs it; without one, everything happens when it is asked for.
+    """
+
+    providers: Mapping[str, Provider]
+    editions: Editions
+    store: Store
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why each server's last offering could not be had; gone when one succeeds."""
+    _tasks: TaskGroup | None = None
+    _pending: dict[str, anyio.Event] = field(default_factory=dict)
+    _again: set[str] = field(default_factory=set)
+    _slots: anyio.CapacityLimiter | None = None
+
+    def load(self) -> set[str]:
+        """Publish what the store remembers and return the servers that it does not know; starts nothing."""
+        known = self.store.load({name: provider.fingerprint for name, provider in self.providers.items()})
+        self.editions.accept((offering, self.providers[name].source) for name, offering in known.items())
+        return self.providers.keys() - known.keys()
+
+    def watch(self, tasks: TaskGroup) -> None:
+        """From now on refresh in this task group whenever a provider says that something changed."""
+        self._tasks = tasks
+
+    def changed(self, server: str) -> None:
+        """A provider's definitions have changed: ask it again, in the background."""
+        if self._tasks is not None and server in self.providers:
+            if server in self._pending:
+                self._again.add(server)  # what is being fetched may be the list from before the change
+            else:
+                self.begin(server)
+
+    def begin(self, server: str) -> None:
+        """Start asking a server in the background; a server that is being asked already is not asked twice."""
+        if self._tasks is None:
+            raise RuntimeError("watch() comes first")
+        if server not in self._pending:
+            self._pending[server] = anyio.Event()
+            self._tasks.start_soon(self._ask_in_background, server)
+
+    async def settled(self, seconds: float) -> set[str]:
+        """Wait until no server is being asked for the first time, at most so long; returns those that still are."""
+        with anyio.move_on_after(seconds):
+            while waiting := [event for name, event in self._pending.items() if not self._is_known(name)]:
+                await waiting[0].wait()
+        return {name for name in self._pending if not self._is_known(name)}
+
+    async def refresh(self, server: str) -> Edition:
+        """Ask one server now and publish what it says.
+
+        Raises:
+            UnknownServer: no such server is configured.
+            CallError: the server could not be asked; what was known of it stays.
+        """
+        if server not in self.providers:
+            known = ", ".join(sorted(self.providers)) or "none"
+            raise UnknownServer(f"no server is called {server!r}; configured: {known}")
+        offering = await self._ask(server)
+        return self.editions.accept([(offering, self.providers[server].source)])
+
+    async def refresh_all(
+        self, servers: set[str], on_done: Callable[[str, CallError | None], None] | None = None
+    ) -> None:
+        """Ask many servers, a few at a time; each failure is kept and told, and stops nobody else."""
+        async with anyio.create_task_group() as tasks:
+            for server in sorted(servers):
+                tasks.start_soon(self._refresh_and_tell, server, on_done)
+
+    async def _refresh_and_tell(self, server: str, on_done: Callable[[str, CallError | None], None] | None) -> None:
+        failure: CallError | None = None
+        try:
+            await self.refresh(server)
+        except CallError as error:
+            failure = error
+        if on_done is not None:
+            on_done(server, failure)
+
+    async def _ask_in_background(self, server: str) -> None:
+        try:
+            await self.refresh(server)
+        except CallError as error:
+            logger.warning("%s", error)
+        finally:
+            self._pending.pop(server).set()
+        if server in self._again:
+            self._again.discard(server)
+            self.begin(server)
+
+    async def _ask(self, server: str) -> Offering:
+        if self._slots is None:
+            self._slots = anyio.CapacityLimiter(PARALLEL_OFFERS)
+        provider = self.providers[server]
+        async with self._slots:
+            try:
+                offering = await provider.offer()
+            except CallError as error:
+                self.failures[server] = "; ".join(error.details) or str(error)
+                raise
+        self.failures.pop(server, None)
+        try:
+            self.store.save(offering, provider.fingerprint)
+        except StoreError as error:
+            logger.warning("definitions of %r are not remembered: %s", server, error)
+        return offering
+
+    def _is_known(self, server: str) -> bool:
+        return server in self.editions.current.edition.servers

@@ -1,0 +1,1 @@
+"""Who may see and do what; each link only narrows."""

@@ -1,0 +1,51 @@
+"""Allow and deny globs over each server's tool names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from portico.domain.caller import Caller
+from portico.domain.edition import Edition
+from portico.domain.server import ToolFilter
+from portico.domain.tool import Tool, ToolId
+from portico.errors import Refused
+
+
+def permits(filter: ToolFilter, name: str) -> bool:
+    """Whether a filter lets a tool through; deny wins, an empty allow means all."""
+    if any(fnmatchcase(name, glob) for glob in filter.deny):
+        return False
+    return not filter.allow or any(fnmatchcase(name, glob) for glob in filter.allow)
+
+
+@dataclass(slots=True)
+class GlobPolicy:
+    """What the config's `tools: {allow, deny}` leave of each server, the same for every caller."""
+
+    filters: Mapping[str, ToolFilter] = field(default_factory=dict)
+    _visible: WeakKeyDictionary[Edition, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
+
+    def visible(self, caller: Caller, edition: Edition) -> Set[ToolId]:
+        """The tools that the globs let through; worked out once per edition."""
+        found = self._visible.get(edition)
+        if found is None:
+            found = frozenset(id for id in edition.tools if self._permits(id))
+            self._visible[edition] = found
+        return found
+
+    def admit(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        """Whatever is visible may be called.
+
+        Raises:
+            Refused: the tool is filtered out; no honest path leads here, since it is not visible either.
+        """
+        if not self._permits(tool.id):
+            raise Refused(tool.handle)
+
+    def _permits(self, id: ToolId) -> bool:
+        filter = self.filters.get(id.server)
+        return filter is None or permits(filter, id.name)

@@ -1,0 +1,3 @@
+"""Tools that run in this process."""
+
+from .provider import LocalProvider as LocalProvider

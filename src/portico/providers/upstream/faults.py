@@ -1,0 +1,134 @@
+"""What goes wrong between us and a server, and the errors that callers see.
+
+    Fault               the exchange failed, the connection may be fine
+    ├── Expired         no answer in time
+    ├── RpcError        the server answered with a JSON-RPC error
+    ├── BadStatus       the server answered with an HTTP status that is no answer
+    └── Lost            the connection is of no more use
+        └── Unauthorized    our credentials are not accepted: trying again does not help
+
+A fault has no subject yet; the provider knows which call it was and makes the `CallError` of it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from portico.errors import CallError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
+
+
+class Fault(Exception):
+    """An exchange that failed, in sentences for whoever can fix it."""
+
+    def __init__(self, *details: str, sent: Sent = Sent.NOTHING) -> None:
+        super().__init__("; ".join(details))
+        self.details, self.sent = details, sent
+
+    def as_call_error(self, subject: str) -> CallError:
+        """The same, as the error of one call."""
+        return UpstreamGone(subject, details=self.details, sent=self.sent)
+
+
+class Expired(Fault):
+    """No answer in time."""
+
+    def as_call_error(self, subject: str) -> CallError:
+        """The same, as the error of one call."""
+        return UpstreamTimeout(subject, details=self.details, sent=self.sent)
+
+
+class RpcError(Fault):
+    """A JSON-RPC error, kept whole."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(f"the server said: {message} (code {code})", sent=Sent.ANSWERED)
+        self.code, self.message, self.data = code, message, data
+
+    def as_call_error(self, subject: str) -> CallError:
+        """The same, as the error of one call."""
+        return UpstreamError(subject, rpc_code=self.code, message=self.message, data=self.data, sent=self.sent)
+
+
+class BadStatus(Fault):
+    """An HTTP status that is no answer."""
+
+    def __init__(self, status: int, *details: str, sent: Sent = Sent.ANSWERED) -> None:
+        super().__init__(*details, sent=sent)
+        self.status = status
+
+
+class Lost(Fault):
+    """The connection is of no more use; the next call makes a new one."""
+
+
+class Unauthorized(Lost):
+    """Our credentials are not accepted; only a person can change that."""
+
+
+def rpc_error(error: Any) -> RpcError:
+    """The fault that a JSON-RPC `error` member means, whatever shape it has."""
+    if not isinstance(error, Mapping):
+        return RpcError(-32603, str(error)[:500])
+    code = error.get("code")
+    return RpcError(
+        code if isinstance(code, int) else -32603, str(error.get("message", "no message"))[:4000], error.get("data")
+    )
+
+
+def unwrapped(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of an answer.
+
+    Raises:
+        Fault: the answer is an error, or has no result object.
+    """
+    result = message.get("result")
+    if isinstance(result, dict):
+        return result
+    if "error" in message:
+        raise rpc_error(message["error"])
+    raise Fault("the server's answer has no result object: it does not keep to MCP", sent=Sent.ANSWERED)
+
+
+def public_url(url: str) -> str:
+    """A URL as it may be shown: without user, query and fragment, which can hold secrets."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def redacted(text: str, secrets: Mapping[str, str]) -> str:
+    """A server's words without the values that the config gave it."""
+    for name, value in secrets.items():
+        if len(value) >= 6:
+            text = text.replace(value, f"[{name}]")
+    return text
+
+
+def network_fault(error: BaseException, url: str) -> Fault:
+    """The fault that an exception of the network means.
+
+    Only a connection that was never made is known to have carried nothing.
+    """
+    where = public_url(url)
+    cause = getattr(error, "os_error", None) or error
+    if isinstance(cause, ssl.SSLError) or "Certificate" in type(error).__name__:
+        return Lost(
+            f"the TLS certificate or handshake of {where} was not accepted: {_reason(cause)}",
+            "check the `url`; for a private certificate authority set SSL_CERT_FILE",
+        )
+    name = type(error).__name__
+    if "DNS" in name:
+        return Lost(f"the host name of {where} cannot be found", "check the `url` and your DNS")
+    if isinstance(cause, ConnectionRefusedError):
+        return Lost(f"{where} refused the connection", "check that the server runs and that the `url` has its port")
+    if "InvalidURL" in name or "InvalidUrl" in name:
+        return Lost(f"{where!r} is not a usable address", "check the `url`")
+    if "Connector" in name or "ProxyConnection" in name or "ConnectionTimeout" in name:
+        return Lost(f"{where} cannot be reached: {_reason(cause)}", "check the `url`, the network and the proxy")
+    return Fault(f"the connection to {where} broke off: {_reason(error)}", sent=Sent.UNKNOWN)
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,125 @@
+"""The provider of one upstream MCP server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from portico.domain.call import OnProgress
+from portico.domain.server import Health, Offering, ServerSpec, State
+from portico.domain.tool import ToolId
+from portico.ports import OnChange, OnNotice
+
+from .dialling import Dialler
+from .faults import Fault, Lost, RpcError
+from .inbox import Inbox
+from .link import Patience
+from .listing import take_stock
+from .negotiation import Era
+from .owner import Owner
+from .param_headers import header_maps
+from .protocol import HEADER_MISMATCH, client_info
+
+
+class UpstreamProvider:
+    """Offers the tools of one upstream server and runs them; nothing starts before the first use."""
+
+    def __init__(
+        self, spec: ServerSpec, *, on_change: OnChange, on_notice: OnNotice, client_version: str, protocol: str = ""
+    ) -> None:
+        """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
+        self._spec = spec
+        self._inbox = Inbox(spec.name, on_change, on_notice)
+        self._dialler = Dialler(spec, self._inbox, client_info(client_version), Era.of(protocol))
+        self._owner = Owner(spec.name, self._dialler, spec.timeouts.idle, spec.timeouts.start)
+        self._patience = Patience(spec.timeouts.call, spec.timeouts.total)
+        self._was_asked = False
+
+    @property
+    def server(self) -> str:
+        """The server's name in the config."""
+        return self._spec.name
+
+    @property
+    def source(self) -> str:
+        """The kind of provider."""
+        return "upstream"
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with what is started or reached, not with secrets, names or limits."""
+        spec = self._spec
+        parts = [spec.transport, spec.command, spec.args, spec.cwd, spec.url, sorted(spec.env), sorted(spec.headers)]
+        return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:32]
+
+    def health(self) -> Health:
+        """How the server is doing, without starting it."""
+        connection, failure, link = self._owner.connection, self._owner.failure, self._dialler.link
+        words = link.stderr if link is not None else ""
+        if not self._spec.enabled:
+            return Health(state=State.DISABLED, reason="it is switched off in the config")
+        if connection is not None:
+            return Health(state=State.RUNNING, stderr=words, pid=connection.link.pid)
+        if failure is not None:
+            return Health(state=State.FAILED, reason="; ".join(failure.details), stderr=words)
+        return Health(state=State.READY if self._was_asked else State.UNKNOWN, stderr=words)
+
+    async def offer(self) -> Offering:
+        """Ask the server for everything it offers, whole."""
+        subject = f"the offering of {self.server}"
+        try:
+            self._require_enabled()
+            found: Offering = await self._owner.use(lambda live: take_stock(self.server, live, self._patience))
+        except Fault as fault:
+            raise fault.as_call_error(subject) from fault.__cause__
+        self._was_asked = True
+        self._dialler.header_maps.clear()
+        self._dialler.header_maps.update(header_maps(found.tools))
+        return found
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, meta: Mapping[str, Any], on_progress: OnProgress | None
+    ) -> Mapping[str, Any]:
+        """Run one tool by its original name and return its result object unchanged."""
+        params: dict[str, Any] = {"name": name, "arguments": arguments}
+        if meta:
+            params["_meta"] = meta
+        try:
+            self._require_enabled()
+            return await self._run(params, on_progress)
+        except Fault as fault:
+            raise fault.as_call_error(str(ToolId(self.server, name))) from fault.__cause__
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Pass on one other request."""
+        try:
+            self._require_enabled()
+            return await self._owner.request(method, params, self._patience)
+        except Fault as fault:
+            raise fault.as_call_error(f"{method} of {self.server}") from fault.__cause__
+
+    def retry_now(self) -> None:
+        """Let the next use try again at once, although earlier ones failed."""
+        self._owner.retry_now()
+
+    async def aclose(self) -> None:
+        """Let calls in flight end, for a bounded time, and stop what was started."""
+        await self._owner.aclose()
+        self._inbox.close()
+
+    async def _run(self, params: Mapping[str, Any], on_progress: OnProgress | None) -> Mapping[str, Any]:
+        try:
+            return await self._owner.request("tools/call", params, self._patience, on_progress)
+        except RpcError as error:
+            if error.code != HEADER_MISMATCH or self._dialler.header_maps:
+                raise
+        # The tool wants headers that only its definition names; the server refused before it did anything.
+        await self.offer()
+        return await self._owner.request("tools/call", params, self._patience, on_progress)
+
+    def _require_enabled(self) -> None:
+        if not self._spec.enabled:
+            raise Lost("the server is switched off", "set `enabled: true` in its config to use it")

@@ -1,0 +1,204 @@
+"""The stdio transport: a child process that speaks one JSON message per line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from typing import cast
+
+import anyio
+
+from portico.domain.server import ServerSpec
+from portico.errors import Sent
+
+from .environment import child_environment, executable
+from .faults import Lost, redacted
+from .inbox import Inbox
+from .link import OnLost, Patience
+from .peer import Peer
+from .process_tree import ProcessTree
+from .protocol import MESSAGE_LIMIT
+from .waiting import expired
+
+STDERR_KEPT = 4096
+EXIT_GRACE = 2.0
+"""Seconds that a child gets to end by itself, and again after SIGTERM."""
+LAST_WORDS = 0.2
+"""Seconds between the end of a process and its report: its last output may still be in the pipes."""
+POLL = 0.02
+
+
+async def start_child(spec: ServerSpec, inbox: Inbox, on_lost: OnLost) -> Peer:
+    """Start a server's process, in a group of its own and never through a shell.
+
+    Raises:
+        Lost: it cannot be started.
+    """
+    environment = child_environment(spec.env)
+    program = executable(spec, environment)
+    peer = Peer(spec.name, inbox, on_lost)
+    child = Child(spec, peer.receive, peer.lose)
+    peer.wire = child
+    try:
+        await asyncio.get_running_loop().subprocess_exec(
+            lambda: child, program, *spec.args, env=environment, cwd=spec.cwd, start_new_session=True, close_fds=True
+        )
+    except (OSError, ValueError) as error:
+        raise Lost(f"{spec.command!r} cannot be started: {error}", "check the `command` and `args` fields") from error
+    return peer
+
+
+class Child(asyncio.SubprocessProtocol):
+    """A child process as a wire; its output is read in the loop's own callbacks, without a task."""
+
+    def __init__(self, spec: ServerSpec, deliver: Callable[[bytes], None], lose: Callable[[Lost], None]) -> None:
+        self._spec, self._deliver, self._lose = spec, deliver, lose
+        self._transport: asyncio.SubprocessTransport
+        self._stdin: asyncio.WriteTransport
+        self._partial = bytearray()
+        self._last_words = b""
+        self._room: asyncio.Future[None] | None = None
+        self._exited, self._closed = asyncio.Event(), asyncio.Event()
+        self._is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the process that was started."""
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+
+    @property
+    def pid(self) -> int | None:
+        """The child process."""
+        return self._transport.get_pid()
+
+    @property
+    def stderr(self) -> str:
+        """The last words of the child process."""
+        return redacted(self._last_words.decode("utf-8", "replace"), self._spec.env)
+
+    async def send(self, data: bytes, patience: Patience) -> None:
+        """Write one line, waiting while the child does not read."""
+        if self._room is not None:
+            await self._wait_for_room(patience)
+        if self._is_lost or self._stdin.is_closing():
+            raise Lost("the server's process has ended")
+        self._stdin.write(data)
+
+    def send_soon(self, data: bytes) -> None:
+        """Write one line, unless the child does not read."""
+        if self._room is None and not self._is_lost and not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    async def aclose(self) -> None:
+        """Close its input, then ask, then force it and everything it started to end."""
+        with anyio.CancelScope(shield=True):
+            self._is_lost = True
+            tree = ProcessTree(self._transport.get_pid())
+            tree.remember()
+            self._stdin.close()
+            await self._wait_for_exit(tree)
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if tree.is_alive():
+                    tree.send(number)
+                    await self._wait_for_exit(tree)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                self._transport.close()
+            with anyio.move_on_after(1.0):
+                await self._closed.wait()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Take output of the child."""
+        if fd == 1:
+            self._take_output(data)
+        else:
+            self._last_words = (self._last_words + data[-STDERR_KEPT:])[-STDERR_KEPT:]
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Take the end of one of its pipes."""
+        if fd == 1 and not self._is_lost:
+            self._report_later("it closed its output")
+
+    def process_exited(self) -> None:
+        """Take the end of the process."""
+        self._exited.set()
+        self._report_later("")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take the end of the process and of all its pipes."""
+        self._closed.set()
+        self.resume_writing()
+        self._report("")
+
+    def pause_writing(self) -> None:
+        """Note that the child does not read as fast as we write."""
+        if self._room is None:
+            self._room = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """Note that the child reads again."""
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)
+
+    def _take_output(self, data: bytes) -> None:
+        if self._is_lost:
+            return
+        *lines, rest = data.split(b"\n")
+        if self._partial and lines:
+            lines[0] = bytes(self._partial + lines[0])
+            self._partial.clear()
+        for line in lines:
+            if len(line) > MESSAGE_LIMIT:
+                self._refuse_line()
+                return
+            if line and not line.isspace():
+                self._deliver(line)
+        self._partial += rest
+        if len(self._partial) > MESSAGE_LIMIT:
+            self._refuse_line()
+
+    def _refuse_line(self) -> None:
+        self._partial.clear()
+        self._is_lost = True
+        self._lose(Lost(f"the server wrote a line of more than {MESSAGE_LIMIT >> 20} MiB, which is not accepted"))
+
+    def _report_later(self, reason: str) -> None:
+        asyncio.get_running_loop().call_later(LAST_WORDS, self._report, reason)
+
+    def _report(self, reason: str) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        code = self._transport.get_returncode()
+        happened = reason if code is None else _ending(code)
+        self._lose(Lost(f"the process of {self._spec.command!r} is gone: {happened}", *self._hints()))
+
+    def _hints(self) -> tuple[str, ...]:
+        words = [line.strip() for line in self.stderr.splitlines() if line.strip()][-5:]
+        if words:
+            return ("its last words on stderr: " + " | ".join(words)[-1000:],)
+        return ("it wrote nothing to stderr; run the command by hand to see why",)
+
+    async def _wait_for_room(self, patience: Patience) -> None:
+        room = self._room
+        assert room is not None
+        with anyio.move_on_after(patience.first) as scope:
+            await asyncio.shield(room)
+        if scope.cancelled_caught:
+            raise expired(patience, sent=Sent.NOTHING)
+
+    async def _wait_for_exit(self, tree: ProcessTree) -> None:
+        with anyio.move_on_after(EXIT_GRACE):
+            await self._exited.wait()
+            while tree.is_alive():  # noqa: ASYNC110 - the system tells nobody when a grandchild ends
+                await anyio.sleep(POLL)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"it exited with code {code}"
+    with contextlib.suppress(ValueError):
+        return f"it was ended by {signal.Signals(-code).name}"
+    return f"it was ended by signal {-code}"

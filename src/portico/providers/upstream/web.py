@@ -1,0 +1,135 @@
+"""What both HTTP transports share: the client session, and the reading of refusals."""
+
+from __future__ import annotations
+
+import urllib.request
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from portico.domain.server import ServerSpec
+from portico.errors import Sent
+
+from .codec import Garbled, decode
+from .faults import BadStatus, Fault, Unauthorized, public_url, redacted, rpc_error
+from .protocol import MESSAGE_LIMIT
+
+KEPT_ALIVE = 4.0
+"""Seconds that an unused connection is kept: less than the 5 s after which common servers close theirs."""
+CONNECTIONS = 128
+EXCERPT = 200
+
+
+def open_session(spec: ServerSpec) -> aiohttp.ClientSession:
+    """The one client session of a server; its timeouts are ours, not aiohttp's."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, keepalive_timeout=KEPT_ALIVE),
+        headers=dict(spec.headers),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=spec.timeouts.start),
+        proxy=_proxy_for(spec.url),
+        read_bufsize=2**18,
+    )
+
+
+def _proxy_for(url: str) -> str | None:
+    """The proxy of the environment; asked once, because aiohttp would look at every request, and into .netrc."""
+    parts = urlsplit(url)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    return None if proxy is None or urllib.request.proxy_bypass(parts.hostname or "") else proxy
+
+
+async def read_body(response: aiohttp.ClientResponse) -> bytes:
+    """The whole body, up to the limit for one message.
+
+    Raises:
+        Fault: it is longer.
+    """
+    length = response.content_length
+    if length is not None and length <= MESSAGE_LIMIT and "Content-Encoding" not in response.headers:
+        return await response.read()
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > MESSAGE_LIMIT:
+            raise Fault(f"the server's answer is longer than {MESSAGE_LIMIT >> 20} MiB", sent=Sent.ANSWERED)
+    return bytes(body)
+
+
+def same_origin(ours: URL, theirs: URL) -> bool:
+    """Whether an address stays with the server, or is its https spelling."""
+    if ours.origin() == theirs.origin():
+        return True
+    upgraded = ours.scheme == "http" and theirs.scheme == "https"
+    return upgraded and ours.host == theirs.host and ours.is_default_port() and theirs.is_default_port()
+
+
+async def refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Fault:
+    """The fault that an answer means which is not what was asked for."""
+    status, where = response.status, public_url(spec.url)
+    if status in (401, 403):
+        return _unauthorized(status, where, spec)
+    body = await _excerpt(response)
+    if _is_json(response):
+        found = _rpc_error_in(body)
+        if found is not None:
+            return found
+    if 300 <= status < 400:
+        target = public_url(response.headers.get("Location", "an unnamed place"))
+        return BadStatus(status, f"{where} redirects to {target}, which is not followed", "set that as the `url`")
+    if status < 300:
+        return _not_mcp(response, where, body)
+    return _bad_status(response, where, redacted(body.decode("utf-8", "replace"), spec.headers))
+
+
+def _unauthorized(status: int, where: str, spec: ServerSpec) -> Fault:
+    if any(name.lower() == "authorization" for name in spec.headers):
+        fix = "the `Authorization` header of this server is set but not accepted: put a valid token there"
+    else:
+        fix = "set the `Authorization` header of this server, for example `headers: {Authorization: Bearer ...}`"
+    return Unauthorized(f"{where} answered HTTP {status}: it does not accept our credentials", fix, sent=Sent.ANSWERED)
+
+
+def _not_mcp(response: aiohttp.ClientResponse, where: str, body: bytes) -> Fault:
+    kind = response.headers.get("Content-Type", "no content type").partition(";")[0]
+    what = "an empty body" if not body else f"{kind} instead of JSON"
+    return BadStatus(response.status, f"{where} answered with {what}: it is not an MCP endpoint", "check the `url`")
+
+
+def _bad_status(response: aiohttp.ClientResponse, where: str, body: str) -> Fault:
+    status = response.status
+    said = f"{where} answered HTTP {status}"
+    words = " ".join(body.split())[:EXCERPT]
+    if words and not words.startswith("<"):
+        said = f"{said}: {words}"
+    if status in (404, 405):
+        return BadStatus(status, said, "check the `url`: there is no MCP endpoint at that path")
+    if status == 429:
+        wait = response.headers.get("Retry-After", "a while")[:20]
+        return BadStatus(status, said, f"the server wants fewer requests: try again after {wait}")
+    if status >= 500:
+        return BadStatus(status, said, "the server or a proxy before it has failed; see its logs", sent=Sent.UNKNOWN)
+    return BadStatus(status, said, "check the `url` and the `headers` of this server")
+
+
+def _is_json(response: aiohttp.ClientResponse) -> bool:
+    return response.headers.get("Content-Type", "").lower().startswith("application/json")
+
+
+def _rpc_error_in(body: bytes) -> Fault | None:
+    try:
+        message = decode(body)
+    except Garbled:
+        return None
+    if isinstance(message, dict) and message.get("jsonrpc") == "2.0" and "error" in message:
+        return rpc_error(message["error"])
+    return None
+
+
+async def _excerpt(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > 65536:
+            break
+    return bytes(body)

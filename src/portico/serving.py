@@ -1,0 +1,154 @@
+"""Serves an open house over HTTP or stdio; the only place that loads the MCP SDK, because loading it takes a second."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+
+from portico.config import Settings
+from portico.domain.edition import Edition
+from portico.errors import ConfigError
+from portico.house import House
+from portico.surfaces.mcp.discover import Discover
+from portico.surfaces.mcp.http import build_app, serve
+from portico.surfaces.mcp.server import SurfaceServer
+from portico.surfaces.mcp.static import Static
+from portico.surfaces.mcp.stdio import serve_stdio
+from portico.wiring import VERSION, open_house, watch
+
+SURFACES: Mapping[str, Callable[[Any], Discover | Static]] = {"discover": Discover, "static": Static}
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A gateway that can be reached, and the way to stop it."""
+
+    url: str
+    house: House
+    stop: Callable[[], None]
+
+
+async def serve_over_http(
+    settings: Settings, *, surface: str, host: str, port: int, on_ready: Callable[[Serving], None]
+) -> None:
+    """Serve every surface until a signal comes; `surface` is the one at `/mcp`.
+
+    Raises:
+        ConfigError: the address cannot or must not be used.
+    """
+    _check_surface(surface)
+    listener = _listen(host, port)
+    actual = listener.getsockname()[1]
+    async with open_house(settings) as house, anyio.create_task_group() as tasks:
+        servers = {name: SurfaceServer(house.gateway, make(house.gateway), VERSION) for name, make in SURFACES.items()}
+        _keep_in_step(house, tasks, servers)
+        app = build_app(servers, default=surface, port=actual)
+        _settle_memory()
+        url = f"http://{_shown(host)}:{actual}/mcp"
+        await serve(app, listener, on_ready=lambda stop: on_ready(Serving(url, house, stop)))
+        tasks.cancel_scope.cancel()
+
+
+async def serve_over_stdio(settings: Settings, *, surface: str) -> None:
+    """Serve one client over stdin and stdout until it goes away.
+
+    Raises:
+        ConfigError: there is no such surface.
+    """
+    _check_surface(surface)
+    async with open_house(settings) as house, anyio.create_task_group() as tasks:
+        server = SurfaceServer(house.gateway, SURFACES[surface](house.gateway), VERSION)
+        _keep_in_step(house, tasks, {surface: server})
+        _settle_memory()
+        await serve_stdio(server)
+        tasks.cancel_scope.cancel()
+
+
+def _keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:
+    """Tell clients what changes, and start what is not known yet."""
+    last = [house.gateway.edition]
+
+    def published(edition: Edition) -> None:
+        before, last[0] = last[0], edition
+        for server in servers.values():
+            tasks.start_soon(server.announce, before, edition)
+
+    def noticed(name: str, method: str, params: Mapping[str, Any]) -> None:
+        for server in servers.values():
+            tasks.start_soon(server.pass_notice, method, params)
+
+    house.gateway.editions.subscribe(published)
+    house.notices.append(noticed)
+    watch(house, tasks)
+
+
+def _check_surface(surface: str) -> None:
+    if surface not in SURFACES:
+        raise ConfigError(
+            f"there is no surface {surface!r}", where="surface", fix=f"Choose one of: {', '.join(SURFACES)}."
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    if host not in LOOPBACK:
+        raise ConfigError(
+            f"{host!r} can be reached by others, and this version cannot ask them who they are",
+            where="host",
+            fix="Use 127.0.0.1, and a tunnel or a proxy with authentication in front of it.",
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise ConfigError(
+            f"port {port} on {host} cannot be used: {error}", where="port", fix="Stop what uses it, or give --port."
+        ) from error
+    return listener
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _settle_memory() -> None:
+    """What was loaded at start lives until the end: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def run_server(settings: Settings, *, stdio: bool, surface: str | None, host: str | None, port: int | None) -> None:
+    """Run the server in an event loop of its own; what is None comes from the settings."""
+    chosen = surface or settings.surface
+    for problem in settings.problems:
+        logger.warning("config: %s", problem)
+    if stdio:
+        anyio.run(partial(serve_over_stdio, settings, surface=chosen), backend_options={"use_uvloop": True})
+        return
+    serve_http = partial(
+        serve_over_http,
+        settings,
+        surface=chosen,
+        host=host or settings.host,
+        port=settings.port if port is None else port,
+        on_ready=_say_ready,
+    )
+    anyio.run(serve_http, backend_options={"use_uvloop": True})
+
+
+def _say_ready(serving: Serving) -> None:
+    sys.stderr.write(f"portico: serving {serving.url}\n")
+    sys.stderr.flush()

@@ -1,0 +1,139 @@
+"""The SQLite store: one file, readable by any number of processes, written a server at a time."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from time import time
+from typing import Any
+
+import orjson
+
+from portico.domain.server import Offering
+from portico.errors import StoreError
+
+BUSY_SECONDS = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+def _create_offerings(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE offerings (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, saved_at REAL NOT NULL,"
+        " offering BLOB NOT NULL)"
+    )
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_offerings,)
+"""Append only: the number of those that ran is the file's `user_version`."""
+
+
+def open_sqlite(path: Path) -> SqliteStore:
+    """Open the store; a file that is no database is moved aside, never overwritten, and a new one begun.
+
+    Raises:
+        StoreError: the folder cannot be written, or the file is locked.
+    """
+    try:
+        return SqliteStore(path)
+    except StoreError as error:
+        if not _is_corrupt(error.__cause__):
+            raise
+    aside = path.with_name(f"{path.name}.corrupt-{int(time())}")
+    path.rename(aside)
+    logger.warning("the store %s is damaged: kept as %s, definitions are fetched again", path, aside.name)
+    return SqliteStore(path)
+
+
+class SqliteStore:
+    """Remembers each server's offering in a database file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = self._open()
+
+    def load(self, servers: Mapping[str, str]) -> dict[str, Offering]:
+        """The offerings whose fingerprint is still the same; a row that cannot be read is as good as missing."""
+        rows = self._run("SELECT server, fingerprint, offering FROM offerings").fetchall()
+        found = {}
+        for server, fingerprint, blob in rows:
+            if servers.get(server) == fingerprint and (offering := _decoded(blob)) is not None:
+                found[server] = offering
+        return found
+
+    def save(self, offering: Offering, fingerprint: str) -> None:
+        """Remember one server's offering, whole, in one transaction."""
+        self._run(
+            "INSERT INTO offerings VALUES (?, ?, ?, ?) ON CONFLICT (server) DO UPDATE SET"
+            " fingerprint = excluded.fingerprint, saved_at = excluded.saved_at, offering = excluded.offering",
+            (offering.server, fingerprint, time(), orjson.dumps(asdict(offering))),
+        )
+
+    def forget(self, servers: Iterable[str]) -> None:
+        """Drop what is remembered of these servers."""
+        for server in servers:
+            self._run("DELETE FROM offerings WHERE server = ?", (server,))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                _migrate(connection)
+            except sqlite3.DatabaseError:
+                connection.close()
+                raise
+            return connection
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(
+                f"the store {self._path} cannot be opened: {error}. Move the file away to start afresh "
+                "(definitions are fetched again), or set PORTICO_HOME to a folder that can be written"
+            ) from error
+
+    def _run(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            raise StoreError(f"the store {self._path} did not answer: {error}") from error
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    with closing(connection.execute("PRAGMA user_version")) as cursor:
+        (done,) = cursor.fetchone()
+    if done == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        with closing(connection.execute("PRAGMA user_version")) as cursor:
+            (done,) = cursor.fetchone()  # another process may have been quicker
+        for migration in MIGRATIONS[done:]:
+            migration(connection)
+        connection.execute(f"PRAGMA user_version = {max(done, len(MIGRATIONS))}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _is_corrupt(cause: BaseException | None) -> bool:
+    damaged = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+    return isinstance(cause, sqlite3.DatabaseError) and getattr(cause, "sqlite_errorcode", 0) & 0xFF in damaged
+
+
+def _decoded(blob: bytes) -> Offering | None:
+    try:
+        fields: dict[str, Any] = orjson.loads(blob)
+        for key in ("tools", "prompts", "resources", "templates"):
+            fields[key] = tuple(fields.get(key, ()))
+        return Offering(**fields)
+    except (orjson.JSONDecodeError, TypeError, AttributeError):
+        return None

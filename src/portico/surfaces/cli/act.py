@@ -1,0 +1,190 @@
+"""Commands that act: call, refresh, doctor."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from portico.admin import ServerReport
+from portico.domain.call import Call, Result
+from portico.domain.caller import Caller
+from portico.domain.server import State
+from portico.errors import CallError, UnknownServer
+from portico.gateway import Gateway
+from portico.house import House
+
+from .browse import Json, report_data
+from .desk import Exit, options
+from .output import data, say, warn
+from .waiting import ask, in_house
+
+CALLER = Caller(surface="cli")
+
+
+def call(
+    ctx: typer.Context,
+    tool: Annotated[str, typer.Argument(help="The tool, in any spelling.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="key=value ..., a JSON object, @FILE with one, or - for standard input."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Call a tool."""
+    given = read_arguments(arguments or [])
+
+    async def work(house: House) -> Result:
+        return await house.gateway.call(CALLER, Call(tool=tool, arguments=_typed(house.gateway, tool, given)))
+
+    result = in_house(options(ctx), work, as_json=as_json)
+    if as_json:
+        data(result.raw)
+    else:
+        _print_result(result)
+    if result.is_error:
+        raise typer.Exit(Exit.FAILED)
+
+
+def refresh(
+    ctx: typer.Context,
+    servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask servers for their definitions again."""
+
+    async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport]]:
+        wanted = set(servers or house.admin.providers)
+        _check_known(house, wanted)
+        outcomes = await ask(house, wanted)
+        return outcomes, [house.admin.report(name) for name in sorted(wanted)]
+
+    outcomes, reports = in_house(options(ctx), work, as_json=as_json, complete=False)
+    if as_json:
+        data([report_data(report, with_tools=False) for report in reports])
+    else:
+        for report in reports:
+            if outcomes.get(report.name) is None:
+                say(f"{report.name}: {len(report.tools)} tools, {len(report.rejected)} refused")
+    if any(outcomes.values()):
+        raise typer.Exit(Exit.UPSTREAM)
+
+
+def doctor(
+    ctx: typer.Context,
+    servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check each server: does it start, does it speak, how many tools, what to do next."""
+
+    async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport], int]:
+        wanted = set(servers or house.admin.providers)
+        _check_known(house, wanted | set())
+        outcomes = await ask(house, wanted - set(house.admin.disabled))
+        reports = [r for r in house.admin.reports() if not servers or r.name in wanted]
+        return outcomes, reports, len(house.problems)
+
+    outcomes, reports, broken = in_house(options(ctx), work, as_json=as_json, complete=False)
+    failed = {name: error for name, error in outcomes.items() if error is not None}
+    if as_json:
+        data(
+            [
+                report_data(r, with_tools=False) | {"ok": r.name not in failed, "next": _advice(r, failed.get(r.name))}
+                for r in reports
+            ]
+        )
+    else:
+        for report in reports:
+            _print_checkup(report, failed.get(report.name))
+        say(f"{len(reports) - len(failed)} of {len(reports)} servers are well.")
+    if failed or broken:
+        raise typer.Exit(Exit.UPSTREAM if failed else Exit.CONFIG)
+
+
+def read_arguments(given: list[str]) -> dict[str, Any]:
+    """Arguments from the command line: pairs, a JSON object, a file or standard input."""
+    if len(given) == 1 and "=" not in given[0].split("{", 1)[0]:
+        return _object(given[0])
+    found: dict[str, Any] = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{pair!r} is not key=value; or give one JSON object, @FILE or -")
+        found[key] = value
+    return found
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        value = json.loads(text)
+    except OSError as error:
+        raise typer.BadParameter(f"{text!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise typer.BadParameter(f"not a JSON object: {error}") from error
+    if not isinstance(value, dict):
+        raise typer.BadParameter("the arguments must be a JSON object, such as '{\"key\": 1}'")
+    return value
+
+
+def _typed(gateway: Gateway, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Values from key=value are text; the executor's repair gives them the schema's types."""
+    return given
+
+
+def _check_known(house: House, wanted: set[str]) -> None:
+    unknown = wanted - set(house.admin.providers) - set(house.admin.disabled)
+    if unknown:
+        known = ", ".join(sorted(house.admin.providers)) or "none"
+        raise UnknownServer(f"no server is called {', '.join(sorted(unknown))}; configured: {known}")
+
+
+def _print_result(result: Result) -> None:
+    for block in result.content:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind == "text":
+            say(str(block.get("text", "")))
+        elif kind in ("image", "audio"):
+            say(f"[{kind} {block.get('mimeType', '')}, {len(str(block.get('data', ''))) * 3 // 4:,} bytes; see --json]")
+        elif kind == "resource_link":
+            say(f"[resource {block.get('uri', '')}]")
+        elif kind == "resource" and isinstance(block.get("resource"), dict):
+            resource = block["resource"]
+            say(str(resource.get("text", f"[resource {resource.get('uri', '')}; see --json]")))
+    if not result.content and result.structured is not None:
+        say(json.dumps(result.structured, indent=2, ensure_ascii=False))
+    for note in result.notes:
+        warn(f"note: {note}")
+
+
+def _print_checkup(report: ServerReport, failure: CallError | None) -> None:
+    disabled = report.health.state is State.DISABLED
+    mark = "-" if disabled else "x" if failure else "ok"
+    about = "disabled" if disabled else "" if failure else f"{len(report.tools)} tools"
+    if report.server and not failure and not disabled:
+        about += f", protocol {report.server.protocol}"
+    say(f"{mark:>2}  {report.name}: {about}".rstrip(": "))
+    for line in (*(failure.details if failure else ()), *(f"refused {r.name}: {r.reason}" for r in report.rejected)):
+        say(f"      {line}")
+    for tool in report.tools:
+        for note in tool.notes:
+            say(f"      {tool.id.name}: {note}")
+    if report.server and report.server.limited:
+        say(f"      {report.server.limited}")
+    advice = _advice(report, failure)
+    if advice:
+        say(f"      next: {advice}")
+
+
+def _advice(report: ServerReport, failure: CallError | None) -> str:
+    if failure is not None:
+        return f"mend what is said above, then: portico doctor {report.name}"
+    if report.health.state is State.DISABLED:
+        return "set enabled: true in the config to use it"
+    return ""

@@ -1,0 +1,207 @@
+"""Commands that look: list, search, describe, tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from portico.admin import Bill, ServerReport
+from portico.domain.caller import Caller
+from portico.domain.disclosure import Hit
+from portico.domain.tool import Tool
+from portico.gateway import Query
+from portico.house import House
+
+from .desk import Exit, options
+from .output import data, say, table, warn
+from .waiting import in_house
+
+CALLER = Caller(surface="cli")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def list_(
+    ctx: typer.Context,
+    server: Annotated[str | None, typer.Argument(help="Only this server, with its tools.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the servers, or one server's tools."""
+
+    async def work(house: House) -> list[ServerReport]:
+        return house.admin.reports()
+
+    reports = in_house(options(ctx), work, as_json=as_json)
+    if server is not None:
+        reports = [r for r in reports if server in (r.name, r.server.identifier if r.server else r.name)]
+        if not reports:
+            warn(f"no server is called {server!r}; see: portico list")
+            raise typer.Exit(Exit.UNKNOWN)
+    if as_json:
+        data([report_data(report, with_tools=server is not None) for report in reports])
+    elif server is not None:
+        _print_tools(reports[0])
+    else:
+        _print_servers(reports)
+
+
+def search(
+    ctx: typer.Context,
+    query: Annotated[str, typer.Argument(help="What the tool should do, in a few words.")],
+    server: Annotated[str, typer.Option(help="Only this server.")] = "",
+    category: Annotated[str, typer.Option(help="Only this category.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=50, help="How many tools.")] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="Show each part of the scores.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Find tools by what they do."""
+    question = Query(text=query, server=server, category=category, limit=limit)
+
+    async def work(house: House) -> tuple[list[Hit], str]:
+        return house.gateway.hits(CALLER, question)[:limit], house.gateway.search(CALLER, question).text
+
+    hits, text = in_house(options(ctx), work, as_json=as_json)
+    if as_json:
+        data([hit_data(hit, explain=explain) for hit in hits])
+    elif explain and hits:
+        for hit in hits:
+            say(f"{hit.score:8.2f}  {hit.handle}")
+            for part, value in sorted(hit.why.items(), key=lambda item: -item[1]):
+                say(f"{value:8.2f}    {part}")
+    else:
+        say(text)
+
+
+def describe(
+    ctx: typer.Context,
+    tools: Annotated[list[str], typer.Argument(help="Tools, in any spelling.", metavar="TOOL...")],
+    as_json: Json = False,
+) -> None:
+    """Show all there is to know about tools."""
+
+    async def work(house: House) -> tuple[str, list[Tool]]:
+        gateway = house.gateway
+        text = gateway.describe(CALLER, tools, tokens=1_000_000).text
+        visible = gateway.policy.visible(CALLER, gateway.edition)
+        found = [gateway.edition.resolver.resolve(name, visible) for name in tools] if as_json else []
+        return text, found
+
+    text, found = in_house(options(ctx), work, as_json=as_json)
+    if as_json:
+        data([tool_data(tool) for tool in found])
+    else:
+        say(text)
+
+
+def tokens(ctx: typer.Context, as_json: Json = False) -> None:
+    """Show the token bill: what a client reads before its first question, without and with Portico."""
+    desk = options(ctx).desk
+
+    async def work(house: House) -> Bill:
+        return house.admin.bill(desk.surface_tokens(house, "discover"))
+
+    bill = in_house(options(ctx), work, as_json=as_json)
+    if as_json:
+        data(bill_data(bill))
+    else:
+        print_bill(bill)
+
+
+def print_bill(bill: Bill) -> None:
+    """Print a token bill."""
+    rows = [(line.server, f"{line.tools:,}", f"{line.tokens:,}") for line in bill.lines]
+    rows.append(("before, all together", f"{sum(line.tools for line in bill.lines):,}", f"{bill.before:,}"))
+    rows.append(("after, with Portico", "", f"{bill.after:,}"))
+    table(("SERVER", "TOOLS", "TOKENS"), rows, right=(1, 2))
+    say(f"saved: {bill.saved:.1%} (counted by: {bill.counter})")
+
+
+def bill_data(bill: Bill) -> dict[str, Any]:
+    """A token bill as data."""
+    return {
+        "servers": [{"server": x.server, "tools": x.tools, "tokens": x.tokens} for x in bill.lines],
+        "before": bill.before,
+        "after": bill.after,
+        "saved": round(bill.saved, 4),
+        "counter": bill.counter,
+    }
+
+
+def hit_data(hit: Hit, *, explain: bool) -> dict[str, Any]:
+    """A hit as data."""
+    found: dict[str, Any] = {
+        "handle": hit.handle,
+        "server": hit.server,
+        "name": hit.name,
+        "score": hit.score,
+        "effect": hit.tool.effect,
+        "description": hit.tool.description,
+    }
+    return found | ({"why": hit.why} if explain else {})
+
+
+def tool_data(tool: Tool) -> dict[str, Any]:
+    """A tool as data."""
+    return {
+        "handle": tool.handle,
+        "server": tool.id.server,
+        "name": tool.id.name,
+        "listed": tool.listed,
+        "category": tool.category,
+        "effect": tool.effect,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "outputSchema": tool.output_schema,
+        "notes": tool.notes,
+    }
+
+
+def report_data(report: ServerReport, *, with_tools: bool) -> dict[str, Any]:
+    """A server's report as data."""
+    found: dict[str, Any] = {
+        "name": report.name,
+        "identifier": report.server.identifier if report.server else None,
+        "state": report.health.state,
+        "reason": report.health.reason,
+        "source": report.source,
+        "target": report.target,
+        "protocol": report.server.protocol if report.server else None,
+        "version": report.server.version if report.server else None,
+        "tools": len(report.tools),
+        "limited": report.server.limited if report.server else "",
+        "rejected": [{"name": r.name, "reason": r.reason} for r in report.rejected],
+        "notes": [{"name": t.id.name, "note": note} for t in report.tools for note in t.notes],
+    }
+    if with_tools:
+        found["tool_list"] = [{"handle": t.handle, "name": t.id.name, "effect": t.effect} for t in report.tools]
+    return found
+
+
+def _print_servers(reports: list[ServerReport]) -> None:
+    if not reports:
+        say("No servers yet. Try: portico add NAME -- COMMAND..., or: portico import claude-code --write")
+        return
+    rows = [
+        (
+            report.server.identifier if report.server else report.name,
+            str(report.health.state),
+            str(len(report.tools)),
+            str(len(report.rejected)) if report.rejected else "",
+            report.health.reason.split("\n", 1)[0][:70] or report.target[:70],
+        )
+        for report in reports
+    ]
+    table(("SERVER", "STATE", "TOOLS", "REFUSED", "REACHED BY"), rows, right=(2, 3))
+    for report in reports:
+        for refusal in report.rejected:
+            warn(f"refused {report.name}/{refusal.name}: {refusal.reason}")
+
+
+def _print_tools(report: ServerReport) -> None:
+    rows = [(t.handle, f"[{t.effect}]", " ".join(t.description.split())[:80]) for t in report.tools]
+    table(("TOOL", "EFFECT", "WHAT IT DOES"), rows)
+    for refusal in report.rejected:
+        warn(f"refused {refusal.name}: {refusal.reason}")
+    for tool in report.tools:
+        for note in tool.notes:
+            warn(f"note on {tool.handle}: {note}")

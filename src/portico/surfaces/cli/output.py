@@ -1,0 +1,107 @@
+"""What commands print: text for people, JSON for programs, and never a control character from outside."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+import typer
+
+from portico.errors import CallError, ConfigError, NextCall, PorticoError
+
+from .desk import Exit
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_EXITS = {
+    "config_invalid": Exit.CONFIG,
+    "store_error": Exit.CONFIG,
+    "unknown_tool": Exit.UNKNOWN,
+    "ambiguous_tool": Exit.UNKNOWN,
+    "unknown_item": Exit.UNKNOWN,
+    "unknown_server": Exit.UNKNOWN,
+    "invalid_arguments": Exit.INVALID,
+    "upstream_gone": Exit.UPSTREAM,
+    "timed_out": Exit.UPSTREAM,
+    "upstream_error": Exit.UPSTREAM,
+}
+
+
+def safe(text: str) -> str:
+    """Text from outside, fit for a terminal."""
+    return _CONTROL.sub("\ufffd", text)
+
+
+def say(text: str = "") -> None:
+    """Print a line of output."""
+    typer.echo(safe(text))
+
+
+def warn(text: str) -> None:
+    """Print a line to stderr."""
+    typer.secho(safe(text), err=True, fg="yellow")
+
+
+def data(value: Any) -> None:
+    """Print JSON."""
+    dumped = orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+    sys.stdout.write(dumped.decode() + "\n")
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> None:
+    """Print columns, the ones in `right` aligned to the right."""
+    lines = [tuple(safe(cell) for cell in row) for row in rows]
+    widths = [max(len(line[i]) for line in [tuple(headings), *lines]) for i in range(len(headings))]
+    aligned = set(right)
+    for number, line in enumerate([tuple(headings), *lines]):
+        cells = [c.rjust(w) if i in aligned else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+        text = "  ".join(cells).rstrip()
+        typer.secho(text, bold=number == 0)
+
+
+def problems(found: Iterable[ConfigError]) -> None:
+    """Print the parts of the config that are not in force."""
+    for problem in found:
+        warn(f"config: {problem}")
+
+
+def fail(error: PorticoError, *, as_json: bool = False) -> typer.Exit:
+    """Print an error in the words of the command line and give the way to end."""
+    if as_json:
+        data({"error": error_data(error)})
+    else:
+        typer.secho(safe(error_text(error)), err=True, fg="red")
+    return typer.Exit(_EXITS.get(error.code, Exit.FAILED))
+
+
+def error_data(error: PorticoError) -> dict[str, Any]:
+    """An error as data."""
+    found: dict[str, Any] = {"code": error.code, "message": str(error)}
+    if isinstance(error, CallError):
+        found |= {"subject": error.subject, "sent": error.sent, "details": error.details}
+        if error.next_call:
+            found["next"] = spell(error.next_call)
+    return found
+
+
+def error_text(error: PorticoError) -> str:
+    """An error with the next command to try."""
+    if not isinstance(error, CallError):
+        return f"error: {error}"
+    lines = [f"error {error.code} for {error.subject}; {error.sent}", *(f"- {line}" for line in error.details)]
+    if error.next_call is not None:
+        lines.append(f"next: {spell(error.next_call)}")
+    return "\n".join(lines)
+
+
+def spell(call: NextCall) -> str:
+    """The next call as a command."""
+    parameters = call.parameters
+    if call.action == "call":
+        arguments = orjson.dumps(parameters.get("arguments", {})).decode()
+        return f"portico call {parameters.get('name')} '{arguments}'"
+    if call.action == "describe":
+        return f"portico describe {' '.join(parameters.get('names', []))}"
+    return 'portico search "what you want to do"'

@@ -1,0 +1,46 @@
+"""Commands that stay: serve and demo."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from portico.errors import PorticoError
+
+from .desk import options
+from .output import fail
+from .waiting import first_of_ours
+
+
+def serve(
+    ctx: typer.Context,
+    stdio: Annotated[bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for one client.")] = False,
+    surface: Annotated[str | None, typer.Option(help="discover or static.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
+    config: Annotated[str | None, typer.Option(help="Config file.")] = None,
+) -> None:
+    """Run the gateway, over HTTP or stdio."""
+    found = options(ctx)
+    try:
+        found.desk.serve(config or found.config, stdio=stdio, surface=surface, host=host, port=port)
+    except PorticoError as error:
+        raise fail(error) from error
+    except BaseExceptionGroup as group:
+        ours = first_of_ours(group)
+        if ours is None:
+            raise
+        raise fail(ours) from group
+
+
+def demo(
+    ctx: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="Show the walk and exit.")] = False,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to serve on afterwards.")] = None,
+) -> None:
+    """Show Portico at work on bundled sample servers, then keep serving them."""
+    try:
+        options(ctx).desk.demo(once, port)
+    except PorticoError as error:
+        raise fail(error) from error

@@ -1,0 +1,92 @@
+"""Commands that wait show how far they are; servers that are not known yet are asked first."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import anyio
+
+from portico.errors import CallError, PorticoError
+from portico.house import House
+
+from .desk import Options
+from .output import fail, problems, warn
+
+Value = TypeVar("Value")
+OnDone = Callable[[str, CallError | None], None]
+
+
+def in_house(
+    options: Options, work: Callable[[House], Coroutine[Any, Any, Value]], *, as_json: bool, complete: bool = True
+) -> Value:
+    """Open the house, ask servers that are not known when `complete`, do the work, close.
+
+    Every error of ours ends the command with its message and its exit code; there is no traceback.
+    """
+
+    async def run() -> Value:
+        async with options.desk.open_house(options.config) as house:
+            problems(house.problems)
+            if complete and house.unknown:
+                await ask(house, house.unknown)
+            return await work(house)
+
+    try:
+        return anyio.run(run)
+    except PorticoError as error:
+        raise fail(error, as_json=as_json) from error
+    except BaseExceptionGroup as group:
+        error = first_of_ours(group)
+        if error is None:
+            raise
+        raise fail(error, as_json=as_json) from group
+
+
+def first_of_ours(group: BaseExceptionGroup[BaseException]) -> PorticoError | None:
+    """The error of ours inside a group, if there is one."""
+    for inner in group.exceptions:
+        if isinstance(inner, PorticoError):
+            return inner
+        if isinstance(inner, BaseExceptionGroup) and (found := first_of_ours(inner)):
+            return found
+    return None
+
+
+async def ask(house: House, servers: set[str]) -> dict[str, CallError | None]:
+    """Ask servers for their definitions behind a progress bar; failures are told and returned."""
+    outcomes: dict[str, CallError | None] = {}
+    with progress(len(servers), "Asking servers") as advance:
+
+        def done(server: str, failure: CallError | None) -> None:
+            outcomes[server] = failure
+            advance(server)
+
+        await house.admin.refresh(servers, done)
+    for server, failure in sorted(outcomes.items()):
+        if failure is not None:
+            warn(f"{server}: {'; '.join(failure.details) or failure}")
+    return outcomes
+
+
+@contextmanager
+def progress(total: int, label: str) -> Iterator[Callable[[str], None]]:
+    """A progress bar on stderr where someone is watching, nothing where nobody is."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # loaded only where a bar is drawn: every command would pay for it
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(label, total=total)
+        yield lambda name: bar.update(task, advance=1, description=f"{label}: {name}")

@@ -1,0 +1,1 @@
+"""The MCP way in: one small module per surface, one server around them."""

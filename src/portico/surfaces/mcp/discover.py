@@ -1,0 +1,205 @@
+"""The `discover` surface: search, describe, call; every other tool is found, not listed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from portico.domain.call import Call, OnProgress
+from portico.domain.caller import Caller
+from portico.errors import CallError, NextCall
+from portico.execution.leniency import unwrap
+from portico.gateway import DESCRIBE_LIMIT, SEARCH_CARDS_LIMIT, Gateway, Query
+
+from .results import error_result, spelled, text_result, with_notes
+from .surface import JsonObject, MetaTool
+
+SEARCH, DESCRIBE, CALL = "search_tools", "describe_tools", "call_tool"
+_ALWAYS = {"anthropic/alwaysLoad": True}
+_READS = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+_ACTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+
+DEFINITIONS: tuple[JsonObject, ...] = (
+    {
+        "name": SEARCH,
+        "title": "Search tools",
+        "description": (
+            "Find tools by what they do: one capability in a few words, e.g. 'create issue', 'read csv file'. Returns"
+            " ranked one-line signatures to call at once (? optional, ~ shortened); an exact name returns its full"
+            ' schema; "" returns the map of servers.'
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string"},
+                "server": {"type": "string", "description": "only this server"},
+                "category": {"type": "string"},
+                "limit": {"type": "integer", "default": 5},
+                "cursor": {"type": "string", "description": "from the last answer"},
+            },
+            "required": ["query"],
+        },
+        "annotations": {"title": "Search tools", **_READS},
+        "_meta": _ALWAYS,
+    },
+    {
+        "name": DESCRIBE,
+        "title": "Describe tools",
+        "description": f"Full description, schema and example of up to {DESCRIBE_LIMIT} tools.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"names": {"type": "array", "items": {"type": "string"}, "maxItems": DESCRIBE_LIMIT}},
+            "required": ["names"],
+        },
+        "annotations": {"title": "Describe tools", **_READS},
+        "_meta": _ALWAYS,
+    },
+    {
+        "name": CALL,
+        "title": "Call a tool",
+        "description": "Run a tool found by search_tools. Arguments are checked first; an error names the next call.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "description": "server.tool"},
+                "arguments": {"type": "object"},
+            },
+            "required": ["name"],
+        },
+        "annotations": {"title": "Call a tool", **_ACTS},
+        "_meta": _ALWAYS,
+    },
+)
+
+
+@dataclass(slots=True)
+class Discover:
+    """Lists three tools and the pins, whatever the catalog holds."""
+
+    gateway: Gateway
+    name: str = "discover"
+
+    def instructions(self, caller: Caller) -> str:
+        """Names the servers within the first 512 characters, as many as fit."""
+        tools = self.gateway.listing(caller)
+        servers = sorted({tool.handle.split(".", 1)[0] for tool in tools})
+        head = f"Portico: {len(tools)} tools of {len(servers)} servers behind search_tools, describe_tools, call_tool."
+        how = (
+            'To act: search_tools({"query": "create issue"}), then call_tool({"name": "server.tool", "arguments":'
+            " {...}}) with a signature it returned; describe_tools only if one has ~. Search before saying that a"
+            " tool is missing."
+        )
+        room = 511 - len(head) - len(how) - len(" Servers: .")
+        return f"{head} Servers: {_some(servers, room)}. {how}" if servers else f"{head} {how}"
+
+    async def tools(self, caller: Caller) -> list[JsonObject]:
+        """The meta-tools, then the pins."""
+        return [*DEFINITIONS, *(tool.definition for tool in self.gateway.pinned(caller))]
+
+    def meta_tool(self, name: str) -> MetaTool | None:
+        """One of search, describe and call."""
+        return {SEARCH: self._search, DESCRIBE: self._describe, CALL: self._call}.get(name)
+
+    def schema_of(self, name: str) -> JsonObject | None:
+        """The schema of a meta-tool."""
+        return next((d["inputSchema"] for d in DEFINITIONS if d["name"] == name), None)
+
+    def spell(self, call: NextCall) -> str:
+        """The next call as a call of a meta-tool."""
+        tool = {"search": SEARCH, "describe": DESCRIBE, "call": CALL}.get(call.action, SEARCH)
+        return spelled(tool, dict(call.parameters) if call.action != "list" else {"query": ""})
+
+    async def _search(
+        self, caller: Caller, arguments: JsonObject, meta: JsonObject, on_progress: OnProgress | None
+    ) -> JsonObject:
+        loading = await self.gateway.settled()
+        disclosure = self.gateway.search(caller, _query(arguments))
+        text = disclosure.text
+        if loading:
+            text += f"\nstill starting: {', '.join(sorted(loading))}"
+        return text_result(text)
+
+    async def _describe(
+        self, caller: Caller, arguments: JsonObject, meta: JsonObject, on_progress: OnProgress | None
+    ) -> JsonObject:
+        names = _names(arguments)
+        if not names:
+            call = spelled(DESCRIBE, {"names": ["server.tool"]})
+            return text_result(
+                f"error invalid_arguments for {DESCRIBE}; nothing was sent\n- missing: names (string[])\nnext: {call}",
+                is_error=True,
+            )
+        await self.gateway.settled()
+        try:
+            return text_result(self.gateway.describe(caller, names).text)
+        except CallError as error:
+            return error_result(error, self.spell)
+
+    async def _call(
+        self, caller: Caller, arguments: JsonObject, meta: JsonObject, on_progress: OnProgress | None
+    ) -> JsonObject:
+        request = unwrap(arguments, lambda name: self.gateway.parameters_of(caller, name))
+        if not request.name:
+            call = spelled(CALL, {"name": "server.tool", "arguments": {}})
+            return text_result(
+                f"error invalid_arguments for {CALL}; nothing was sent\n- missing: name (string)\nnext: {call}",
+                is_error=True,
+            )
+        call_ = Call(tool=request.name, arguments=request.arguments, meta=meta, on_progress=on_progress)
+        try:
+            return with_notes(await self.gateway.call(caller, call_), request.notes)
+        except CallError as error:
+            return error_result(error, self.spell, request.notes)
+
+
+def _query(arguments: JsonObject) -> Query:
+    """A query, however loosely it was written."""
+    return Query(
+        text=_text(arguments.get("query", arguments.get("q", ""))),
+        server=_text(arguments.get("server")),
+        category=_text(arguments.get("category")),
+        limit=_limit(arguments.get("limit")),
+        cursor=_text(arguments.get("cursor")),
+    )
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(str(part) for part in value)
+    return value if isinstance(value, str) else str(value)
+
+
+def _limit(value: object) -> int:
+    try:
+        return max(1, min(SEARCH_CARDS_LIMIT, int(str(value)))) if value is not None else 5
+    except ValueError:
+        return 5
+
+
+def _names(arguments: JsonObject) -> list[str]:
+    """The names to describe: a list, a JSON list in a string, or names with commas between them."""
+    value: Any = next((arguments[key] for key in ("names", "name", "tools", "tool") if key in arguments), [])
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
+        except ValueError:
+            value = value.strip("[] ").split(",")
+    if not isinstance(value, list):
+        return []
+    found = [part.get("name") if isinstance(part, Mapping) else part for part in value]
+    return [text.strip().strip("\"'") for text in found if isinstance(text, str) and text.strip()]
+
+
+def _some(names: list[str], room: int) -> str:
+    """As many names as fit, then how many more."""
+    shown: list[str] = []
+    for name in names:
+        if len(", ".join([*shown, name])) + len(" and 999 more") > room:
+            break
+        shown.append(name)
+    left = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {left} more" if left else "")

@@ -1,0 +1,66 @@
+"""All surfaces over HTTP: `/mcp` and `/mcp/{surface}`, both protocol eras on each path."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from .server import SurfaceServer
+
+DRAIN_SECONDS = 8
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def build_app(servers: Mapping[str, SurfaceServer], *, default: str, port: int) -> Starlette:
+    """The web application: one endpoint per surface and the default one at `/mcp`."""
+    security = _security(port)
+    managers = {name: StreamableHTTPSessionManager(app=s, security_settings=security) for name, s in servers.items()}
+    endpoints = {name: StreamableHTTPASGIApp(manager) for name, manager in managers.items()}
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for manager in managers.values():
+                await stack.enter_async_context(manager.run())
+            yield
+
+    routes = [Route("/mcp", endpoint=endpoints[default])]
+    routes += [Route(f"/mcp/{name}", endpoint=endpoint) for name, endpoint in endpoints.items()]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+async def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[Callable[[], None]], None]) -> None:
+    """Serve until a signal comes; open calls get some seconds to finish. `on_ready` is given the way to stop."""
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False
+    )
+    await _Announcing(config, on_ready).serve(sockets=[listener])
+
+
+class _Announcing(uvicorn.Server):
+    """A server that says when it can be reached."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready(self._stop)
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+
+def _security(port: int) -> TransportSecuritySettings:
+    """Only requests that name this very endpoint are answered, so that no web page can reach it by rebinding."""
+    hosts = [f"{host}:{port}" for host in LOOPBACK]
+    return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts])

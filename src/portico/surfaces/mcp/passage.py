@@ -1,0 +1,103 @@
+"""Prompts, resources and completion are passed through to the server they belong to."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as types
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from portico.domain.items import Item
+from portico.gateway import Gateway
+
+from .surface import JsonObject
+
+Context = ServerRequestContext[Any, Any]
+RESOURCE_NOT_FOUND = -32002
+
+
+@dataclass(slots=True)
+class Passage:
+    """Answers lists from the catalog and sends everything else on."""
+
+    gateway: Gateway
+    _subscribers: dict[str, weakref.WeakSet[Connection]] = field(default_factory=dict)
+
+    async def list_prompts(self, ctx: Context, params: JsonObject) -> JsonObject:
+        """All prompts, under their listed names."""
+        await self.gateway.settled()
+        return {"prompts": [item.definition for item in self.gateway.edition.items.prompts]}
+
+    async def list_resources(self, ctx: Context, params: JsonObject) -> JsonObject:
+        """All resources."""
+        await self.gateway.settled()
+        return {"resources": [item.definition for item in self.gateway.edition.items.resources]}
+
+    async def list_templates(self, ctx: Context, params: JsonObject) -> JsonObject:
+        """All resource templates."""
+        await self.gateway.settled()
+        return {"resourceTemplates": [item.definition for item in self.gateway.edition.items.templates]}
+
+    async def get_prompt(self, ctx: Context, params: JsonObject) -> JsonObject:
+        """One prompt, from its server."""
+        item = self.gateway.edition.items.prompt(_text(params, "name"))
+        arguments = params.get("arguments")
+        own = {"arguments": arguments} if arguments is not None else {}
+        return await self.gateway.pass_on(item, "prompts/get", {"name": item.original, **own})
+
+    async def read_resource(self, ctx: Context, params: JsonObject) -> JsonObject:
+        """One resource, from its server."""
+        item = self._resource(params)
+        return await self.gateway.pass_on(item, "resources/read", {"uri": item.original})
+
+    async def subscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
+        """Subscribe a client of the handshake era to a resource."""
+        item = self._resource(params)
+        result = await self.gateway.pass_on(item, "resources/subscribe", {"uri": item.original})
+        connections = self._subscribers.setdefault(item.original, weakref.WeakSet())
+        connections.add(ctx.session._connection)
+        return result
+
+    async def unsubscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
+        """End a subscription; the server is told when the last client has gone."""
+        item = self._resource(params)
+        connections = self._subscribers.get(item.original, weakref.WeakSet())
+        connections.discard(ctx.session._connection)
+        if connections:
+            return {}
+        self._subscribers.pop(item.original, None)
+        return await self.gateway.pass_on(item, "resources/unsubscribe", {"uri": item.original})
+
+    def subscribers(self, uri: str) -> Iterable[Connection]:
+        """The connections that want to hear of a resource."""
+        return list(self._subscribers.get(uri, ()))
+
+    async def complete(self, ctx: Context, params: JsonObject) -> JsonObject:
+        """Completion for a prompt's or a template's argument, from its server."""
+        ref = params.get("ref")
+        if not isinstance(ref, dict):
+            raise MCPError(types.INVALID_PARAMS, "completion/complete needs `ref`")
+        items = self.gateway.edition.items
+        if ref.get("type") == "ref/prompt":
+            item = items.prompt(_text(ref, "name"))
+            own = {**ref, "name": item.original}
+        else:
+            item = items.template(_text(ref, "uri"))
+            own = {**ref, "uri": item.original}
+        rest = {key: value for key, value in params.items() if key not in ("ref", "_meta")}
+        return await self.gateway.pass_on(item, "completion/complete", {"ref": own, **rest})
+
+    def _resource(self, params: JsonObject) -> Item:
+        return self.gateway.edition.items.resource(_text(params, "uri"))
+
+
+def _text(params: JsonObject, key: str) -> str:
+    value = params.get(key)
+    if not isinstance(value, str) or not value:
+        raise MCPError(types.INVALID_PARAMS, f"`{key}` is missing: a non-empty string")
+    return value

@@ -1,0 +1,50 @@
+"""Answers and errors as tool results: the one place where our errors meet the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+
+from portico.domain.call import Result
+from portico.errors import CallError, NextCall
+
+
+def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
+    """A result of one text block."""
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+    if is_error:
+        result["isError"] = True
+    return result
+
+
+def error_text(error: CallError, spell: Callable[[NextCall], str]) -> str:
+    """What failed, whether anything was sent, and the exact next call."""
+    lines = [f"error {error.code} for {error.subject}; {error.sent}", *(f"- {line}" for line in error.details)]
+    if error.next_call is not None:
+        lines.append(f"next: {spell(error.next_call)}")
+    return "\n".join(lines)
+
+
+def error_result(error: CallError, spell: Callable[[NextCall], str], notes: Sequence[str] = ()) -> dict[str, Any]:
+    """An error as a tool result, never as a protocol error."""
+    return text_result("\n".join([error_text(error, spell), *_lines(notes)]), is_error=True)
+
+
+def with_notes(result: Result, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """A tool's own result, unchanged but for one text block at the end when something had to be repaired."""
+    raw = dict(result.raw)
+    lines = _lines([*notes, *result.notes])
+    if lines:
+        raw["content"] = [*result.content, {"type": "text", "text": "\n".join(lines)}]
+    return raw
+
+
+def spelled(tool: str, arguments: Any) -> str:
+    """A call as an agent would write it."""
+    return f"{tool}({orjson.dumps(arguments).decode()})"
+
+
+def _lines(notes: Sequence[str]) -> list[str]:
+    return [f"note: {note}" for note in dict.fromkeys(notes)]

@@ -1,0 +1,177 @@
+"""One SDK server for one surface: raw objects in, raw objects out, both protocol eras.
+
+The SDK validates and re-dumps every request and result through its models. For a gateway that costs most of a call's
+time and drops what an upstream says beyond the model, so the methods that are answered here are taken before that.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import mcp_types as types
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from portico.domain.caller import Caller
+from portico.domain.edition import Edition
+from portico.errors import CallError
+from portico.gateway import Gateway
+
+from .passage import Passage
+from .surface import JsonObject, Surface
+from .tools import Tools
+
+Context = ServerRequestContext[Any, Any]
+Handler = Callable[[Context, JsonObject], Awaitable[JsonObject]]
+
+LIST_TTL_MS = 30_000
+_CACHED = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+_ANSWERED: Mapping[str, type[types.RequestParams]] = {
+    "tools/list": types.PaginatedRequestParams,
+    "tools/call": types.CallToolRequestParams,
+    "prompts/list": types.PaginatedRequestParams,
+    "prompts/get": types.GetPromptRequestParams,
+    "resources/list": types.PaginatedRequestParams,
+    "resources/templates/list": types.PaginatedRequestParams,
+    "resources/read": types.ReadResourceRequestParams,
+    "resources/subscribe": types.SubscribeRequestParams,
+    "resources/unsubscribe": types.UnsubscribeRequestParams,
+    "completion/complete": types.CompleteRequestParams,
+}
+
+
+class SurfaceServer(Server[Any]):
+    """An SDK server whose answers come from one surface of the gateway."""
+
+    def __init__(self, gateway: Gateway, surface: Surface, version: str) -> None:
+        self._bus = InMemorySubscriptionBus()
+        self._caller = Caller(surface=surface.name)
+        self._surface, self._gateway = surface, gateway
+        self._tools = Tools(gateway, surface, self._caller)
+        self._passage = Passage(gateway)
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        super().__init__(
+            "portico",
+            version=version,
+            title="Portico",
+            get_tool_input_schema=self._tools.schema_of,
+            on_subscriptions_listen=ListenHandler(self._bus),
+        )
+        for method, params in _ANSWERED.items():
+            self.add_request_handler(method, params, _taken_earlier)
+        self.middleware.append(self._answer)
+        self._handlers: Mapping[str, Handler] = {
+            "tools/list": self._tools.list,
+            "tools/call": self._tools.call,
+            "prompts/list": self._passage.list_prompts,
+            "prompts/get": self._passage.get_prompt,
+            "resources/list": self._passage.list_resources,
+            "resources/templates/list": self._passage.list_templates,
+            "resources/read": self._passage.read_resource,
+            "resources/subscribe": self._passage.subscribe,
+            "resources/unsubscribe": self._passage.unsubscribe,
+            "completion/complete": self._passage.complete,
+        }
+        self.refresh_instructions()
+
+    def refresh_instructions(self) -> None:
+        """Name the servers of the current edition in what a client reads first."""
+        self.instructions = self._surface.instructions(self._caller)
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """Declare that lists may change, for clients of the handshake era."""
+        options = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+    async def announce(self, before: Edition, after: Edition) -> None:
+        """Tell clients of both eras which lists are no longer what they were."""
+        self.refresh_instructions()
+        if await self._tools.changed():
+            await self._bus.publish(ToolsListChanged())
+            await self._notify("notifications/tools/list_changed")
+        if before.items.prompts != after.items.prompts:
+            await self._bus.publish(PromptsListChanged())
+            await self._notify("notifications/prompts/list_changed")
+        if (before.items.resources, before.items.templates) != (after.items.resources, after.items.templates):
+            await self._bus.publish(ResourcesListChanged())
+            await self._notify("notifications/resources/list_changed")
+
+    async def pass_notice(self, method: str, params: JsonObject) -> None:
+        """Pass on a notification that an upstream server sent."""
+        uri = params.get("uri")
+        if method == "notifications/resources/updated" and isinstance(uri, str):
+            await self._bus.publish(ResourceUpdated(uri=uri))
+            for connection in self._passage.subscribers(uri):
+                await connection.notify(method, dict(params))
+
+    async def _notify(self, method: str) -> None:
+        for connection in list(self._connections):
+            await connection.notify(method, None)
+
+    async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        handler = self._handlers.get(ctx.method)
+        if ctx.request_id is None or handler is None:
+            if ctx.method == "notifications/initialized":
+                self._connections.add(connection_of(ctx))
+            return await call_next(ctx)
+        try:
+            result = await handler(ctx, ctx.params or {})
+        except CallError as error:
+            raise as_protocol_error(error) from error
+        return self._enveloped(ctx, result)
+
+    def _enveloped(self, ctx: Context, result: JsonObject) -> dict[str, Any]:
+        """The result as this era wants it: 2026 results say their type and who answered, older ones do not."""
+        shaped = dict(result)
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            shaped.pop("resultType", None)
+            return shaped
+        meta = shaped.get("_meta")
+        own = {types.SERVER_INFO_META_KEY: self.server_info_stamp}
+        shaped["_meta"] = {**meta, **own} if isinstance(meta, dict) else own
+        shaped.setdefault("resultType", "complete")
+        if ctx.method in _CACHED:
+            shaped.setdefault("ttlMs", LIST_TTL_MS)
+            shaped.setdefault("cacheScope", "private")
+        elif ctx.method == "resources/read":
+            shaped.setdefault("ttlMs", 0)
+            shaped.setdefault("cacheScope", "private")
+        return shaped
+
+
+def connection_of(ctx: Context) -> Connection:
+    """The connection behind a request; the SDK has no public way to it yet."""
+    return ctx.session._connection
+
+
+def as_protocol_error(error: CallError) -> MCPError:
+    """An error of a method that has no result to carry it: prompts, resources, completion."""
+    code = getattr(error, "rpc_code", None)
+    if code is not None:
+        return MCPError(code, getattr(error, "message", str(error)), getattr(error, "data", None))
+    known = {"unknown_item": types.INVALID_PARAMS, "invalid_arguments": types.INVALID_PARAMS}
+    return MCPError(known.get(error.code, types.INTERNAL_ERROR), str(error))
+
+
+async def _taken_earlier(ctx: Context, params: object) -> dict[str, Any]:
+    """Registered so that the SDK declares the capability; the middleware has answered before this is reached."""
+    raise MCPError(types.INTERNAL_ERROR, f"{ctx.method} was not answered")

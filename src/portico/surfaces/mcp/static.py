@@ -1,0 +1,55 @@
+"""The `static` surface: every permitted tool, listed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portico.domain.caller import Caller
+from portico.errors import CallError, NextCall
+from portico.gateway import Gateway
+
+from .results import spelled
+from .surface import JsonObject, MetaTool
+
+
+@dataclass(slots=True)
+class Static:
+    """Lists what the catalog holds, under listed names."""
+
+    gateway: Gateway
+    name: str = "static"
+
+    def instructions(self, caller: Caller) -> str:
+        """Says how names are made."""
+        servers = sorted({tool.id.server for tool in self.gateway.listing(caller)})
+        shown = ", ".join(servers)
+        return f"Portico passes on the tools of these servers, each named server__tool: {shown}"[:511]
+
+    async def tools(self, caller: Caller) -> list[JsonObject]:
+        """Every permitted definition; waits for servers that are being asked for the first time."""
+        await self.gateway.settled()
+        return [tool.definition for tool in self.gateway.listing(caller)]
+
+    def meta_tool(self, name: str) -> MetaTool | None:
+        """There are none."""
+        return None
+
+    def schema_of(self, name: str) -> JsonObject | None:
+        """There are none."""
+        return None
+
+    def spell(self, call: NextCall) -> str:
+        """The next call is the tool itself."""
+        if call.action == "call":
+            return spelled(self._listed(str(call.parameters.get("name", ""))), call.parameters.get("arguments", {}))
+        names = call.parameters.get("names")
+        if call.action == "describe" and isinstance(names, list) and names:
+            return f"call one of {', '.join(self._listed(str(name)) for name in names)}"
+        return "tools/list"
+
+    def _listed(self, spelling: str) -> str:
+        edition = self.gateway.edition
+        try:
+            return edition.resolver.resolve(spelling, edition.tools.keys()).listed
+        except CallError:
+            return spelling

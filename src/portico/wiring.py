@@ -1,0 +1,164 @@
+"""The one place that knows every concrete class; builds the house and closes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from portico.admin import Admin
+from portico.config import Settings, load_settings
+from portico.discovery.index import build_index
+from portico.discovery.tokens import TokenEstimate
+from portico.domain.server import ServerSpec
+from portico.errors import ConfigError, UnknownServer
+from portico.execution.executor import Executor
+from portico.gateway import Gateway
+from portico.house import House
+from portico.intake.categories import CategoryRule
+from portico.intake.editions import Editions
+from portico.intake.intake import Intake
+from portico.policies.globs import GlobPolicy
+from portico.ports import Provider, Store
+from portico.providers.upstream import UpstreamProvider
+from portico.stores.memory import MemoryStore, RecentJournal
+from portico.stores.sqlite import open_sqlite
+
+try:
+    VERSION = version("portico")
+except PackageNotFoundError:
+    VERSION = "0"
+
+CLOSE_SECONDS = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """What differs between houses; everything else is the same for all of them."""
+
+    providers: dict[str, Provider] = field(default_factory=dict)
+    specs: Mapping[str, ServerSpec] = field(default_factory=dict)
+    store: Store = field(default_factory=MemoryStore)
+    explicit_categories: Mapping[str, str] = field(default_factory=dict)
+    pins: tuple[str, ...] = ()
+    search_tokens: int = 800
+
+
+def assemble(parts: Parts) -> House:
+    """Put a house together; nothing is started, read or written."""
+    specs = parts.specs
+    rule = CategoryRule(
+        explicit=parts.explicit_categories,
+        servers={name: spec.category for name, spec in specs.items() if spec.category},
+    )
+    editions = Editions(build_index=build_index, rule=rule, aliases={n: s.alias for n, s in specs.items() if s.enabled})
+    intake = Intake(providers=parts.providers, editions=editions, store=parts.store)
+    policy = GlobPolicy({name: spec.tools for name, spec in specs.items()})
+    counter = TokenEstimate()
+    executor = Executor(provider_of=_lookup(parts.providers), policy=policy, journal=RecentJournal())
+    gateway = Gateway(
+        editions=editions,
+        intake=intake,
+        policy=policy,
+        executor=executor,
+        counter=counter,
+        pins=parts.pins,
+        search_tokens=parts.search_tokens,
+    )
+    admin = Admin(
+        intake=intake,
+        providers=parts.providers,
+        counter=counter,
+        targets={name: _target(spec) for name, spec in specs.items()},
+        disabled=tuple(name for name, spec in specs.items() if not spec.enabled),
+    )
+    return House(gateway=gateway, admin=admin)
+
+
+def build(settings: Settings) -> House:
+    """A house for these settings, with what the store remembers already published."""
+    parts = Parts(
+        specs={spec.name: spec for spec in settings.servers},
+        store=_open_store(settings),
+        explicit_categories=settings.categories,
+        pins=settings.pins,
+        search_tokens=settings.search.tokens,
+    )
+    house = assemble(parts)
+    for spec in settings.servers:
+        if spec.enabled:
+            parts.providers[spec.name] = UpstreamProvider(
+                spec, on_change=house.admin.intake.changed, on_notice=house.notice, client_version=VERSION
+            )
+    house.problems = settings.problems
+    house.unknown = house.admin.intake.load()
+    return house
+
+
+@asynccontextmanager
+async def open_house(settings: Settings) -> AsyncIterator[House]:
+    """A house whose servers are started on demand and stopped at the end."""
+    house = build(settings)
+    try:
+        yield house
+    finally:
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+            await _close(house)
+
+
+def settings_for(config: str | None) -> Settings:
+    """The settings that the command line, the environment and the config file give.
+
+    Raises:
+        ConfigError: the file cannot be used at all.
+    """
+    return load_settings(config, os.environ, Path.cwd())
+
+
+def watch(house: House, tasks: TaskGroup) -> None:
+    """Keep a house in step with its servers, and start asking those that it knows nothing of."""
+    house.admin.intake.watch(tasks)
+    for server in sorted(house.unknown):
+        house.admin.intake.begin(server)
+
+
+async def _close(house: House) -> None:
+    async with anyio.create_task_group() as tasks:
+        for provider in house.admin.providers.values():
+            tasks.start_soon(provider.aclose)
+    house.admin.intake.store.close()
+
+
+def _lookup(providers: Mapping[str, Provider]) -> Callable[[str], Provider]:
+    def provider_of(server: str) -> Provider:
+        try:
+            return providers[server]
+        except KeyError:
+            raise UnknownServer(f"no server is called {server!r}") from None
+
+    return provider_of
+
+
+def _open_store(settings: Settings) -> Store:
+    store = settings.extra.get("store", "sqlite")
+    if store == "memory":
+        return MemoryStore()
+    if store != "sqlite":
+        raise ConfigError(
+            f"store {store!r} is not available", file=str(settings.file), where="store", fix="Write `store: sqlite`."
+        )
+    return open_sqlite(settings.home.data / "portico.db")
+
+
+def _target(spec: ServerSpec) -> str:
+    """How a server is reached, for people; arguments may hold secrets and are counted, not shown."""
+    if spec.url:
+        return spec.url.split("?", 1)[0].split("@")[-1]
+    shown = [part for part in spec.args[:4] if "=" not in part]
+    return " ".join([spec.command, *shown])

@@ -1,0 +1,1 @@
+"""Real MCP servers from the public registries, for journeys through the gateway."""
