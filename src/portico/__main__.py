@@ -7,7 +7,7 @@ import sys
 from contextlib import AbstractAsyncContextManager
 
 from portico.house import House
-from portico.surfaces.cli.app import build_cli
+from portico.surfaces.cli.app import run_cli
 from portico.surfaces.cli.desk import Desk
 from portico.wiring import VERSION, open_house, settings_for
 
@@ -16,7 +16,7 @@ def main() -> None:
     """Run the command line."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="portico: %(message)s")
     desk = Desk(open_house=_open_house, serve=_serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens)
-    build_cli(desk)()
+    run_cli(desk)
 
 
 def _open_house(config: str | None) -> AbstractAsyncContextManager[House]:

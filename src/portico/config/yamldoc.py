@@ -20,7 +20,7 @@ NODES = 100_000
 """How many values a document may hold once its aliases are written out."""
 
 _FIXES = {
-    "\\t": "Indent with spaces; YAML does not allow tabs.",
+    "cannot start any token": "Indent with spaces, not tabs, and put quotes around a text that begins with a sign.",
     "mapping values are not allowed": "Put quotes around a text that holds ': ', and check the indentation.",
     "could not find expected ':'": "Write `key: value`, with a colon and a space.",
     "undefined alias": "Define it with &name before it is used, or put quotes around the text.",

@@ -10,7 +10,6 @@ import orjson
 
 from portico.domain.call import OnProgress
 from portico.domain.server import Health, Offering, ServerSpec, State
-from portico.domain.tool import ToolId
 from portico.ports import OnChange, OnNotice
 
 from .dialling import Dialler
@@ -91,7 +90,7 @@ class UpstreamProvider:
             self._require_enabled()
             return await self._run(params, on_progress)
         except Fault as fault:
-            raise fault.as_call_error(str(ToolId(self.server, name))) from fault.__cause__
+            raise fault.as_call_error(f"{self.server}.{name}") from fault.__cause__
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Pass on one other request."""

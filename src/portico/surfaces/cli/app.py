@@ -11,48 +11,47 @@ from .desk import Desk, Options, options
 
 HELP = "Portico: the MCP gateway that shows an agent five tools instead of hundreds, and every tool still works."
 
+app = typer.Typer(
+    name="portico",
+    help=HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
-def build_cli(desk: Desk) -> typer.Typer:
-    """The whole command line over one desk."""
-    app = typer.Typer(
-        name="portico",
-        help=HELP,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-    @app.callback()
-    def front(
-        ctx: typer.Context,
-        config: Annotated[str | None, typer.Option("--config", help="Config file.")] = None,
-        version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version(desk))] = False,
-    ) -> None:
-        ctx.obj = Options(desk=desk, config=config)
-
-    for name, command in {
-        "serve": serve.serve,
-        "demo": serve.demo,
-        "list": browse.list_,
-        "search": browse.search,
-        "describe": browse.describe,
-        "call": act.call,
-        "tokens": browse.tokens,
-        "refresh": act.refresh,
-        "doctor": act.doctor,
-    }.items():
-        app.command(name)(command)
-    return app
+for _name, _command in {
+    "serve": serve.serve,
+    "demo": serve.demo,
+    "list": browse.list_,
+    "search": browse.search,
+    "describe": browse.describe,
+    "call": act.call,
+    "tokens": browse.tokens,
+    "refresh": act.refresh,
+    "doctor": act.doctor,
+}.items():
+    app.command(_name)(_command)
 
 
-def _show_version(desk: Desk):  # type: ignore[no-untyped-def]
-    def show(value: bool) -> None:
-        if value:
-            typer.echo(f"portico {desk.version}")
-            raise typer.Exit
-
-    return show
+def run_cli(desk: Desk) -> None:
+    """Run the command line over one desk."""
+    typer.main.get_command(app)(obj=Options(desk=desk))
 
 
-__all__ = ["build_cli", "options"]
+def _show_version(ctx: typer.Context, value: bool) -> None:
+    if value:
+        typer.echo(f"portico {options(ctx).desk.version}")
+        raise typer.Exit
+
+
+@app.callback()
+def front(
+    ctx: typer.Context,
+    config: Annotated[str | None, typer.Option("--config", help="Config file.")] = None,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+) -> None:
+    """Take the options that every command shares."""
+    options(ctx).config = config

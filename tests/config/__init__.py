@@ -1,0 +1,1 @@
+"""Settings and the dialects of every client's config file."""
