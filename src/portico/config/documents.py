@@ -35,11 +35,8 @@ class Document:
     format: Format
     text: str = field(repr=False)
     root: Node = field(repr=False)
-
-    @property
-    def data(self) -> Any:
-        """The values as ordinary data."""
-        return plain(self.root)
+    data: Any = field(repr=False)
+    """The values as ordinary data."""
 
     def value(self, *path: str | int) -> Any:
         """The values below a path as ordinary data; None when there are none."""
@@ -118,7 +115,7 @@ def parse_document(text: str, file: File) -> Document:
         if format != "yaml" or not text.lstrip().startswith("{"):
             raise
         root, format = jsonc.parse(text, str(file)), "json"
-    return Document(file=file, format=format, text=text, root=root)
+    return Document(file=file, format=format, text=text, root=root, data=plain(root))
 
 
 def format_of(file: File, text: str) -> Format:

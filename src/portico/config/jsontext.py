@@ -10,7 +10,7 @@ from .jsonc import after_trivia, parse
 from .tree import Member, Node, node_at
 
 _UNIT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
-_REST_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|(?:/\*[^\r\n]*?\*/[ \t]*)*)(?=[\r\n])")
+_REST_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|(?:/\*(?:(?!\*/)[^\r\n])*\*/[ \t]*)*)(?=[\r\n])")
 
 
 def put_member(text: str, path: tuple[str, ...], value: Any) -> str:

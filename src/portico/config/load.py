@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,21 +67,16 @@ def _servers(document: Document, dialect: Dialect, variables: Variables, folder:
     return _Servers(
         specs=tuple(outcome.spec for outcome in outcomes if outcome.spec is not None),
         problems=(
-            *_twice(document, dialect),
             *entries.problems,
             *(problem for outcome in outcomes for problem in outcome.problems),
         ),
     )
 
 
-def _twice(document: Document, dialect: Dialect) -> Iterator[ConfigError]:
-    for found in document.duplicates():
-        # What a client repeats outside its servers is its own affair.
-        if dialect == "portico" or found.path[0] in ("mcpServers", "servers", "mcp", "context_servers"):
-            yield again(document, found.path, first=found.first, second=found.second)
-
-
 def _own(fields: Fields, document: Document, home: Paths) -> Settings:
+    for twice in document.duplicates():
+        if twice.path[0] not in ("servers", "mcpServers"):
+            fields.problems.append(again(document, twice.path, first=twice.first, second=twice.second))
     for key in fields.table:
         if key not in OWN_KEYS and not key.startswith(("x-", "$")):
             fields.report("this key is not known", key, fix=meant(key, OWN_KEYS))

@@ -104,7 +104,7 @@ def _changes(node: Node, shown: Any) -> Iterator[tuple[Node, Any]]:
             # The second of two equal keys is not in the data; hide it whole.
             is_second = member.key in seen
             seen.add(member.key)
-            yield from _changes(member.node, mask_all(member.node) if is_second else shown[member.key])
+            yield from _changes(member.node, _all_hidden(member.node) if is_second else shown[member.key])
     elif node.items is not None:
         for item, item_shown in zip(node.items, shown, strict=True):
             yield from _changes(item, item_shown)
@@ -112,11 +112,11 @@ def _changes(node: Node, shown: Any) -> Iterator[tuple[Node, Any]]:
         yield node, shown
 
 
-def mask_all(node: Node) -> Any:
+def _all_hidden(node: Node) -> Any:
     """The shape of a value with every scalar hidden."""
     if node.members is not None:
-        return {member.key: mask_all(member.node) for member in node.members}
-    return [mask_all(item) for item in node.items] if node.items is not None else MASK
+        return {member.key: _all_hidden(member.node) for member in node.members}
+    return [_all_hidden(item) for item in node.items] if node.items is not None else MASK
 
 
 def _masked_words(text: str, values: list[Any]) -> str:

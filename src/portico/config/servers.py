@@ -26,7 +26,7 @@ KNOWN = (
 
 TOLERATED = frozenset(
     "autoApprove alwaysAllow trust gallery version oauth auth authProviderType note icon source settings dev sandbox"
-    " sandboxEnabled required name id scopes instructions".split()
+    " sandboxEnabled envFile required name id scopes instructions".split()
 )
 """Fields that clients keep for themselves; Portico leaves them alone."""
 
@@ -72,6 +72,9 @@ def read_server(
         fields.variables = replace(variables, lenient=True)
     if dialect == "portico":
         _report_unknown(fields)
+    if "envFile" in entry:
+        fix = "Write its variables under env, or export them."
+        fields.report("Portico does not read files of variables", "envFile", fix=fix, fatal=False)
     spec = _spec(name, fields, enabled)
     return Outcome(spec=spec if fields.is_usable else None, problems=tuple(fields.problems))
 
@@ -128,7 +131,7 @@ def _transport(fields: Fields, command: str, url: str) -> Transport:
         fields.report("a server needs a command or a url", fix="Write command and args, or url.")
     declared = _declared(fields)
     if declared is None:
-        return "stdio" if has_command else "sse" if urlsplit_path(url).endswith("/sse") else "http"
+        return "stdio" if has_command else "sse" if _path_of(url).endswith("/sse") else "http"
     if has_command != has_url and (declared == "stdio") != has_command:
         wanted = "command" if declared == "stdio" else "url"
         fields.report(
@@ -196,7 +199,7 @@ def _url(fields: Fields) -> str:
     return url
 
 
-def urlsplit_path(url: str) -> str:
+def _path_of(url: str) -> str:
     """The path of an address without its last slash; empty when it is no address."""
     try:
         return urlsplit(url).path.rstrip("/")

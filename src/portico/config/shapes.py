@@ -74,7 +74,13 @@ def find_entries(document: Document, dialect: Dialect, folder: File) -> Entries:
     """All server entries of a document; of two with one name the first counts and the second is a problem."""
     found: dict[str, Found] = {}
     problems: list[ConfigError] = []
-    for table in _server_tables(document.data, dialect, folder):
+    tables = _server_tables(document.data, dialect, folder)
+    problems += (
+        again(document, twice.path, first=twice.first, second=twice.second)
+        for twice in document.duplicates()
+        if any(twice.path[: len(table)] == table for table in tables)
+    )
+    for table in tables:
         raw, words = document.value(*table) or {}, document.words(*table)
         if not isinstance(raw, dict):
             fix = "Write a name for each server, with its entry below it."

@@ -42,16 +42,16 @@ def write_atomically(file: Path, content: bytes, *, like: Path | None = None) ->
 
 def free_name(file: Path, suffix: str) -> Path:
     """A name beside a file that nothing has yet: `NAME.suffix`, then `NAME.suffix.2` and so on."""
-    return _numbered(file, suffix, (latest_number(file, suffix) or 0) + 1)
+    return _numbered(file, suffix, (_latest_number(file, suffix) or 0) + 1)
 
 
 def latest_name(file: Path, suffix: str) -> Path | None:
     """The newest of the numbered files beside a file."""
-    number = latest_number(file, suffix)
+    number = _latest_number(file, suffix)
     return _numbered(file, suffix, number) if number is not None else None
 
 
-def latest_number(file: Path, suffix: str) -> int | None:
+def _latest_number(file: Path, suffix: str) -> int | None:
     """The highest number among the numbered files beside a file; the plain name is number one."""
     number = None
     with contextlib.suppress(OSError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,8 @@ _Postings = dict[str, list[tuple[int, float]]]
 @dataclass(frozen=True, slots=True)
 class _Document:
     tool: Tool
-    counts: Mapping[str, Counter[str]]
+    words: Mapping[str, list[str]]
+    """The words of each field, as often as they stand there."""
 
 
 class WordIndex:
@@ -97,7 +98,7 @@ def _document(tool: Tool) -> _Document:
         "parameters": names,
         "details": details,
     }
-    return _Document(tool, {field: Counter(words(text)) for field, text in texts.items()})
+    return _Document(tool, {field: words(text) for field, text in texts.items()})
 
 
 def _parameter_text(properties: Mapping[str, Any]) -> tuple[str, str]:
@@ -110,7 +111,7 @@ def _parameter_text(properties: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _texts(schema: object) -> Iterator[str]:
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         return
     description = schema.get("description")
     if isinstance(description, str):
@@ -119,32 +120,30 @@ def _texts(schema: object) -> Iterator[str]:
     if isinstance(choices, list):
         yield from (choice for choice in choices[:50] if isinstance(choice, str))
     inner = schema.get("properties")
-    if isinstance(inner, Mapping):
+    if isinstance(inner, dict):
         yield from (str(name) for name in inner)
 
 
 def _postings(documents: list[_Document]) -> _Postings:
     """Each word with the tools that have it and what it adds to their score, ready to be summed."""
-    lengths = {field: _mean(d.counts[field].total() for d in documents) for field in FIELDS}
+    lengths = {field: _mean(len(d.words[field]) for d in documents) for field in FIELDS}
     frequencies: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for number, document in enumerate(documents):
-        weighted: dict[str, float] = defaultdict(float)
+        weighted: dict[str, float] = {}
         for field, shape in FIELDS.items():
-            counts = document.counts[field]
-            norm = 1 - shape.length_norm + shape.length_norm * counts.total() / (lengths[field] or 1)
-            for word, count in counts.items():
-                weighted[word] += shape.weight * count / norm
+            found = document.words[field]
+            norm = 1 - shape.length_norm + shape.length_norm * len(found) / (lengths[field] or 1)
+            share = shape.weight / norm
+            for word in found:
+                weighted[word] = weighted.get(word, 0.0) + share
         for word, value in weighted.items():
             frequencies[word].append((number, value))
-    total = len(documents)
-    return {
-        word: [(number, _idf(total, len(found)) * value / (SATURATION + value)) for number, value in found]
-        for word, found in frequencies.items()
-    }
+    return {word: _scored(found, len(documents)) for word, found in frequencies.items()}
 
 
-def _idf(total: int, containing: int) -> float:
-    return math.log(1 + (total - containing + 0.5) / (containing + 0.5))
+def _scored(found: list[tuple[int, float]], total: int) -> list[tuple[int, float]]:
+    rarity = math.log(1 + (total - len(found) + 0.5) / (len(found) + 0.5))
+    return [(number, rarity * value / (SATURATION + value)) for number, value in found]
 
 
 def _mean(values: Iterator[int]) -> float:

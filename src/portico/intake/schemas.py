@@ -12,6 +12,8 @@ DEPTH_LIMIT = 100
 NODE_LIMIT = 50_000
 
 _DATA_KEYWORDS = frozenset({"enum", "const", "default", "example", "examples"})
+_CONTAINERS = (dict, list)
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
 _IN_PLACE_SINGLE = ("not", "if", "then", "else")
 
@@ -23,12 +25,13 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         InvalidDefinition: nested too deep, too large, a remote `$ref`, or `$ref`s that lead only to each other.
     """
     nodes = list(_nodes(schema))
+    references = [node[keyword] for node in nodes for keyword in _REFERENCES if keyword in node]
+    if not references:
+        return
     ids = {node["$id"] for node in nodes if isinstance(node.get("$id"), str)}
-    for node in nodes:
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            _check_reference(node.get(keyword), ids)
-    if any(isinstance(node.get("$ref"), str) for node in nodes):
-        _check_cycles(schema, nodes)
+    for reference in references:
+        _check_reference(reference, ids)
+    _check_cycles(schema, nodes)
 
 
 def _nodes(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -42,15 +45,14 @@ def _nodes(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             raise InvalidDefinition(f"its schema is nested deeper than {DEPTH_LIMIT} levels")
         if seen > NODE_LIMIT:
             raise InvalidDefinition(f"its schema has more than {NODE_LIMIT:,} parts")
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             if not is_name_map:
                 yield value
             for key, child in value.items():
-                if isinstance(child, Mapping | list) and (is_name_map or key not in _DATA_KEYWORDS):
-                    names = not is_name_map and key in _NAME_MAPS
-                    stack.append((child, depth + 1, names))
-        elif isinstance(value, list):
-            stack.extend((child, depth + 1, False) for child in value if isinstance(child, Mapping | list))
+                if isinstance(child, _CONTAINERS) and (is_name_map or key not in _DATA_KEYWORDS):
+                    stack.append((child, depth + 1, not is_name_map and key in _NAME_MAPS))
+        else:
+            stack.extend((child, depth + 1, False) for child in value if isinstance(child, _CONTAINERS))
 
 
 _NAME_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})

@@ -11,6 +11,8 @@ import threading
 import time
 from typing import Any
 
+from scripted_results import RICH
+
 HABITS: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 MODERN = "2026-07-28"
 HANDSHAKE = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -103,20 +105,6 @@ def rich(id: Any, args: dict[str, Any], params: dict[str, Any]) -> None:
     answer(id, RICH)
 
 
-RICH = {
-    "content": [
-        {"type": "text", "text": "é ☃ \u0000 end", "annotations": {"audience": ["user"]}},
-        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
-        {"type": "resource", "resource": {"uri": "x://1", "text": "inside", "_meta": {"k": 1}}},
-        {"type": "hologram", "unheard": [1, 2.5, None, True]},
-    ],
-    "structuredContent": {"big": 9007199254740993, "neg": -1, "nested": {"list": [[], {}]}},
-    "isError": True,
-    "_meta": {"vendor/x": {"y": [1]}},
-    "unknownField": {"kept": "yes"},
-}
-
-
 def odd_ids(id: Any, args: dict[str, Any], params: dict[str, Any]) -> None:
     for odd in (None, "nobody", 10**9, -1, 1.5, [1], {"a": 1}, True):
         write({"jsonrpc": "2.0", "id": odd, "result": {"wrong": True}})
@@ -183,7 +171,7 @@ def send(id: Any, args: dict[str, Any], params: dict[str, Any]) -> None:
 
 
 def offspring(id: Any, args: dict[str, Any], params: dict[str, Any]) -> None:
-    code = "import signal,sys,time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(600)"
+    code = "import signal,time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=bool(args.get("setsid"))
     )
@@ -224,7 +212,9 @@ def list_page(key: str, method: str, id: Any, params: dict[str, Any]) -> None:
     total, size = HABITS.get("counts", {}).get(key, 2), HABITS.get("page_size", 100)
     start = int(params.get("cursor", "0"))
     stop = min(start + size, total)
-    result: dict[str, Any] = {key: [{"name": f"{key}-{i}", "inputSchema": {"type": "object"}} for i in range(start, stop)]}
+    result: dict[str, Any] = {
+        key: [{"name": f"{key}-{i}", "inputSchema": {"type": "object"}} for i in range(start, stop)]
+    }
     if HABITS.get("endless_pages"):
         result["nextCursor"] = str(start + size)
         result[key] = result[key] or [{"name": f"{key}-{start}"}]

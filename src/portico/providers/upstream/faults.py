@@ -123,7 +123,7 @@ def network_fault(error: BaseException, url: str) -> Fault:
         return Lost(f"the host name of {where} cannot be found", "check the `url` and your DNS")
     if isinstance(cause, ConnectionRefusedError):
         return Lost(f"{where} refused the connection", "check that the server runs and that the `url` has its port")
-    if "InvalidURL" in name or "InvalidUrl" in name:
+    if "InvalidURL" in name or "InvalidUrl" in name or "NonHttp" in name:
         return Lost(f"{where!r} is not a usable address", "check the `url`")
     if "Connector" in name or "ProxyConnection" in name or "ConnectionTimeout" in name:
         return Lost(f"{where} cannot be reached: {_reason(cause)}", "check the `url`, the network and the proxy")

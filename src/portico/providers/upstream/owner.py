@@ -42,7 +42,7 @@ class Owner:
         self._backoff = Backoff()
         self._connection: Connection | None = None
         self._opening: asyncio.Future[Outcome] | None = None
-        self._opening_scope = anyio.CancelScope()
+        self._opening_scope: anyio.CancelScope | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._in_flight = 0
@@ -100,7 +100,8 @@ class Owner:
         self._is_closing = True
         self._connection = None
         self._wake.set()
-        self._opening_scope.cancel()
+        if self._opening_scope is not None:
+            self._opening_scope.cancel()
         if self._task is not None and not self._task.done():
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([self._task])
@@ -154,7 +155,8 @@ class Owner:
 
     async def _open(self, chores: TaskGroup) -> Outcome:
         fault: Fault = Lost("the gateway is closing")
-        with anyio.move_on_after(self._start + 1.0) as self._opening_scope:
+        with anyio.move_on_after(self._start + 1.0) as scope:
+            self._opening_scope = scope
             if self._is_closing:
                 return fault
             try:
@@ -166,7 +168,7 @@ class Owner:
             else:
                 self._adopt(connection)
                 return connection
-        if self._opening_scope.cancelled_caught and not self._is_closing:
+        if scope.cancelled_caught and not self._is_closing:
             fault = Lost(f"the server did not start within {self._start:g} s", "raise its `timeouts.start`")
         self._fail(fault)
         return fault

@@ -57,7 +57,7 @@ def _declared(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         if not isinstance(node, Mapping):
             continue
         token = node.get(_ANNOTATION)
-        if path and isinstance(token, str) and _TOKEN.fullmatch(token) and node.get("type") in _MIRRORED_TYPES:
+        if path and isinstance(token, str) and _TOKEN.fullmatch(token) and str(node.get("type")) in _MIRRORED_TYPES:
             yield path, token
         properties = node.get("properties")
         if isinstance(properties, Mapping):

@@ -62,6 +62,7 @@ class Child(asyncio.SubprocessProtocol):
         self._room: asyncio.Future[None] | None = None
         self._exited, self._closed = asyncio.Event(), asyncio.Event()
         self._is_lost = False
+        self._reported: asyncio.Future[Lost] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the process that was started."""
@@ -83,7 +84,7 @@ class Child(asyncio.SubprocessProtocol):
         if self._room is not None:
             await self._wait_for_room(patience)
         if self._is_lost or self._stdin.is_closing():
-            raise Lost("the server's process has ended")
+            raise await self._obituary()
         self._stdin.write(data)
 
     def send_soon(self, data: bytes) -> None:
@@ -117,8 +118,8 @@ class Child(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Take the end of one of its pipes."""
-        if fd == 1 and not self._is_lost:
-            self._report_later("it closed its output")
+        if fd != 2 and not self._is_lost:
+            self._report_later("it closed its output" if fd == 1 else "it closed its input")
 
     def process_exited(self) -> None:
         """Take the end of the process."""
@@ -161,19 +162,27 @@ class Child(asyncio.SubprocessProtocol):
 
     def _refuse_line(self) -> None:
         self._partial.clear()
-        self._is_lost = True
-        self._lose(Lost(f"the server wrote a line of more than {MESSAGE_LIMIT >> 20} MiB, which is not accepted"))
+        self._give_up(Lost(f"the server wrote a line of more than {MESSAGE_LIMIT >> 20} MiB, which is not accepted"))
 
     def _report_later(self, reason: str) -> None:
         asyncio.get_running_loop().call_later(LAST_WORDS, self._report, reason)
 
     def _report(self, reason: str) -> None:
-        if self._is_lost:
-            return
-        self._is_lost = True
         code = self._transport.get_returncode()
         happened = reason if code is None else _ending(code)
-        self._lose(Lost(f"the process of {self._spec.command!r} is gone: {happened}", *self._hints()))
+        self._give_up(Lost(f"the process of {self._spec.command!r} is gone: {happened}", *self._hints()))
+
+    def _give_up(self, fault: Lost) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._reported.set_result(fault)
+            self._lose(fault)
+
+    async def _obituary(self) -> Lost:
+        """Why nothing can be written any more; its report follows the end of a pipe within moments."""
+        with anyio.move_on_after(5 * LAST_WORDS):
+            return Lost(*(await asyncio.shield(self._reported)).details)
+        return Lost("the server's process has ended")
 
     def _hints(self) -> tuple[str, ...]:
         words = [line.strip() for line in self.stderr.splitlines() if line.strip()][-5:]

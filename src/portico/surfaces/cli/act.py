@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,6 @@ from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.server import State
 from portico.errors import CallError, UnknownServer
-from portico.gateway import Gateway
 from portico.house import House
 
 from .browse import Json, report_data
@@ -38,13 +38,13 @@ def call(
     given = read_arguments(arguments or [])
 
     async def work(house: House) -> Result:
-        return await house.gateway.call(CALLER, Call(tool=tool, arguments=_typed(house.gateway, tool, given)))
+        return await house.gateway.call(CALLER, Call(tool=tool, arguments=given.values))
 
     result = in_house(options(ctx), work, as_json=as_json)
     if as_json:
         data(result.raw)
     else:
-        _print_result(result)
+        _print_result(result, with_notes=not given.untyped)
     if result.is_error:
         raise typer.Exit(Exit.FAILED)
 
@@ -104,17 +104,25 @@ def doctor(
         raise typer.Exit(Exit.UPSTREAM if failed else Exit.CONFIG)
 
 
-def read_arguments(given: list[str]) -> dict[str, Any]:
-    """Arguments from the command line: pairs, a JSON object, a file or standard input."""
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Arguments from the command line; those from key=value are text until the executor gives them their types."""
+
+    values: dict[str, Any]
+    untyped: bool = False
+
+
+def read_arguments(given: list[str]) -> Arguments:
+    """Read pairs, a JSON object, a file or standard input."""
     if len(given) == 1 and "=" not in given[0].split("{", 1)[0]:
-        return _object(given[0])
+        return Arguments(_object(given[0]))
     found: dict[str, Any] = {}
     for pair in given:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise typer.BadParameter(f"{pair!r} is not key=value; or give one JSON object, @FILE or -")
         found[key] = value
-    return found
+    return Arguments(found, untyped=True)
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -133,11 +141,6 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-def _typed(gateway: Gateway, tool: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Values from key=value are text; the executor's repair gives them the schema's types."""
-    return given
-
-
 def _check_known(house: House, wanted: set[str]) -> None:
     unknown = wanted - set(house.admin.providers) - set(house.admin.disabled)
     if unknown:
@@ -145,7 +148,7 @@ def _check_known(house: House, wanted: set[str]) -> None:
         raise UnknownServer(f"no server is called {', '.join(sorted(unknown))}; configured: {known}")
 
 
-def _print_result(result: Result) -> None:
+def _print_result(result: Result, *, with_notes: bool) -> None:
     for block in result.content:
         kind = block.get("type") if isinstance(block, dict) else None
         if kind == "text":
@@ -159,7 +162,7 @@ def _print_result(result: Result) -> None:
             say(str(resource.get("text", f"[resource {resource.get('uri', '')}; see --json]")))
     if not result.content and result.structured is not None:
         say(json.dumps(result.structured, indent=2, ensure_ascii=False))
-    for note in result.notes:
+    for note in result.notes if with_notes else ():
         warn(f"note: {note}")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from . import act, browse, serve
-from .desk import Desk, Options, options
+from . import act, browse, configure, serve
+from .desk import Desk, Exit, Options, options
+from .output import warn
 
 HELP = "Portico: the MCP gateway that shows an agent five tools instead of hundreds, and every tool still works."
 
@@ -20,7 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _name, _command in {
+_COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve.serve,
     "demo": serve.demo,
     "list": browse.list_,
@@ -30,13 +33,24 @@ for _name, _command in {
     "tokens": browse.tokens,
     "refresh": act.refresh,
     "doctor": act.doctor,
-}.items():
+    "add": configure.add,
+    "remove": configure.remove,
+    "import": configure.import_,
+    "install": configure.install,
+}
+for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 
 
 def run_cli(desk: Desk) -> None:
-    """Run the command line over one desk."""
-    typer.main.get_command(app)(obj=Options(desk=desk))
+    """Run the command line over one desk; what nobody foresaw ends in one line, not in a traceback."""
+    try:
+        typer.main.get_command(app)(obj=Options(desk=desk))
+    except Exception as error:
+        if os.environ.get("PORTICO_DEBUG"):
+            raise
+        warn(f"internal error: {type(error).__name__}: {error}. Set PORTICO_DEBUG=1 to see where, and please report it")
+        raise SystemExit(Exit.FAILED) from None
 
 
 def _show_version(ctx: typer.Context, value: bool) -> None:

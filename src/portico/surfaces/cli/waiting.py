@@ -39,10 +39,10 @@ def in_house(
     except PorticoError as error:
         raise fail(error, as_json=as_json) from error
     except BaseExceptionGroup as group:
-        error = first_of_ours(group)
-        if error is None:
+        ours = first_of_ours(group)
+        if ours is None:
             raise
-        raise fail(error, as_json=as_json) from group
+        raise fail(ours, as_json=as_json) from group
 
 
 def first_of_ours(group: BaseExceptionGroup[BaseException]) -> PorticoError | None:

@@ -1,0 +1,220 @@
+"""Commands that write config files: add, remove, import, install."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from portico.config import (
+    CLIENTS,
+    ImportPlan,
+    add_server,
+    apply,
+    apply_import,
+    client_files,
+    find_config,
+    find_paths,
+    mask,
+    plan_import,
+    plan_install,
+    remove_server,
+    server_entries,
+    undo,
+)
+from portico.errors import PorticoError
+
+from .browse import Json
+from .desk import Exit, options
+from .output import data, fail, problems, safe, say, warn
+
+MARKS = {"add": "+", "same": "=", "conflict": "!", "skip": "-", "problem": "x"}
+"""What an import would do to each server."""
+
+
+def add(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="What the server is to be called.")],
+    target: Annotated[list[str], typer.Argument(help="-- COMMAND ARG..., or a URL.", metavar="-- COMMAND... | URL")],
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="KEY=VALUE for the command.")] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME=VALUE for the URL.")] = None,
+) -> None:
+    """Add a server to the config."""
+    entry = _entry(target, env or [], header or [])
+    try:
+        file = config_file(ctx)
+        add_server(file, name, entry)
+    except PorticoError as error:
+        raise fail(error) from error
+    say(f"added {name} to {file}")
+    say(f"next: portico doctor {name}")
+
+
+def remove(
+    ctx: typer.Context, name: Annotated[str, typer.Argument(help="The server, as the config calls it.")]
+) -> None:
+    """Remove a server from the config."""
+    try:
+        file = config_file(ctx)
+        remove_server(file, name)
+    except PorticoError as error:
+        raise fail(error) from error
+    say(f"removed {name} from {file}")
+
+
+def import_(
+    ctx: typer.Context,
+    source: Annotated[str | None, typer.Argument(help=f"{', '.join(CLIENTS)}, or a FILE.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Do it; without this, only show what would be done.")] = False,
+    rename: Annotated[bool, typer.Option("--rename", help="Add a server whose name is taken as NAME-2.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Bring in the servers of a client's config file (JSON, JSONC, YAML or TOML)."""
+    if source is None:
+        _show_clients(as_json=as_json)
+        return
+    try:
+        file = config_file(ctx)
+        existing = server_entries(file) if file.exists() else {}
+        plan = plan_import(source, environ=os.environ, cwd=Path.cwd(), existing=existing, rename=rename)
+        if write and plan.additions:
+            apply_import(plan, file)
+    except PorticoError as error:
+        raise fail(error, as_json=as_json) from error
+    if as_json:
+        data(_plan_data(plan, file, written=write))
+    else:
+        _print_plan(plan, file, written=write)
+    if any(item.action == "problem" for item in plan.items):
+        raise typer.Exit(Exit.CONFIG)
+
+
+def install(
+    ctx: typer.Context,
+    client: Annotated[str, typer.Argument(help=f"One of: {', '.join(CLIENTS)}.")],
+    via: Annotated[str, typer.Option(help="stdio, or http for a gateway that is already running.")] = "stdio",
+    project: Annotated[bool, typer.Option("--project", help="The project's file instead of the user's.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Take the client's other servers out.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the difference.")] = False,
+    undo_: Annotated[bool, typer.Option("--undo", help="Put the file back as it was.")] = False,
+) -> None:
+    """Enter Portico in a client's config file, with a backup; --undo takes it back."""
+    if via not in ("stdio", "http"):
+        raise typer.BadParameter(f"--via is stdio or http, not {via!r}")
+    scope: Any = "project" if project else "user"
+    try:
+        if undo_:
+            done = undo(client, environ=os.environ, cwd=Path.cwd(), scope=scope)
+            say(f"{done.path} is as it was" if done.exists else f"{done.path} is gone again, as it was before")
+            return
+        command, args = _own_command(ctx)
+        plan = plan_install(
+            client,
+            environ=os.environ,
+            cwd=Path.cwd(),
+            via="http" if via == "http" else "stdio",
+            command=command,
+            args=args,
+            scope=scope,
+            replace=replace,
+        )
+        backup = None if dry_run else apply(plan)
+    except PorticoError as error:
+        raise fail(error) from error
+    _print_install(plan.diff, plan.path, changed=plan.is_change, written=not dry_run, backup=backup)
+
+
+def config_file(ctx: typer.Context) -> Path:
+    """The config file in use, or the one to create.
+
+    Raises:
+        ConfigError: a file that was named does not exist.
+    """
+    found = find_config(options(ctx).config, os.environ, Path.cwd())
+    return found or find_paths(os.environ, Path.cwd()).config_file
+
+
+def _entry(target: list[str], env: list[str], headers: list[str]) -> dict[str, Any]:
+    if len(target) == 1 and target[0].startswith(("http://", "https://")):
+        return {"url": target[0], **({"headers": _pairs(headers, "--header")} if headers else {})}
+    entry: dict[str, Any] = {"command": target[0], "args": target[1:]}
+    return entry | ({"env": _pairs(env, "--env")} if env else {})
+
+
+def _pairs(given: list[str], option: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in given]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise typer.BadParameter(f"{option} takes NAME=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+def _own_command(ctx: typer.Context) -> tuple[str, list[str]]:
+    """How a client starts this very installation: by its full path, since clients have a PATH of their own."""
+    found = shutil.which("portico")
+    command, args = (found, []) if found else (sys.executable, ["-m", "portico"])
+    file = config_file(ctx)
+    default = find_paths({k: v for k, v in os.environ.items() if k != "PORTICO_HOME"}, Path.cwd()).config_file
+    chosen = ["--config", str(file.absolute())] if file.exists() and file.absolute() != default else []
+    return command, [*args, *chosen, "serve", "--stdio"]
+
+
+def _show_clients(*, as_json: bool) -> None:
+    found = {
+        name: [str(file) for file in client_files(client, environ=os.environ, cwd=Path.cwd()) if file.exists()]
+        for name, client in CLIENTS.items()
+    }
+    if as_json:
+        data(found)
+        return
+    for name, files in found.items():
+        say(f"{name}: {', '.join(files) or 'no config file here'}")
+    say("next: portico import CLIENT, which shows what it would do; --write does it")
+
+
+def _print_plan(plan: ImportPlan, file: Path, *, written: bool) -> None:
+    problems(plan.problems)
+    for item in plan.items:
+        entry = item.shown if isinstance(item.shown, dict) else {}
+        how = entry.get("url") or " ".join([str(entry.get("command", "")), *map(str, entry.get("args", []) or [])])
+        say(f"{MARKS[item.action]} {item.name}: {item.action}{f' ({item.reason})' if item.reason else ''}  {how}"[:240])
+    count = len(plan.additions)
+    if not plan.items:
+        say(f"no servers in {', '.join(map(str, plan.files)) or plan.source}")
+    elif written and count:
+        say(f"{count} servers written to {file}")
+        say("next: portico doctor")
+    elif count:
+        say(f"{count} servers would be written to {file}; add --write to do it")
+
+
+def _plan_data(plan: ImportPlan, file: Path, *, written: bool) -> dict[str, Any]:
+    return {
+        "source": plan.source,
+        "files": [str(name) for name in plan.files],
+        "target": str(file),
+        "written": written and bool(plan.additions),
+        "items": [
+            {"name": i.name, "action": i.action, "reason": i.reason, "file": str(i.file), "entry": mask(i.entry)}
+            for i in plan.items
+        ],
+        "problems": [str(problem) for problem in plan.problems],
+    }
+
+
+def _print_install(diff: str, path: Path, *, changed: bool, written: bool, backup: Path | None) -> None:
+    if not changed:
+        say(f"{path} has Portico already; nothing to do")
+        return
+    for line in safe(diff).splitlines():
+        colour = {"+": "green", "-": "red"}.get(line[:1])
+        typer.secho(line, fg=colour)
+    if not written:
+        warn("nothing was written (--dry-run)")
+        return
+    say(f"wrote {path}" + (f"; the file as it was: {backup}" if backup else ""))
+    say("next: restart the client; to take it back: the same command with --undo")

@@ -1,0 +1,106 @@
+"""What servers say by themselves."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import anyio
+import pytest
+from upstream_world import Upstreams, said, use
+
+from portico.providers.upstream import inbox
+
+pytestmark = pytest.mark.anyio
+
+CHANGES = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
+
+
+@pytest.mark.parametrize("method", CHANGES)
+async def test_list_change_is_reported(upstreams: Upstreams, method: str) -> None:
+    await use(upstreams.stdio(), "send", notifications=[[method, {}]])
+    await upstreams.news.wait_for(changes=1)
+    assert upstreams.news.changes == ["s"]
+
+
+async def test_flood_of_changes_is_one_report_a_second(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio()
+    await provider.offer()
+    began, lag = time.monotonic(), 0.0
+
+    async def measure() -> None:
+        nonlocal lag
+        while True:
+            before = time.monotonic()
+            await anyio.sleep(0.005)
+            lag = max(lag, time.monotonic() - before - 0.005)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(measure)
+        await use(provider, "flood", method=CHANGES[0], count=100_000)
+        group.cancel_scope.cancel()
+    await upstreams.news.wait_for(changes=2)
+    assert len(upstreams.news.changes) <= 1 + (time.monotonic() - began) / inbox.CHANGE_INTERVAL
+    assert lag < 0.25
+
+
+async def test_flood_of_notices_is_dropped_beyond_a_bound(upstreams: Upstreams) -> None:
+    await use(upstreams.stdio(), "flood", method="notifications/message", count=5_000, params={"level": "info"})
+    await upstreams.news.wait_for(notices=inbox.NOTICES_PER_SECOND)
+    assert len(upstreams.news.notices) <= 3 * inbox.NOTICES_PER_SECOND
+
+
+async def test_log_messages_and_resource_updates_are_passed_on(upstreams: Upstreams) -> None:
+    sent = [
+        ["notifications/message", {"level": "info", "data": 1}],
+        ["notifications/resources/updated", {"uri": "x://1"}],
+    ]
+    await use(upstreams.stdio(), "send", notifications=[*sent, ["notifications/unheard", {}]])
+    await upstreams.news.wait_for(notices=2)
+    assert [[method, params] for _, method, params in upstreams.news.notices] == sent
+
+
+async def test_modern_server_is_listened_to_for_list_changes(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio(era="modern", tells_change=True)
+    await provider.offer()
+    await upstreams.news.wait_for(changes=1)
+    listen = next(m for m in upstreams.logged() if m.get("method") == "subscriptions/listen")
+    wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+    assert listen["params"]["notifications"] == wanted
+
+
+async def test_modern_server_without_changes_is_not_listened_to(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio(era="modern", capabilities={"tools": {}})
+    await use(provider, "echo")
+    assert "subscriptions/listen" not in [m.get("method") for m in said(await use(provider, "seen"))]
+
+
+async def test_subscribing_to_a_resource_of_a_modern_server_renews_the_listening(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio(era="modern")
+    await use(provider, "echo")
+    assert await provider.request("resources/subscribe", {"uri": "x://1"}) == {}
+    listens: list[dict[str, Any]] = []
+    with anyio.fail_after(5):
+        while not listens or "resourceSubscriptions" not in listens[-1]["params"]["notifications"]:
+            listens = [m for m in said(await use(provider, "seen")) if m.get("method") == "subscriptions/listen"]
+    assert listens[-1]["params"]["notifications"]["resourceSubscriptions"] == ["x://1"]
+
+
+async def test_log_level_of_a_modern_server_travels_with_each_request(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio(era="modern")
+    assert await provider.request("logging/setLevel", {"level": "debug"}) == {}
+    assert await provider.request("ping", {}) == {}
+    meta = said(await use(provider, "seen"))[-1]["params"]["_meta"]
+    assert meta["io.modelcontextprotocol/logLevel"] == "debug"
+
+
+async def test_subscriptions_and_log_level_outlive_a_death(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio()
+    await provider.request("resources/subscribe", {"uri": "x://1"})
+    await provider.request("logging/setLevel", {"level": "debug"})
+    with pytest.raises(Exception, match="SIGKILL"):
+        await use(provider, "kill")
+    seen: list[str] = []
+    with anyio.fail_after(5):
+        while not {"resources/subscribe", "logging/setLevel"} <= set(seen):
+            seen = [m.get("method", "") for m in said(await use(provider, "seen"))]

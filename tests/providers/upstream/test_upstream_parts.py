@@ -1,0 +1,153 @@
+"""The pure parts: codec, events, headers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from portico.errors import Sent
+from portico.providers.upstream.codec import Garbled, decode, encode
+from portico.providers.upstream.environment import child_environment
+from portico.providers.upstream.faults import Fault, public_url
+from portico.providers.upstream.param_headers import header_maps, header_value, param_headers
+from portico.providers.upstream.protocol import stamped
+from portico.providers.upstream.sse_events import Event, EventParser
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_what_is_encoded_is_decoded_the_same(value: Any) -> None:
+    line = encode({"jsonrpc": "2.0", "v": value})
+    assert line.count(b"\n") == 1
+    assert decode(line) == {"jsonrpc": "2.0", "v": value}
+
+
+@given(st.binary())
+@settings(max_examples=500)
+def test_any_bytes_decode_or_are_garbled(data: bytes) -> None:
+    try:
+        decode(data)
+    except Garbled:
+        return
+
+
+@given(JSON, st.data())
+def test_mutated_messages_never_crash(value: Any, data: st.DataObject) -> None:
+    line = bytearray(encode({"jsonrpc": "2.0", "id": 1, "result": value}))
+    for _ in range(data.draw(st.integers(1, 4))):
+        line[data.draw(st.integers(0, len(line) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decode(bytes(line))
+    except Garbled:
+        return
+
+
+@pytest.mark.parametrize("text", ['{"a":NaN}', '{"a":Infinity}', '{"a":1' + "0" * 5000 + "}", "[" * 100_000])
+def test_what_no_surface_could_write_is_garbled(text: str) -> None:
+    with pytest.raises(Garbled):
+        decode(text.encode())
+
+
+def test_garbled_answer_keeps_its_id() -> None:
+    with pytest.raises(Garbled) as caught:
+        decode(b'{"jsonrpc":"2.0","id":7,"result":{"x":NaN}}')
+    assert caught.value.id == 7
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["message", "endpoint"]), st.text("ab:\u2028é ", max_size=8)), max_size=5),
+    st.data(),
+)
+def test_events_are_the_same_however_the_stream_is_cut(events: list[tuple[str, str]], data: st.DataObject) -> None:
+    ending = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    stream = "".join(
+        f"event: {name}{ending}data: {text}{ending}: note{ending}{ending}" for name, text in events
+    ).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    parser, found = EventParser(), []
+    for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        found += parser.feed(stream[start:stop])
+    assert [(e.name, e.data.decode()) for e in found] == events
+
+
+def test_event_fields() -> None:
+    parser = EventParser()
+    found = parser.feed(b"id: 7\nretry: 1500\nevent: x\ndata: one\ndata:two\nunknown: y\n\ndata\n\nevent: empty\n\n")
+    assert found == [Event("x", b"one\ntwo", "7"), Event("message", b"", "7")]
+    assert parser.retry == 1.5
+
+
+@pytest.mark.parametrize("chunk", [b"data: " + b"x" * 50, b"data: xxxxxxxxxx\n" * 5])
+def test_event_beyond_the_limit_is_refused(chunk: bytes) -> None:
+    with pytest.raises(Fault):
+        EventParser(limit=40).feed(chunk)
+
+
+@given(st.text())
+def test_header_values_survive_the_sdk_codec(value: str) -> None:
+    from mcp.shared.inbound import decode_header_value, encode_header_value
+
+    value = value.encode("utf-8", "replace").decode()
+    assert header_value(value) == encode_header_value(value)
+    assert decode_header_value(header_value(value)) == value
+
+
+def test_declared_headers_follow_the_sdk_rule() -> None:
+    from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
+
+    schema = {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "count": {"type": "integer", "x-mcp-header": "Count"},
+            "dry": {"type": "boolean", "x-mcp-header": "Dry"},
+            "deep": {"type": "object", "properties": {"id": {"type": "string", "x-mcp-header": "Deep-Id"}}},
+            "plain": {"type": "string"},
+        },
+    }
+    arguments = {"region": " x", "count": 3, "dry": True, "deep": {"id": "é"}, "plain": "no"}
+    maps = header_maps([{"name": "t", "inputSchema": schema}, {"name": "u", "inputSchema": {"type": "object"}}, {}])
+    assert maps == {"t": x_mcp_header_map(schema)}
+    assert param_headers(maps["t"], arguments) == mcp_param_headers(x_mcp_header_map(schema), arguments)
+    assert param_headers(maps["t"], {"region": None, "deep": "flat"}) == {}
+
+
+@pytest.mark.parametrize("bad", [{"type": "number"}, {"type": ["string"]}, {}])
+def test_headers_on_other_types_are_not_mirrored(bad: dict[str, Any]) -> None:
+    schema = {"properties": {"a": {**bad, "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "B:\n"}}}
+    assert header_maps([{"name": "t", "inputSchema": schema}]) == {}
+
+
+def test_envelope_and_token_join_the_callers_meta() -> None:
+    params = {"name": "x", "_meta": {"mine": 1, "progressToken": "theirs"}}
+    assert stamped(params, {}, None) is params
+    assert stamped(params, {"e": 2}, 5)["_meta"] == {"mine": 1, "e": 2, "progressToken": 5}
+    assert json.dumps(params) == '{"name": "x", "_meta": {"mine": 1, "progressToken": "theirs"}}'
+
+
+def test_environment_is_the_frozen_list_and_what_is_declared() -> None:
+    ours = {"PATH": "/bin", "SECRET": "1", "LC_TIME": "C", "no_proxy": "x", "SHELL": "() { evil; }", "LD_PRELOAD": "x"}
+    assert child_environment({"A": "1", "PATH": "/p"}, ours) == {
+        "PATH": "/p",
+        "LC_TIME": "C",
+        "no_proxy": "x",
+        "A": "1",
+    }
+
+
+def test_shown_addresses_have_no_secrets() -> None:
+    assert public_url("https://user:pass@host:8/p?token=x#y") == "https://host:8/p"
+    assert Fault("a", "b").sent is Sent.NOTHING
