@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import aiohttp
 import yaml
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.load import LEGACY, MODERN, TEXT, Target, WrongAnswer, fire
+from bench.load import LEGACY, MODERN, TEXT, Target, WrongAnswer, fire, prepare
 from bench.peers import PeerUnavailable, fastmcp_python
 from bench.processes import NotStarted, cpu_seconds, free_port, listening
 
@@ -143,33 +144,36 @@ async def _measure(
     paths: Sequence[Way], options: argparse.Namespace, skipped: dict[str, str]
 ) -> dict[str, dict[str, float]]:
     """Measure all paths in turn, round after round, so that a slow minute of the machine hits all of them."""
-    figures: dict[str, Figures] = {}
-    for path in paths:
-        try:
-            # The first calls pay for connections and caches.
-            await fire(path.target, era=options.era, clients=4, calls=40, seconds=10)
-            figures[path.name] = Figures()
-        except* (WrongAnswer, OSError) as wrong:
-            skipped[path.name] = str(wrong.exceptions[0])
-    for _ in range(options.rounds):
+    figures = {path.name: Figures() for path in paths}
+    for number in range(options.rounds + 1):
         for path in paths:
-            if path.name in figures:
-                await _round(path, figures[path.name], options)
-    return {name: found.summary() for name, found in figures.items()}
+            if path.name in skipped:
+                continue
+            try:
+                # The first calls pay for connections and caches.
+                await (_round(path, figures[path.name], options) if number else _warm(path, options.era))
+            except* (WrongAnswer, OSError, aiohttp.ClientError) as wrong:
+                skipped[path.name] = repr(wrong.exceptions[0])
+    return {name: found.summary() for name, found in figures.items() if name not in skipped}
+
+
+async def _warm(path: Way, era: str) -> None:
+    await fire(path.target, await prepare(path.target, era, 4), calls=40, seconds=10)
 
 
 async def _round(path: Way, figures: Figures, options: argparse.Namespace) -> None:
-    done, before = 0, cpu_seconds(path.pid)
+    done, used = 0, 0.0
     for clients in CLIENTS:
-        latencies, took = await fire(
-            path.target, era=options.era, clients=clients, calls=options.calls, seconds=options.seconds
-        )
-        figures.rates[clients].append(len(latencies) / took)
+        callers = await prepare(path.target, options.era, clients)
+        before = cpu_seconds(path.pid)
+        latencies, took = await fire(path.target, callers, calls=options.calls, seconds=options.seconds)
+        used += cpu_seconds(path.pid) - before
         done += len(latencies)
+        figures.rates[clients].append(len(latencies) / took)
         if clients == 1:
             figures.p50_ms.append(statistics.median(latencies) * 1e3)
             figures.p95_ms.append(statistics.quantiles(latencies, n=20)[-1] * 1e3)
-    figures.cpu_us.append((cpu_seconds(path.pid) - before) / done * 1e6)
+    figures.cpu_us.append(used / done * 1e6)
 
 
 def _table(found: dict[str, dict[str, float]]) -> str:

@@ -53,7 +53,7 @@ async def serve_over_http(
     async with open_house(settings) as house, anyio.create_task_group() as tasks:
         servers = {name: SurfaceServer(house.gateway, make(house.gateway), VERSION) for name, make in SURFACES.items()}
         _keep_in_step(house, tasks, servers)
-        app = build_app(servers, default=surface, port=actual)
+        app = build_app(servers, default=surface, port=actual, starting=house.admin.intake.starting)
         _settle_memory()
         url = f"http://{_shown(host)}:{actual}/mcp"
         await serve(app, listener, on_ready=lambda stop: on_ready(Serving(url, house, stop)))

@@ -20,8 +20,10 @@ class Call:
     tool: str
     arguments: Mapping[str, Any]
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """The request's own `_meta`, less what belongs to the protocol."""
+    """The request's own `_meta`, less what belongs to its connection."""
     on_progress: OnProgress | None = None
+    answers: Mapping[str, Any] | None = None
+    """What a client sends when it answers a tool's question: `inputResponses` and `requestState`."""
 
 
 @dataclass(frozen=True, slots=True)

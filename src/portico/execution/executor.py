@@ -63,7 +63,9 @@ class Executor:
         self.policy.admit(caller, tool, call.arguments)
         checked = self.arguments.check(tool, call.arguments)
         provider = self.provider_of(tool.id.server)
-        raw = await provider.call(tool.id.name, checked.arguments, meta=call.meta, on_progress=call.on_progress)
+        raw = await provider.call(
+            tool.id.name, checked.arguments, meta=call.meta, on_progress=call.on_progress, answers=call.answers
+        )
         return Result(raw, checked.notes)
 
 

@@ -70,6 +70,10 @@ class Intake:
         with anyio.move_on_after(seconds):
             while waiting := [event for name, event in self._pending.items() if not self._is_known(name)]:
                 await waiting[0].wait()
+        return self.starting()
+
+    def starting(self) -> set[str]:
+        """The servers that are being asked for the first time."""
         return {name for name in self._pending if not self._is_known(name)}
 
     async def refresh(self, server: str) -> Edition:

@@ -445,3 +445,68 @@ async def test_server_that_only_resets_connections(upstreams: Upstreams) -> None
             await upstreams.http(f"http://127.0.0.1:{sock.getsockname()[1]}/mcp").offer()
         group.cancel_scope.cancel()
     sock.close()
+
+
+async def test_close_with_a_call_in_flight_is_bounded(
+    raw: RawServer, upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.providers.upstream.owner.DRAIN", 0.2)
+    provider = upstreams.http(raw.url)
+    arrived, caught = anyio.Event(), []
+
+    async def swallow(request: web.Request) -> web.Response:
+        arrived.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def endless() -> None:
+        with pytest.raises(UpstreamGone) as error:
+            await use(provider, "x")
+        caught.append(error.value.sent)
+
+    raw.on["tools/call"] = swallow
+    async with anyio.create_task_group() as group:
+        group.start_soon(endless)
+        with anyio.fail_after(5):
+            await arrived.wait()
+            await provider.aclose()
+    assert caught == [Sent.UNKNOWN]
+
+
+async def test_refused_connection_does_not_end_other_calls_in_flight(raw: RawServer, upstreams: Upstreams) -> None:
+    provider = upstreams.http(raw.url)
+    arrived, go_on, results = anyio.Semaphore(0), anyio.Event(), []
+
+    async def slow(request: web.Request) -> web.Response:
+        arrived.release()
+        await go_on.wait()
+        return answer(request, {"slow": True})
+
+    async def one() -> None:
+        results.append(await use(provider, "slow"))
+
+    await use(provider, "first")
+    await until(lambda: "GET" in raw.methods())
+    await use(provider, "second")
+    raw.on["tools/call"] = slow
+    async with anyio.create_task_group() as group:
+        # So many that no connection of the pool is left unused.
+        for _ in range(8):
+            group.start_soon(one)
+        with anyio.fail_after(5):
+            for _ in range(8):
+                await arrived.acquire()
+        raw.stop_listening()
+        with pytest.raises(UpstreamGone, match="refused the connection"):
+            await use(provider, "other")
+        go_on.set()
+    assert results == [{"slow": True}] * 8
+
+
+async def test_credentials_refused_by_an_sse_endpoint_park_the_server(raw: RawServer, upstreams: Upstreams) -> None:
+    raw.on["GET"] = always(status=401)
+    provider = upstreams.provide(ServerSpec(name="h", transport="sse", url=raw.url))
+    for _ in range(3):
+        with pytest.raises(UpstreamGone, match="set the `Authorization` header"):
+            await use(provider, "x")
+    assert raw.methods() == ["GET"]

@@ -127,6 +127,7 @@ class RawServer:
         self.version = "2025-11-25"
         self.port = 0
         self._runner: web.AppRunner | None = None
+        self._site: web.SockSite | None = None
 
     @property
     def url(self) -> str:
@@ -142,8 +143,15 @@ class RawServer:
         await self._runner.setup()
         sock = free_socket(self.port)
         self.port = sock.getsockname()[1]
-        await web.SockSite(self._runner, sock).start()
+        self._site = web.SockSite(self._runner, sock)
+        await self._site.start()
         return self
+
+    def stop_listening(self) -> None:
+        """Refuse new connections, and serve the old ones."""
+        assert self._site is not None
+        assert self._site._server is not None
+        self._site._server.close()
 
     async def stop(self) -> None:
         if self._runner is not None:

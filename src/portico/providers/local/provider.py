@@ -54,7 +54,13 @@ class LocalProvider:
         return self.offering()
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, meta: Mapping[str, Any], on_progress: OnProgress | None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        on_progress: OnProgress | None,
+        answers: Mapping[str, Any] | None = None,
     ) -> Mapping[str, Any]:
         """Run the function; what it raises is the tool's own error."""
         run = self._runners.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 from anyio.abc import TaskGroup
 
@@ -73,7 +74,7 @@ class Dialler:
             if not 400 <= refused.status < 500:
                 raise
             return await self._by_sse_instead(negotiator, chores, on_lost, refused)
-        link.renew = self._renewal(link)
+        link.renew = partial(self._renew, link)
         return welcome
 
     async def _by_sse_instead(
@@ -108,16 +109,6 @@ class Dialler:
             await link.aclose()
             raise
 
-    def _renewal(self, link: Link) -> _Renewal:
-        return _Renewal(link, self._client, self._spec.timeouts.start)
-
-
-class _Renewal:
-    """Begins a new session over the same link."""
-
-    def __init__(self, link: Link, client: Mapping[str, str], limit: float) -> None:
-        self._link, self._client, self._limit = link, client, limit
-
-    async def __call__(self) -> None:
-        deadline = asyncio.get_running_loop().time() + self._limit
-        await Negotiator(self._client, deadline).shake_hands(self._link)
+    async def _renew(self, link: Link) -> None:
+        deadline = asyncio.get_running_loop().time() + self._spec.timeouts.start
+        await Negotiator(self._client, deadline).shake_hands(link)

@@ -12,7 +12,6 @@ A fault has no subject yet; the provider knows which call it was and makes the `
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -104,31 +103,3 @@ def redacted(text: str, secrets: Mapping[str, str]) -> str:
         if len(value) >= 6:
             text = text.replace(value, f"[{name}]")
     return text
-
-
-def network_fault(error: BaseException, url: str) -> Fault:
-    """The fault that an exception of the network means.
-
-    Only a connection that was never made is known to have carried nothing.
-    """
-    where = public_url(url)
-    cause = getattr(error, "os_error", None) or error
-    if isinstance(cause, ssl.SSLError) or "Certificate" in type(error).__name__:
-        return Lost(
-            f"the TLS certificate or handshake of {where} was not accepted: {_reason(cause)}",
-            "check the `url`; for a private certificate authority set SSL_CERT_FILE",
-        )
-    name = type(error).__name__
-    if "DNS" in name:
-        return Lost(f"the host name of {where} cannot be found", "check the `url` and your DNS")
-    if isinstance(cause, ConnectionRefusedError):
-        return Lost(f"{where} refused the connection", "check that the server runs and that the `url` has its port")
-    if "InvalidURL" in name or "InvalidUrl" in name or "NonHttp" in name:
-        return Lost(f"{where!r} is not a usable address", "check the `url`")
-    if "Connector" in name or "ProxyConnection" in name or "ConnectionTimeout" in name:
-        return Lost(f"{where} cannot be reached: {_reason(cause)}", "check the `url`, the network and the proxy")
-    return Fault(f"the connection to {where} broke off: {_reason(error)}", sent=Sent.UNKNOWN)
-
-
-def _reason(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

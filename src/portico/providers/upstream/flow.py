@@ -36,6 +36,11 @@ class Flow:
         """Whether the time for the whole request is over."""
         return asyncio.get_running_loop().time() >= self._ends
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether somebody waits for the answer, as opposed to listening for good."""
+        return isfinite(self.patience.first)
+
     async def advance(self, params: Mapping[str, Any]) -> None:
         """Pass on one sign of progress, which starts the patience again."""
         if isfinite(self.patience.idle):

@@ -18,7 +18,7 @@ from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
 from .codec import Garbled, decode, encode
-from .faults import BadStatus, Fault, Lost, RpcError, Unauthorized, network_fault, unwrapped
+from .faults import BadStatus, Fault, Lost, RpcError, Unauthorized, unwrapped
 from .flow import Flow
 from .inbox import Inbox, reply_to
 from .link import OnLost, Patience
@@ -26,7 +26,7 @@ from .param_headers import NAMED_BY, HeaderMap, header_value, param_headers
 from .protocol import UNCANCELLABLE, Dialect, stamped
 from .sse_events import EventParser
 from .waiting import expired
-from .web import open_session, read_body, refusal, same_origin
+from .web import endpoint, network_fault, open_session, read_body, refusal, same_origin
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ CLOSING = 2.0
 """Seconds for telling a server that its session is over."""
 LINGER = 0.02
 """Seconds to wait for the end of a stream after its answer, so that the connection can be used again."""
+REOPEN, REOPEN_CAP = 1.0, 60.0
+"""Seconds between two openings of a session's own stream; twice as long each time, unless it has lasted."""
 RESUMPTIONS = 2
 MOVES = 3
 
@@ -64,7 +66,7 @@ class HttpLink:
         self.renew: Callable[[], Awaitable[None]] | None = None
         """Begins a new session; set when the first one has begun."""
         self._spec, self._inbox, self._chores, self._on_lost = spec, inbox, chores, on_lost
-        self._url = URL(spec.url)
+        self._url = endpoint(spec)
         self._http = open_session(spec)
         self._session = ""
         self._renewing = asyncio.Lock()
@@ -112,23 +114,24 @@ class HttpLink:
 
     async def listen(self) -> None:
         """Read the stream of a legacy session on which the server speaks by itself, as long as it offers one."""
-        pause, event_id = 1.0, ""
+        pause, event_id = REOPEN, ""
         while self._session and not self.dialect.is_modern:
             headers = {**self._legacy_headers(), "Accept": "text/event-stream"}
             if event_id:
                 headers["Last-Event-ID"] = event_id
-            flow = Flow(0, Patience(), None)
+            flow, began = Flow(0, Patience(), None), anyio.current_time()
             try:
                 async with self._http.get(self._url, headers=headers, allow_redirects=False) as response:
                     if not _is_stream(response) and response.status != 404:
                         return
                     if response.status == 200:
-                        pause = 1.0
                         await self._read_events(response, flow)
             except (aiohttp.ClientError, OSError, Fault):
-                pause = min(pause * 2, 60.0)
-            event_id = flow.event_id
+                # It is opened again below, like a stream that the server has ended.
+                pass
+            event_id = flow.event_id or event_id
             await anyio.sleep(max(pause, flow.retry))
+            pause = REOPEN if anyio.current_time() - began > REOPEN_CAP else min(pause * 2, REOPEN_CAP)
 
     async def aclose(self) -> None:
         """End the session, if there is one, and close every connection."""
@@ -160,7 +163,7 @@ class HttpLink:
 
     async def _post(self, method: str, body: bytes, headers: Mapping[str, str], flow: Flow) -> Mapping[str, Any]:
         async with self._http.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
-            kind = response.headers.get("Content-Type", "")
+            kind = response.headers.get("Content-Type", "").lower()
             if response.status == 200:
                 if method == "initialize":
                     self._session = response.headers.get(SESSION, "")
@@ -308,7 +311,9 @@ class HttpLink:
             return
 
     def _lost(self, fault: Fault) -> Fault:
-        if isinstance(fault, Lost) and self.fault is None and not self._is_closing:
+        """Note a fault; one connection that cannot be made does not end a link that others are using."""
+        is_final = isinstance(fault, Unauthorized) or sum(flow.is_bounded for flow in self._flows.values()) <= 1
+        if isinstance(fault, Lost) and is_final and self.fault is None and not self._is_closing:
             self.fault = fault
             self._on_lost()
         return fault

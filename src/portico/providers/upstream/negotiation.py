@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from .faults import BadStatus, Expired, Lost, RpcError
+from .faults import Fault, Lost, RpcError
 from .link import Link, Patience
 from .protocol import HANDSHAKE, KNOWN, MODERN, SERVER_KEY, UNSUPPORTED_VERSION, Dialect, Welcome, modern_dialect
 
@@ -56,7 +56,9 @@ class Negotiator:
         except RpcError as error:
             _refuse_strangers(error)
             welcome = None
-        except (BadStatus, Expired):
+        except Lost:
+            raise
+        except Fault:
             welcome = None
         return welcome or await self._shake_hands_or_discover(link)
 

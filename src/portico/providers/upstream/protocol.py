@@ -72,10 +72,15 @@ def modern_dialect(info: Mapping[str, Any]) -> Dialect:
 
 
 def stamped(params: Mapping[str, Any], envelope: Mapping[str, Any], token: int | None) -> Mapping[str, Any]:
-    """The parameters with the envelope and our own progress token in their `_meta`."""
-    if not envelope and token is None:
+    """The parameters with the envelope and our own progress token in their `_meta`.
+
+    What the caller put under an envelope's key (its own capabilities, say) wins; a server without envelopes is not
+    shown any of it.
+    """
+    own = params.get("_meta", {})
+    if not envelope and token is None and not own:
         return params
-    meta = {**params.get("_meta", {}), **envelope}
+    meta = {**envelope, **own} if envelope else {k: v for k, v in own.items() if not k.startswith(_PREFIX)}
     if token is not None:
         meta["progressToken"] = token
     return {**params, "_meta": meta}

@@ -80,10 +80,16 @@ class UpstreamProvider:
         return found
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, meta: Mapping[str, Any], on_progress: OnProgress | None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        on_progress: OnProgress | None,
+        answers: Mapping[str, Any] | None = None,
     ) -> Mapping[str, Any]:
         """Run one tool by its original name and return its result object unchanged."""
-        params: dict[str, Any] = {"name": name, "arguments": arguments}
+        params: dict[str, Any] = {"name": name, "arguments": arguments, **(answers or {})}
         if meta:
             params["_meta"] = meta
         try:

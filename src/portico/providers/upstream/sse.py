@@ -11,15 +11,14 @@ from anyio.abc import TaskGroup
 from yarl import URL
 
 from portico.domain.server import ServerSpec
-from portico.errors import Sent
 
-from .faults import BadStatus, Fault, Lost, network_fault, public_url
+from .faults import BadStatus, Fault, Lost, public_url
 from .inbox import Inbox
 from .link import OnLost, Patience
 from .peer import Peer
 from .sse_events import Event, EventParser
 from .waiting import expired
-from .web import open_session, refusal
+from .web import endpoint, network_fault, open_session, refusal
 
 
 async def open_stream(spec: ServerSpec, inbox: Inbox, chores: TaskGroup, on_lost: OnLost) -> Peer:
@@ -45,8 +44,8 @@ class EventStream:
 
     def __init__(self, spec: ServerSpec, peer: Peer, chores: TaskGroup) -> None:
         self._spec, self._peer, self._chores = spec, peer, chores
+        self._url = endpoint(spec)
         self._http = open_session(spec)
-        self._url = URL(spec.url)
         self._endpoint: URL | None = None
         self._open: asyncio.Future[Fault | None] = asyncio.get_running_loop().create_future()
         self._scope = anyio.CancelScope()
@@ -94,7 +93,9 @@ class EventStream:
         except (aiohttp.ClientError, OSError) as error:
             if type(error) is TimeoutError:
                 raise expired(patience) from None
-            raise network_fault(error, str(self._endpoint)) from error
+            raise self._lost(network_fault(error, str(self._endpoint))) from error
+        except Lost as fault:
+            raise self._lost(fault) from None
 
     def send_soon(self, data: bytes) -> None:
         """Post one message that nobody waits for."""
@@ -153,4 +154,9 @@ class EventStream:
             self._open.set_result(fault)
         elif not self._is_closed:
             self._is_closed = True
-            self._peer.lose(Lost(*fault.details, sent=Sent.UNKNOWN))
+            self._peer.lose(fault if isinstance(fault, Lost) else Lost(*fault.details))
+
+    def _lost(self, fault: Fault) -> Fault:
+        if isinstance(fault, Lost):
+            self._end(fault)
+        return fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import urllib.request
 from urllib.parse import urlsplit
 
@@ -12,13 +13,28 @@ from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
 from .codec import Garbled, decode
-from .faults import BadStatus, Fault, Unauthorized, public_url, redacted, rpc_error
+from .faults import BadStatus, Fault, Lost, Unauthorized, public_url, redacted, rpc_error
 from .protocol import MESSAGE_LIMIT
 
 KEPT_ALIVE = 4.0
 """Seconds that an unused connection is kept: less than the 5 s after which common servers close theirs."""
 CONNECTIONS = 128
 EXCERPT = 200
+
+
+def endpoint(spec: ServerSpec) -> URL:
+    """The address of a server.
+
+    Raises:
+        Lost: it is none.
+    """
+    try:
+        url = URL(spec.url)
+    except ValueError as error:
+        raise Lost(f"{spec.url!r} is not a usable address", "check the `url`") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise Lost(f"{public_url(spec.url)!r} is not an http or https address", "check the `url`")
+    return url
 
 
 def open_session(spec: ServerSpec) -> aiohttp.ClientSession:
@@ -54,6 +70,32 @@ async def read_body(response: aiohttp.ClientResponse) -> bytes:
         if len(body) > MESSAGE_LIMIT:
             raise Fault(f"the server's answer is longer than {MESSAGE_LIMIT >> 20} MiB", sent=Sent.ANSWERED)
     return bytes(body)
+
+
+def network_fault(error: BaseException, url: str) -> Fault:
+    """The fault that an exception of the network means.
+
+    Only a connection that was never made is known to have carried nothing.
+    """
+    where, cause = public_url(url), getattr(error, "os_error", None) or error
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return Lost(
+            f"the TLS certificate or handshake of {where} was not accepted: {_reason(cause)}",
+            "check the `url`; for a private certificate authority set SSL_CERT_FILE",
+        )
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return Lost(f"the host name of {where} cannot be found", "check the `url` and your DNS")
+    if isinstance(cause, ConnectionRefusedError):
+        return Lost(f"{where} refused the connection", "check that the server runs and that the `url` has its port")
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ClientHttpProxyError):
+        return Lost(f"{where} cannot be reached: {_reason(cause)}", "check the `url`, the network and the proxy")
+    if isinstance(error, ValueError):
+        return Lost(f"the request cannot be sent: {_reason(error)}", "check the `url` and the `headers`")
+    return Fault(f"the connection to {where} broke off: {_reason(error)}", sent=Sent.UNKNOWN)
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def same_origin(ours: URL, theirs: URL) -> bool:

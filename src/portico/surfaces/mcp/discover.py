@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from portico.domain.call import Call, OnProgress
 from portico.domain.caller import Caller
 from portico.errors import CallError, NextCall
 from portico.execution.leniency import unwrap
 from portico.gateway import DESCRIBE_LIMIT, SEARCH_CARDS_LIMIT, Gateway, Query
 
-from .results import error_result, spelled, text_result, with_notes
-from .surface import JsonObject, MetaTool
+from .results import error_result, must_stay_protocol_error, spelled, text_result, with_notes
+from .surface import Envelope, JsonObject, MetaTool
 
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tools", "call_tool"
 _ALWAYS = {"anthropic/alwaysLoad": True}
@@ -111,9 +110,7 @@ class Discover:
         tool = {"search": SEARCH, "describe": DESCRIBE, "call": CALL}.get(call.action, SEARCH)
         return spelled(tool, dict(call.parameters) if call.action != "list" else {"query": ""})
 
-    async def _search(
-        self, caller: Caller, arguments: JsonObject, meta: JsonObject, on_progress: OnProgress | None
-    ) -> JsonObject:
+    async def _search(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
         loading = await self.gateway.settled()
         disclosure = self.gateway.search(caller, _query(arguments))
         text = disclosure.text
@@ -121,9 +118,7 @@ class Discover:
             text += f"\nstill starting: {', '.join(sorted(loading))}"
         return text_result(text)
 
-    async def _describe(
-        self, caller: Caller, arguments: JsonObject, meta: JsonObject, on_progress: OnProgress | None
-    ) -> JsonObject:
+    async def _describe(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
         names = _names(arguments)
         if not names:
             call = spelled(DESCRIBE, {"names": ["server.tool"]})
@@ -137,9 +132,7 @@ class Discover:
         except CallError as error:
             return error_result(error, self.spell)
 
-    async def _call(
-        self, caller: Caller, arguments: JsonObject, meta: JsonObject, on_progress: OnProgress | None
-    ) -> JsonObject:
+    async def _call(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
         request = unwrap(arguments, lambda name: self.gateway.parameters_of(caller, name))
         if not request.name:
             call = spelled(CALL, {"name": "server.tool", "arguments": {}})
@@ -147,10 +140,12 @@ class Discover:
                 f"error invalid_arguments for {CALL}; nothing was sent\n- missing: name (string)\nnext: {call}",
                 is_error=True,
             )
-        call_ = Call(tool=request.name, arguments=request.arguments, meta=meta, on_progress=on_progress)
         try:
-            return with_notes(await self.gateway.call(caller, call_), request.notes)
+            result = await self.gateway.call(caller, envelope.around(request.name, request.arguments))
+            return with_notes(result, request.notes)
         except CallError as error:
+            if must_stay_protocol_error(error, envelope):
+                raise
             return error_result(error, self.spell, request.notes)
 
 

@@ -10,6 +10,8 @@ import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from .server import SurfaceServer
@@ -18,8 +20,18 @@ DRAIN_SECONDS = 8
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-def build_app(servers: Mapping[str, SurfaceServer], *, default: str, port: int) -> Starlette:
-    """The web application: one endpoint per surface and the default one at `/mcp`."""
+def build_app(
+    servers: Mapping[str, SurfaceServer], *, default: str, port: int, starting: Callable[[], set[str]]
+) -> Starlette:
+    """The web application: one endpoint per surface and the default one at `/mcp`.
+
+    `starting` names the servers that are being asked for the first time; until there are none, we are not ready.
+    """
+
+    async def ready(request: Request) -> Response:
+        waiting = sorted(starting())
+        return JSONResponse({"ready": not waiting, "starting": waiting}, status_code=503 if waiting else 200)
+
     security = _security(port)
     managers = {name: StreamableHTTPSessionManager(app=s, security_settings=security) for name, s in servers.items()}
     endpoints = {name: StreamableHTTPASGIApp(manager) for name, manager in managers.items()}
@@ -31,7 +43,8 @@ def build_app(servers: Mapping[str, SurfaceServer], *, default: str, port: int) 
                 await stack.enter_async_context(manager.run())
             yield
 
-    routes = [Route("/mcp", endpoint=endpoints[default])]
+    routes = [Route("/livez", endpoint=_live), Route("/readyz", endpoint=ready)]
+    routes += [Route("/mcp", endpoint=endpoints[default])]
     routes += [Route(f"/mcp/{name}", endpoint=endpoint) for name, endpoint in endpoints.items()]
     return Starlette(routes=routes, lifespan=lifespan)
 
@@ -58,6 +71,10 @@ class _Announcing(uvicorn.Server):
 
     def _stop(self) -> None:
         self.should_exit = True
+
+
+async def _live(request: Request) -> Response:
+    return JSONResponse({"live": True})
 
 
 def _security(port: int) -> TransportSecuritySettings:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import mcp_types as types
 from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from portico.domain.items import Item
 from portico.gateway import Gateway
 
+from .asking import until_complete
+from .envelopes import Context, connection_of, envelope_of
 from .surface import JsonObject
-
-Context = ServerRequestContext[Any, Any]
-RESOURCE_NOT_FOUND = -32002
 
 
 @dataclass(slots=True)
@@ -48,26 +45,26 @@ class Passage:
         item = self.gateway.edition.items.prompt(_text(params, "name"))
         arguments = params.get("arguments")
         own = {"arguments": arguments} if arguments is not None else {}
-        return await self.gateway.pass_on(item, "prompts/get", {"name": item.original, **own})
+        return await self._pass_on(ctx, params, item, "prompts/get", {"name": item.original, **own})
 
     async def read_resource(self, ctx: Context, params: JsonObject) -> JsonObject:
         """One resource, from its server."""
         item = self._resource(params)
-        return await self.gateway.pass_on(item, "resources/read", {"uri": item.original})
+        return await self._pass_on(ctx, params, item, "resources/read", {"uri": item.original})
 
     async def subscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
         """Subscribe a client of the handshake era to a resource."""
         item = self._resource(params)
         result = await self.gateway.pass_on(item, "resources/subscribe", {"uri": item.original})
         connections = self._subscribers.setdefault(item.original, weakref.WeakSet())
-        connections.add(ctx.session._connection)
+        connections.add(connection_of(ctx))
         return result
 
     async def unsubscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
         """End a subscription; the server is told when the last client has gone."""
         item = self._resource(params)
         connections = self._subscribers.get(item.original, weakref.WeakSet())
-        connections.discard(ctx.session._connection)
+        connections.discard(connection_of(ctx))
         if connections:
             return {}
         self._subscribers.pop(item.original, None)
@@ -91,6 +88,16 @@ class Passage:
             own = {**ref, "uri": item.original}
         rest = {key: value for key, value in params.items() if key not in ("ref", "_meta")}
         return await self.gateway.pass_on(item, "completion/complete", {"ref": own, **rest})
+
+    async def _pass_on(self, ctx: Context, params: JsonObject, item: Item, method: str, own: JsonObject) -> JsonObject:
+        """Send a request on with what travels beside it; a server may ask the client something first."""
+        envelope = envelope_of(ctx, params)
+        beside = {"_meta": envelope.meta} if envelope.meta else {}
+
+        async def again(answers: JsonObject | None) -> JsonObject:
+            return await self.gateway.pass_on(item, method, {**own, **beside, **(answers or {})})
+
+        return await until_complete(ctx, await again(envelope.answers), again)
 
     def _resource(self, params: JsonObject) -> Item:
         return self.gateway.edition.items.resource(_text(params, "uri"))

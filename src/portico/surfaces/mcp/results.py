@@ -8,7 +8,11 @@ from typing import Any
 import orjson
 
 from portico.domain.call import Result
-from portico.errors import CallError, NextCall
+from portico.errors import CallError, NextCall, UpstreamError
+
+from .surface import Envelope
+
+MISSING_CAPABILITY = -32021
 
 
 def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
@@ -30,6 +34,14 @@ def error_text(error: CallError, spell: Callable[[NextCall], str]) -> str:
 def error_result(error: CallError, spell: Callable[[NextCall], str], notes: Sequence[str] = ()) -> dict[str, Any]:
     """An error as a tool result, never as a protocol error."""
     return text_result("\n".join([error_text(error, spell), *_lines(notes)]), is_error=True)
+
+
+def must_stay_protocol_error(error: CallError, envelope: Envelope) -> bool:
+    """Whether a server's own protocol error is part of a conversation with the client, not an answer to the model.
+
+    A client reads its missing capability, or a refused answer to a question, from the error's code.
+    """
+    return isinstance(error, UpstreamError) and (error.rpc_code == MISSING_CAPABILITY or envelope.answers is not None)
 
 
 def with_notes(result: Result, notes: Sequence[str] = ()) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import (
@@ -24,18 +24,18 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from portico.domain.caller import Caller
 from portico.domain.edition import Edition
-from portico.errors import CallError
+from portico.errors import CallError, UnknownItem, UpstreamError
 from portico.gateway import Gateway
 
+from .envelopes import Context, connection_of, is_modern
+from .logs import Logs
 from .passage import Passage
 from .surface import JsonObject, Surface
 from .tools import Tools
 
-Context = ServerRequestContext[Any, Any]
 Handler = Callable[[Context, JsonObject], Awaitable[JsonObject]]
 
 LIST_TTL_MS = 30_000
@@ -51,7 +51,10 @@ _ANSWERED: Mapping[str, type[types.RequestParams]] = {
     "resources/subscribe": types.SubscribeRequestParams,
     "resources/unsubscribe": types.UnsubscribeRequestParams,
     "completion/complete": types.CompleteRequestParams,
+    "logging/setLevel": types.SetLevelRequestParams,
 }
+_HANDSHAKE_ONLY = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
+"""Methods that 2026-07-28 has no more; the SDK says so itself."""
 
 
 class SurfaceServer(Server[Any]):
@@ -61,7 +64,8 @@ class SurfaceServer(Server[Any]):
         self._bus = InMemorySubscriptionBus()
         self._caller = Caller(surface=surface.name)
         self._surface, self._gateway = surface, gateway
-        self._tools = Tools(gateway, surface, self._caller)
+        self._logs = Logs()
+        self._tools = Tools(gateway, surface, self._caller, self._logs)
         self._passage = Passage(gateway)
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         super().__init__(
@@ -85,6 +89,7 @@ class SurfaceServer(Server[Any]):
             "resources/subscribe": self._passage.subscribe,
             "resources/unsubscribe": self._passage.unsubscribe,
             "completion/complete": self._passage.complete,
+            "logging/setLevel": self._logs.set_level,
         }
         self.refresh_instructions()
 
@@ -122,6 +127,8 @@ class SurfaceServer(Server[Any]):
             await self._bus.publish(ResourceUpdated(uri=uri))
             for connection in self._passage.subscribers(uri):
                 await connection.notify(method, dict(params))
+        elif method == "notifications/message":
+            await self._logs.deliver(params)
 
     async def _notify(self, method: str) -> None:
         for connection in list(self._connections):
@@ -129,7 +136,7 @@ class SurfaceServer(Server[Any]):
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         handler = self._handlers.get(ctx.method)
-        if ctx.request_id is None or handler is None:
+        if ctx.request_id is None or handler is None or (is_modern(ctx) and ctx.method in _HANDSHAKE_ONLY):
             if ctx.method == "notifications/initialized":
                 self._connections.add(connection_of(ctx))
             return await call_next(ctx)
@@ -142,7 +149,7 @@ class SurfaceServer(Server[Any]):
     def _enveloped(self, ctx: Context, result: JsonObject) -> dict[str, Any]:
         """The result as this era wants it: 2026 results say their type and who answered, older ones do not."""
         shaped = dict(result)
-        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        if not is_modern(ctx):
             shaped.pop("resultType", None)
             return shaped
         meta = shaped.get("_meta")
@@ -158,18 +165,13 @@ class SurfaceServer(Server[Any]):
         return shaped
 
 
-def connection_of(ctx: Context) -> Connection:
-    """The connection behind a request; the SDK has no public way to it yet."""
-    return ctx.session._connection
-
-
 def as_protocol_error(error: CallError) -> MCPError:
     """An error of a method that has no result to carry it: prompts, resources, completion."""
-    code = getattr(error, "rpc_code", None)
-    if code is not None:
-        return MCPError(code, getattr(error, "message", str(error)), getattr(error, "data", None))
-    known = {"unknown_item": types.INVALID_PARAMS, "invalid_arguments": types.INVALID_PARAMS}
-    return MCPError(known.get(error.code, types.INTERNAL_ERROR), str(error))
+    if isinstance(error, UpstreamError):
+        return MCPError(error.rpc_code, error.message, error.data)
+    if isinstance(error, UnknownItem):
+        return MCPError(types.INVALID_PARAMS, str(error), {"uri": error.subject})
+    return MCPError(types.INTERNAL_ERROR, str(error))
 
 
 async def _taken_earlier(ctx: Context, params: object) -> dict[str, Any]:

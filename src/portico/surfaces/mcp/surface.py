@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from portico.domain.call import OnProgress
+from portico.domain.call import Call, OnProgress
 from portico.domain.caller import Caller
 from portico.errors import NextCall
 
 JsonObject = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """What travels beside the arguments of a call."""
+
+    meta: JsonObject = field(default_factory=dict)
+    on_progress: OnProgress | None = None
+    answers: JsonObject | None = None
+
+    def around(self, tool: str, arguments: JsonObject) -> Call:
+        """The call with all of it."""
+        return Call(tool=tool, arguments=arguments, meta=self.meta, on_progress=self.on_progress, answers=self.answers)
 
 
 class Surface(Protocol):
@@ -41,5 +55,5 @@ class Surface(Protocol):
         ...
 
 
-MetaTool = Callable[[Caller, JsonObject, JsonObject, OnProgress | None], Awaitable[JsonObject]]
-"""Caller, arguments, request meta, progress -> a tool result."""
+MetaTool = Callable[[Caller, JsonObject, Envelope], Awaitable[JsonObject]]
+"""Caller, arguments and what travels beside them -> a tool result."""

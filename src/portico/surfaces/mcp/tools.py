@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from portico.domain.call import Call, OnProgress
 from portico.domain.caller import Caller
 from portico.errors import CallError
 from portico.gateway import Gateway
 
-from .results import error_result, with_notes
-from .surface import JsonObject, Surface
+from .asking import until_complete
+from .envelopes import Context, envelope_of
+from .logs import Logs
+from .results import error_result, must_stay_protocol_error, with_notes
+from .surface import Envelope, JsonObject, Surface
 
 PAGE = 1_000
-_PROTOCOL_META = "io.modelcontextprotocol/"
 
 
 @dataclass(slots=True)
@@ -29,9 +29,10 @@ class Tools:
     gateway: Gateway
     surface: Surface
     caller: Caller
+    logs: Logs
     _listed: tuple[JsonObject, ...] = ()
 
-    async def list(self, ctx: ServerRequestContext[Any, Any], params: JsonObject) -> JsonObject:
+    async def list(self, ctx: Context, params: JsonObject) -> JsonObject:
         """One page of definitions."""
         tools = await self.surface.tools(self.caller)
         self._listed = tuple(tools)
@@ -41,22 +42,19 @@ class Tools:
             result["nextCursor"] = str(start + PAGE)
         return result
 
-    async def call(self, ctx: ServerRequestContext[Any, Any], params: JsonObject) -> JsonObject:
+    async def call(self, ctx: Context, params: JsonObject) -> JsonObject:
         """One call, of a meta-tool or straight through."""
         name = params.get("name")
         if not isinstance(name, str):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs `name`: the name of a listed tool, or server.tool")
         arguments = params.get("arguments")
         given: JsonObject = arguments if isinstance(arguments, Mapping) else {}
-        meta, on_progress = _own_meta(params.get("_meta")), _progress_of(ctx, params)
-        meta_tool = self.surface.meta_tool(name)
-        if meta_tool is not None:
-            return await meta_tool(self.caller, given, meta, on_progress)
-        try:
-            call = Call(tool=name, arguments=given, meta=meta, on_progress=on_progress)
-            return with_notes(await self.gateway.call(self.caller, call))
-        except CallError as error:
-            return error_result(error, self.surface.spell)
+        envelope = self.logs.opened(ctx, envelope_of(ctx, params))
+        with self.logs.listening(ctx):
+            result = await self._call(name, given, envelope)
+            return await until_complete(
+                ctx, result, lambda answers: self._call(name, given, replace(envelope, answers=answers))
+            )
 
     async def changed(self) -> bool:
         """Whether the list is another one than clients were last given."""
@@ -73,6 +71,17 @@ class Tools:
         except CallError:
             return None
 
+    async def _call(self, name: str, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+        meta_tool = self.surface.meta_tool(name)
+        if meta_tool is not None:
+            return await meta_tool(self.caller, arguments, envelope)
+        try:
+            return with_notes(await self.gateway.call(self.caller, envelope.around(name, arguments)))
+        except CallError as error:
+            if must_stay_protocol_error(error, envelope):
+                raise
+            return error_result(error, self.surface.spell)
+
 
 def _start(cursor: object, total: int) -> int:
     if cursor is None:
@@ -80,17 +89,3 @@ def _start(cursor: object, total: int) -> int:
     if isinstance(cursor, str) and cursor.isdigit() and int(cursor) <= total:
         return int(cursor)
     raise MCPError(types.INVALID_PARAMS, "unknown cursor: start again without one")
-
-
-def _own_meta(meta: object) -> JsonObject:
-    """The caller's own `_meta`; what belongs to its connection with us stays here."""
-    if not isinstance(meta, Mapping):
-        return {}
-    return {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(_PROTOCOL_META)}
-
-
-def _progress_of(ctx: ServerRequestContext[Any, Any], params: JsonObject) -> OnProgress | None:
-    meta = params.get("_meta")
-    if not isinstance(meta, Mapping) or meta.get("progressToken") is None:
-        return None
-    return ctx.session.report_progress
