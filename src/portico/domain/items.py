@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -31,7 +31,6 @@ class Items:
     prompts: tuple[Item, ...] = ()
     resources: tuple[Item, ...] = ()
     templates: tuple[Item, ...] = ()
-    _patterns: tuple[tuple[re.Pattern[str], Item], ...] = field(default=(), repr=False)
 
     def prompt(self, spelling: str) -> Item:
         """The prompt of a listed name, or of a bare name that only one server has.
@@ -50,8 +49,8 @@ class Items:
         for item in self.resources:
             if item.listed == uri:
                 return item
-        for pattern, item in self._patterns:
-            if pattern.fullmatch(uri):
+        for item in self.templates:
+            if fits_template(uri, item.listed):
                 return Item(server=item.server, original=uri, listed=uri, definition={})
         raise _unknown(uri, "resource", self.resources)
 
@@ -67,12 +66,10 @@ class Items:
 def collect(servers: Iterable[Server]) -> Items:
     """Gather what the servers list; a spelling that two servers share is told apart, never merged."""
     known = sorted(servers, key=lambda server: server.name)
-    templates = _listed_uris(known, "templates", "uriTemplate")
     return Items(
         prompts=_listed_prompts(known),
         resources=_listed_uris(known, "resources", "uri"),
-        templates=templates,
-        _patterns=tuple((_template_pattern(item.listed), item) for item in templates),
+        templates=_listed_uris(known, "templates", "uriTemplate"),
     )
 
 
@@ -94,26 +91,48 @@ def _listed_uris(servers: list[Server], kind: str, key: str) -> tuple[Item, ...]
     items: list[Item] = []
     taken: set[str] = set()
     for server in servers:
+        own: set[str] = set()
         for raw in getattr(server, kind):
             uri = raw.get(key)
-            if not isinstance(uri, str) or not uri or (server.name, uri) in {(i.server, i.original) for i in items}:
+            if not isinstance(uri, str) or not uri or uri in own:
                 continue
+            own.add(uri)
             listed = uri if uri not in taken else f"portico://{server.identifier}/{quote(uri, safe='{}')}"
             taken.add(listed)
             items.append(Item(server=server.name, original=uri, listed=listed, definition={**raw, key: listed}))
     return tuple(items)
 
 
-def _template_pattern(template: str) -> re.Pattern[str]:
-    """A pattern for RFC 6570 templates: `{x}` stays within a path segment, `{+x}` does not."""
-    parts = re.split(r"(\{[^{}]*\})", template)
-    spelled = [
-        (".+" if part[1:2] in {"+", "#", "/", "?", "&", ";"} else "[^/?#]+")
-        if part.startswith("{")
-        else re.escape(part)
-        for part in parts
-    ]
-    return re.compile("".join(spelled))
+def fits_template(uri: str, template: str) -> bool:
+    """Whether an RFC 6570 template can give a URI: `{x}` stays within a path segment, `{+x}` does not.
+
+    Both come from outside, so the ends of all readings are followed side by side: no template makes this slow.
+    """
+    ends = {0}
+    for part in re.split(r"(\{[^{}]*\})", template):
+        if part.startswith("{"):
+            operator = part[1:2]
+            beyond = _stretched(uri, ends, "" if operator in _CROSSING else "/?#")
+            ends = beyond | ends if operator in _OPTIONAL else beyond
+        else:
+            ends = {end + len(part) for end in ends if uri.startswith(part, end)}
+    return len(uri) in ends
+
+
+_CROSSING = frozenset("+#/?&;")
+_OPTIONAL = frozenset("#/?&;")
+"""Operators whose expression may be empty: the query of a URI, for one."""
+
+
+def _stretched(uri: str, ends: set[int], barred: str) -> set[int]:
+    """Every place that one or more letters, none of them barred, lead to."""
+    found: set[int] = set()
+    moving = False
+    for place, letter in enumerate(uri):
+        moving = (moving or place in ends) and letter not in barred
+        if moving:
+            found.add(place + 1)
+    return found
 
 
 def _pick(spelling: str, kind: str, items: tuple[Item, ...]) -> Item:

@@ -61,10 +61,12 @@ def distinct(spelled: Iterable[tuple[str, str]], taken: Collection[str] = ()) ->
     wanted = {spelling for _, spelling in pairs} | set(taken)
     used = set(taken)
     chosen: dict[str, str] = {}
+    following: dict[str, int] = {}  # where the count of a spelling stands, so that many collisions stay cheap
     for original, spelling in pairs:
-        candidate, number = spelling, 2
+        candidate, number = spelling, following.get(spelling, 2)
         while candidate in used or (candidate != spelling and candidate in wanted):
             candidate, number = f"{spelling}_{number}", number + 1
         used.add(candidate)
+        following[spelling] = number
         chosen[original] = candidate
     return chosen

@@ -15,6 +15,8 @@ from .tool import Tool, ToolId
 
 SEPARATORS = ("::", "__", "/", ".")
 CANDIDATES = 10
+SHOWN_LENGTH = 200
+"""Characters of an unknown name that an error repeats."""
 
 _Table = Mapping[str, Set[ToolId]]
 
@@ -39,7 +41,7 @@ class Resolver:
             UnknownTool: nothing permitted has that name; the nearest ones are listed.
             AmbiguousTool: several permitted tools share it; all are listed, none is picked.
         """
-        for found in self._stages(spelling.strip()):
+        for found in self._stages(spelling):
             permitted = [self._tools[id] for id in sorted(found & within)]
             if len(permitted) == 1:
                 return permitted[0]
@@ -62,13 +64,18 @@ class Resolver:
         return [tool for _, _, tool in sorted(scored, key=lambda row: row[:2])[:limit]]
 
     def _stages(self, spelling: str) -> Iterator[Set[ToolId]]:
-        yield from self._exact.stages(spelling)
+        bare = spelling.strip()
+        readings = (spelling,) if spelling == bare else (spelling, bare)  # a name may really end in a space
+        for reading in readings:
+            yield from self._exact.stages(reading)
         if self._folded is None:
             self._folded = _Spellings(self._tools.values(), self._servers, str.casefold)
-        yield from self._folded.stages(spelling.casefold())
+        for reading in readings:
+            yield from self._folded.stages(reading.casefold())
 
     def _unknown(self, spelling: str, within: Set[ToolId]) -> UnknownTool:
-        near = self.near(spelling, within)
+        near = self.near(spelling[:SHOWN_LENGTH], within)
+        spelling = _shown(spelling)
         if near:
             names = ", ".join(tool.handle for tool in near)
             return UnknownTool(
@@ -94,6 +101,7 @@ class _Spellings:
         for server in servers.values():
             for spelling in (server.name, server.identifier):
                 self._servers[fold(spelling)].add(server.name)
+        self._longest_server = max(map(len, self._servers), default=0)
         for tool in tools:
             self._whole[fold(tool.handle)].add(tool.id)
             self._whole[fold(tool.listed)].add(tool.id)
@@ -110,18 +118,22 @@ class _Spellings:
         """Every reading of `server SEP tool`; a percent-encoded path is one of them."""
         found: set[ToolId] = set()
         for text in {spelling, unquote(spelling.removeprefix("/"))}:
-            for server_part, tool_part in _splits(text):
+            for server_part, tool_part in _splits(text, self._longest_server):
                 for server in self._servers.get(server_part, ()):
                     found |= self._within_server.get((server, tool_part), frozenset())
         return found
 
 
-def _splits(text: str) -> Iterator[tuple[str, str]]:
+def _splits(text: str, longest: int) -> Iterator[tuple[str, str]]:
     for separator in SEPARATORS:
         start = text.find(separator, 1)
-        while start != -1:
+        while 0 < start <= longest:
             yield text[:start], text[start + len(separator) :]
             start = text.find(separator, start + 1)
+
+
+def _shown(spelling: str) -> str:
+    return spelling if len(spelling) <= SHOWN_LENGTH else f"{spelling[:SHOWN_LENGTH]}…"
 
 
 def _similarity(a: str, b: str) -> float:
@@ -137,7 +149,7 @@ def _ambiguous(spelling: str, tools: list[Tool]) -> AmbiguousTool:
     names = ", ".join(tool.handle for tool in tools[:CANDIDATES])
     more = f" and {len(tools) - CANDIDATES} more" if len(tools) > CANDIDATES else ""
     return AmbiguousTool(
-        spelling,
+        _shown(spelling),
         details=(f"{len(tools)} tools have that name: {names}{more}",),
         next_call=NextCall("describe", {"names": [tool.handle for tool in tools[:3]]}),
     )

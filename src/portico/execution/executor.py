@@ -11,7 +11,7 @@ from portico.domain.call import Call, Invocation, Outcome, Result
 from portico.domain.caller import Caller
 from portico.domain.edition import Edition
 from portico.domain.tool import Tool
-from portico.errors import CallError, InvalidArguments, Refused, UnknownTool, UpstreamTimeout
+from portico.errors import AmbiguousTool, CallError, InvalidArguments, Refused, UnknownTool, UpstreamTimeout
 from portico.ports import Journal, Policy, Provider
 
 from .arguments import ArgumentCheck
@@ -70,7 +70,7 @@ class Executor:
 
 
 def _outcome(error: CallError) -> Outcome:
-    if isinstance(error, InvalidArguments | UnknownTool):
+    if isinstance(error, InvalidArguments | UnknownTool | AmbiguousTool):
         return Outcome.INVALID
     if isinstance(error, Refused):
         return Outcome.REFUSED

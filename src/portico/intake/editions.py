@@ -86,8 +86,13 @@ class Editions:
     def _merge(self) -> Edition:
         identifiers = name_servers(self.aliases)
         servers = {name: _server(a, identifiers[name]) for name, a in sorted(self._accepted.items())}
-        listed = list_names((ToolId(n, tool), a.source) for n, a in self._accepted.items() for tool in a.definitions)
-        tools = {tool.id: tool for name in servers for tool in self._tools(servers[name], listed)}
+        handles = {
+            ToolId(name, tool): f"{server.identifier}.{spelling}"
+            for name, server in servers.items()
+            for tool, spelling in sorted(name_tools(self._accepted[name].definitions).items())
+        }
+        listed = list_names(((id, servers[id.server].source) for id in handles), set(handles.values()))
+        tools = {id: self._tool(id, handle, listed[id]) for id, handle in handles.items()}
         return Edition(
             number=self.current.edition.number + 1,
             tools=tools,
@@ -97,23 +102,14 @@ class Editions:
             resolver=Resolver(tools.values(), servers),
         )
 
-    def _tools(self, server: Server, listed: Mapping[ToolId, str]) -> Iterable[Tool]:
-        accepted = self._accepted[server.name]
-        known = self.current.edition.tools
-        for name, spelling in sorted(name_tools(accepted.definitions).items()):
-            id = ToolId(server.name, name)
-            handle = f"{server.identifier}.{spelling}"
-            category = self.rule.category(server.name, name, accepted.source)
-            same = known.get(id)
-            definition = accepted.definitions[name]
-            if (
-                same
-                and (same.input_schema is definition.input_schema)
-                and ((same.handle, same.listed, same.category) == (handle, listed[id], category))
-            ):
-                yield same  # the same object, so that an index can tell what is new by identity
-            else:
-                yield _tool(definition, id, handle=handle, listed=listed[id], category=category, source=accepted.source)
+    def _tool(self, id: ToolId, handle: str, listed: str) -> Tool:
+        accepted = self._accepted[id.server]
+        category = self.rule.category(id.server, id.name, accepted.source)
+        tool = _tool(
+            accepted.definitions[id.name], id, handle=handle, listed=listed, category=category, source=accepted.source
+        )
+        same = self.current.edition.tools.get(id)
+        return same if same == tool else tool  # the same object, so that an index can tell what is new by identity
 
 
 def _take_in(offering: Offering, source: str) -> _Accepted:

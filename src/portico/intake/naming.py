@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from portico.domain.names import LISTED_LIMIT, META_TOOLS, distinct, identifier, listable, server_identifier
 from portico.domain.tool import ToolId
@@ -19,13 +19,13 @@ def name_tools(names: Iterable[str]) -> dict[str, str]:
     return distinct((name, identifier(name)) for name in names)
 
 
-def list_names(tools: Iterable[tuple[ToolId, str]]) -> dict[ToolId, str]:
-    """The name that each (tool, source) has in `tools/list`.
+def list_names(tools: Iterable[tuple[ToolId, str]], handles: Collection[str] = ()) -> dict[ToolId, str]:
+    """The name that each (tool, source) has in `tools/list`; never one that is some tool's handle.
 
     A local tool is listed bare, unless a surface lists a tool of its own under that name.
     """
     wanted = {f"{id.server}\0{id.name}": (id, _wanted(id, source)) for id, source in tools}
-    chosen = distinct((key, spelling) for key, (_, spelling) in wanted.items())
+    chosen = distinct(((key, spelling) for key, (_, spelling) in wanted.items()), handles)
     return {id: chosen[key] for key, (id, _) in wanted.items()}
 
 
@@ -38,7 +38,7 @@ def _wanted(id: ToolId, source: str) -> str:
 
 def _fitted(spelling: str, id: ToolId) -> str:
     """A name over the limit is cut and marked with a hash of the whole, so that no cut merges two tools."""
-    room = LISTED_LIMIT - 4  # for the `_2` of a collision
+    room = LISTED_LIMIT - 8  # for the `_2` of a collision
     if len(spelling) <= room:
         return spelling
     mark = hashlib.sha256(f"{id.server}\0{id.name}".encode()).hexdigest()[:12]

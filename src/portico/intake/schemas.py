@@ -10,6 +10,8 @@ from portico.errors import InvalidDefinition
 
 DEPTH_LIMIT = 100
 NODE_LIMIT = 50_000
+EXPANSION_LIMIT = 1_000
+"""Subschemas that may apply to one value: two references to two references to... double with every step."""
 
 _DATA_KEYWORDS = frozenset({"enum", "const", "default", "example", "examples"})
 _CONTAINERS = (dict, list)
@@ -22,7 +24,8 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     """Walk a schema once, without recursion of our own.
 
     Raises:
-        InvalidDefinition: nested too deep, too large, a remote `$ref`, or `$ref`s that lead only to each other.
+        InvalidDefinition: nested too deep, too large, a remote `$ref`, or `$ref`s that lead only to each other or
+            to more subschemas than a validator could try.
     """
     nodes = list(_nodes(schema))
     references = [node[keyword] for node in nodes for keyword in _REFERENCES if keyword in node]
@@ -71,7 +74,7 @@ def _check_reference(reference: object, ids: set[str]) -> None:
 
 def _check_cycles(schema: Mapping[str, Any], nodes: list[Mapping[str, Any]]) -> None:
     """Refuse a loop that never goes down into the instance; a recursive type passes through `properties` or `items`."""
-    done: set[int] = set()
+    sizes: dict[int, int] = {}
     for start in nodes:
         path: set[int] = set()
         stack: list[tuple[Mapping[str, Any], bool]] = [(start, False)]
@@ -80,13 +83,23 @@ def _check_cycles(schema: Mapping[str, Any], nodes: list[Mapping[str, Any]]) -> 
             key = id(node)
             if leaving:
                 path.discard(key)
-                done.add(key)
+                sizes[key] = _expansion(schema, node, sizes)
             elif key in path:
                 raise InvalidDefinition("its schema has $refs that lead only to each other")
-            elif key not in done:
+            elif key not in sizes:
                 path.add(key)
                 stack.append((node, True))
                 stack.extend((child, False) for child in _in_place(schema, node))
+
+
+def _expansion(schema: Mapping[str, Any], node: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
+    """How many subschemas one value is held against here, each as often as it is reached through a reference."""
+    children = sum(sizes.get(id(child), 1) for child in _in_place(schema, node))
+    if "$ref" not in node:
+        return max(1, children)
+    if children > EXPANSION_LIMIT:
+        raise InvalidDefinition(f"its schema has $refs that unfold to more than {EXPANSION_LIMIT:,} subschemas")
+    return children
 
 
 def _in_place(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -118,8 +131,8 @@ def _resolve(schema: Mapping[str, Any], reference: str) -> Mapping[str, Any] | N
         step = unquote(part).replace("~1", "/").replace("~0", "~")
         if isinstance(found, Mapping):
             found = found.get(step)
-        elif isinstance(found, list) and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
+        elif isinstance(found, list) and step in (places := {str(i): i for i in range(len(found))}):
+            found = found[places[step]]
         else:
             return None
     return found if isinstance(found, Mapping) else None

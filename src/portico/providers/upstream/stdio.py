@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import anyio
 
@@ -41,10 +41,11 @@ async def start_child(spec: ServerSpec, inbox: Inbox, on_lost: OnLost) -> Peer:
     peer = Peer(spec.name, inbox, on_lost)
     child = Child(spec, peer.receive, peer.lose)
     peer.wire = child
+    options: dict[str, Any] = {"env": environment, "cwd": spec.cwd, "start_new_session": True, "close_fds": True}
     try:
-        await asyncio.get_running_loop().subprocess_exec(
-            lambda: child, program, *spec.args, env=environment, cwd=spec.cwd, start_new_session=True, close_fds=True
-        )
+        # Shielded: a start that is broken off half-way would leave a process that nobody owns.
+        with anyio.CancelScope(shield=True):
+            await asyncio.get_running_loop().subprocess_exec(lambda: child, program, *spec.args, **options)
     except (OSError, ValueError) as error:
         raise Lost(f"{spec.command!r} cannot be started: {error}", "check the `command` and `args` fields") from error
     return peer

@@ -1,0 +1,43 @@
+# Everything that is needed is set up by the targets themselves, once; afterwards they work without a network.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.PHONY: help setup demo test check bench conformance fleet clean
+
+help: ## Show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Portico needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing Portico and its tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $(STAMP)
+
+setup: $(STAMP) ## Create .venv and install everything
+
+demo: $(STAMP) ## Show Portico at work on the sample servers (ARGS=--once exits afterwards)
+	@$(BIN)/portico demo $(ARGS)
+
+test: $(STAMP) ## Run the tests, the real servers of the journeys included
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## Lint, types and import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench: $(STAMP) ## Measure, beside other things in the same run (FLEET=definitions.json for a larger catalogue)
+	@$(BIN)/python bench/run.py $(ARGS)
+
+conformance: $(STAMP) ## Run the official MCP conformance suite against the gateway, both versions, both eras
+	@$(BIN)/python tests/conformance/run.py $(ARGS)
+
+clean: ## Remove what the targets have made
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,76 @@
+"""The documentation says what there is: every setting, route, command, option, tool, error and exit code."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from functools import cache
+
+import pytest
+import typer
+
+from portico import errors
+from portico.config.shapes import OWN_KEYS
+from portico.domain.server import ServerSpec, Timeouts, ToolFilter
+from portico.surfaces.cli.app import app
+from portico.surfaces.cli.desk import Exit
+from portico.surfaces.mcp.discover import DEFINITIONS
+from tests.house.source import ROOT
+
+DOCS = ROOT / "docs"
+
+
+@cache
+def text(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.requirement("P-HOUSE-DOCS")
+def test_every_command_and_option_is_in_the_cli_reference():
+    command = typer.main.get_command(app)
+    reference = text("reference/cli.md")
+    missing = []
+    for name, sub in command.commands.items():  # type: ignore[attr-defined]
+        if f"portico {name}" not in reference:
+            missing.append(name)
+        options = [option for param in sub.params for option in param.opts if option.startswith("--")]
+        missing += [f"{name} {option}" for option in options if option != "--help" and f"`{option}" not in reference]
+    assert missing == []
+
+
+@pytest.mark.requirement("P-HOUSE-DOCS")
+def test_every_exit_code_is_in_the_cli_reference():
+    assert [code for code in Exit if f"| {code.value} |" not in text("reference/cli.md")] == []
+
+
+@pytest.mark.requirement("P-HOUSE-DOCS")
+def test_every_setting_is_in_the_config_reference():
+    nested = [f.name for kind in (ServerSpec, Timeouts, ToolFilter) for f in dataclasses.fields(kind)]
+    known = {*OWN_KEYS, *nested} - {"name"}
+    assert sorted(key for key in known if f"`{key}`" not in text("reference/config.md")) == []
+
+
+@pytest.mark.requirement("P-HOUSE-DOCS")
+def test_every_listed_tool_and_surface_is_in_the_surfaces_page():
+    page = text("reference/surfaces.md")
+    assert [d["name"] for d in DEFINITIONS if f"`{d['name']}`" not in page] == []
+    assert [
+        path for path in ("/mcp", "/mcp/discover", "/mcp/static", "/livez", "/readyz") if f"`{path}`" not in page
+    ] == []
+
+
+@pytest.mark.requirement("P-HOUSE-DOCS")
+def test_every_error_code_is_in_the_errors_page():
+    codes = {e.code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.PorticoError)}
+    page = text("reference/errors.md")
+    assert sorted(code for code in codes - {"error", "call_failed"} if f"`{code}`" not in page) == []
+
+
+@pytest.mark.requirement("P-HOUSE-DOCS")
+def test_links_between_the_pages_lead_somewhere():
+    broken = []
+    for page in [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if not target.startswith(("http://", "https://")) and not (page.parent / target).exists():
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert broken == []
