@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import orjson
 
 from portico.discovery.budgets import Rungs, fit
 from portico.discovery.cards import full_rungs, summary_rungs
@@ -16,7 +15,7 @@ from portico.domain.disclosure import Budget, Disclosure, Hit, Level
 from portico.domain.edition import Edition
 from portico.domain.items import Item
 from portico.domain.tool import Tool, ToolId
-from portico.errors import CallError, UnknownTool
+from portico.errors import CallError
 from portico.execution.executor import Executor
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
@@ -25,6 +24,8 @@ from portico.ports import Policy, TokenCounter
 DESCRIBE_LIMIT = 8
 DESCRIBE_TOKENS = 6_000
 SEARCH_CARDS_LIMIT = 50
+REPEATED_LENGTH = 200
+"""A query up to this length is repeated in the call for the next page."""
 FIRST_OFFER_SECONDS = 30.0
 """How long a first listing waits for servers that were never asked before."""
 
@@ -94,20 +95,8 @@ class Gateway:
         exact = self._exact(caller, edition, query)
         if exact is not None:
             return fit([full_rungs(exact)], tokens=max(budget.tokens, 2_000), counter=self.counter)
-        hits = self.hits(caller, query)
-        start = _offset(query.cursor, edition)
-        page = hits[start : start + max(1, min(budget.cards, SEARCH_CARDS_LIMIT))]
-        if not page:
-            return self._nothing(caller, edition, query, budget)
-        left = len(hits) - start - len(page)
-        tail = _more(query, edition, start + len(page), left) if left > 0 else ""
-        return fit(
-            [summary_rungs(hit.tool) for hit in page],
-            tokens=budget.tokens,
-            counter=self.counter,
-            tail=tail,
-            total=len(hits) - start,
-        )
+        found = [hit.tool for hit in self.hits(caller, query)]
+        return self._page(caller, edition, query, found, budget)
 
     def describe(self, caller: Caller, names: Sequence[str], tokens: int = DESCRIBE_TOKENS) -> Disclosure:
         """Full cards for up to eight tools; names that are not known are answered in place.
@@ -119,7 +108,8 @@ class Gateway:
         visible = self.policy.visible(caller, edition)
         cards: list[Rungs] = []
         errors: list[CallError] = []
-        for name in dict.fromkeys(names[:DESCRIBE_LIMIT]):
+        wanted = [*dict.fromkeys(names)]
+        for name in wanted[:DESCRIBE_LIMIT]:
             try:
                 cards.append(full_rungs(edition.resolver.resolve(name, visible)))
             except CallError as error:
@@ -127,7 +117,7 @@ class Gateway:
                 cards.append(Rungs(handle=name, texts=((Level.NAME, _in_place(error)),)))
         if errors and len(errors) == len(cards):
             raise errors[0]
-        dropped = len(names) - DESCRIBE_LIMIT
+        dropped = len(wanted) - DESCRIBE_LIMIT
         tail = f"({dropped} more names left out: at most {DESCRIBE_LIMIT} a call)" if dropped > 0 else ""
         return fit(cards, tokens=tokens, counter=self.counter, tail=tail, separator="\n\n")
 
@@ -137,12 +127,9 @@ class Gateway:
         Raises:
             CallError: the call did not reach a result.
         """
-        try:
-            return await self.executor.run(caller, call, self.edition)
-        except UnknownTool:
-            if not await self.settled():
-                raise
-            return await self.executor.run(caller, call, self.edition)
+        if self.intake.is_starting and self.parameters_of(caller, call.tool) is None:
+            await self.settled()
+        return await self.executor.run(caller, call, self.edition)
 
     def parameters_of(self, caller: Caller, spelling: str) -> Mapping[str, Any] | None:
         """The parameters of a permitted tool, or None when there is no such tool."""
@@ -172,6 +159,28 @@ class Gateway:
             and (not category or edition.tools[id].category.casefold() == category)
         }
 
+    def _page(
+        self, caller: Caller, edition: Edition, query: Query, found: Sequence[Tool], budget: Budget
+    ) -> Disclosure:
+        """The tools from the cursor on, as many as fit; the next page begins with the first that did not."""
+        start = _offset(query.cursor, edition)
+        size = max(1, min(budget.cards, SEARCH_CARDS_LIMIT))
+        if not found[start:]:
+            return self._nothing(caller, edition, query, budget)
+        while True:
+            page = found[start : start + size]
+            left = len(found) - start - len(page)
+            disclosure = fit(
+                [summary_rungs(tool) for tool in page],
+                tokens=budget.tokens,
+                counter=self.counter,
+                tail=_more(query, edition, start + len(page), left) if left > 0 else "",
+                total=len(found) - start,
+            )
+            if disclosure.shown == len(page) or len(page) == 1:
+                return disclosure
+            size = max(1, disclosure.shown)
+
     def _exact(self, caller: Caller, edition: Edition, query: Query) -> Tool | None:
         """The tool that the whole query names, if it is one word that looks like a name."""
         text = query.text.strip()
@@ -187,14 +196,7 @@ class Gateway:
         within = self._within(caller, edition, query)
         if query.server or query.category:
             tools = [tool for id, tool in edition.tools.items() if id in within]
-            start = _offset(query.cursor, edition)
-            page = tools[start : start + max(1, min(budget.cards, SEARCH_CARDS_LIMIT))]
-            left = len(tools) - start - len(page)
-            tail = _more(query, edition, start + len(page), left) if left > 0 else ""
-            cards = [summary_rungs(tool) for tool in page]
-            if not cards:
-                return self._nothing(caller, edition, query, budget)
-            return fit(cards, tokens=budget.tokens, counter=self.counter, tail=tail, total=len(tools))
+            return self._page(caller, edition, query, tools, budget)
         head = map_text(edition, within)
         return fit(
             [summary_rungs(tool) for tool in self.pinned(caller)],
@@ -249,19 +251,21 @@ def _server_spellings(edition: Edition, name: str) -> tuple[str, str]:
 def _offset(cursor: str, edition: Edition) -> int:
     """Where a page starts; a cursor of an older edition starts at the beginning, since the order may be another."""
     number, _, offset = cursor.partition(":")
-    if number.isdigit() and offset.isdigit() and int(number) == edition.number:
+    if number == str(edition.number) and offset.isascii() and offset.isdigit() and len(offset) < 10:
         return int(offset)
     return 0
 
 
 def _more(query: Query, edition: Edition, offset: int, left: int) -> str:
+    if len(query.text) > REPEATED_LENGTH:
+        return f'{left} more: the same search with "cursor": "{edition.number}:{offset}"'
     parameters = {
-        "query": query.text[:200],
+        "query": query.text,
         **({"server": query.server} if query.server else {}),
         **({"category": query.category} if query.category else {}),
         "cursor": f"{edition.number}:{offset}",
     }
-    return f"{left} more: search_tools({orjson.dumps(parameters).decode()})"
+    return f"{left} more: search_tools({json.dumps(parameters, ensure_ascii=False)})"
 
 
 def _in_place(error: CallError) -> str:

@@ -121,7 +121,7 @@ async def client(
         env={"PORTICO_HOME": str(home)},
         cwd=home,
     )
-    with open(os.devnull, "w") as quiet:
+    with Path(os.devnull).open("w") as quiet:
         async with Client(stdio_client(parameters, errlog=quiet), mode=ERAS[era], **options) as connected:
             yield connected
 

@@ -9,6 +9,10 @@ from portico.domain.disclosure import Card, Disclosure, Level
 from portico.ports import TokenCounter
 
 
+_WITHHELD = 6
+"""Tokens of the line that counts what is withheld."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rungs:
     """One tool at falling detail: each rung is a level and its text, the last one is the bare handle."""
@@ -32,7 +36,7 @@ def fit(
     The last card gives way first, because the first one is the likeliest answer. When even the handles do not fit,
     as many as do are shown with the count of the rest.
     """
-    room = tokens - counter.count(head) - counter.count(tail) - 2
+    room = tokens - counter.count(head) - counter.count(tail) - 2  # what rounding can add
     rungs = [0] * len(cards)
     costs = [counter.count(card.texts[0][1]) + 1 for card in cards]
     for depth in range(1, max((len(card.texts) for card in cards), default=0)):
@@ -43,7 +47,7 @@ def fit(
                 rungs[number] = depth
                 costs[number] = counter.count(cards[number].texts[depth][1]) + 1
     shown = len(cards)
-    while shown and sum(costs[:shown]) > room:
+    while shown and sum(costs[:shown]) + (_WITHHELD if shown < len(cards) else 0) > room:
         shown -= 1
     chosen = tuple(
         Card(handle=card.handle, level=card.texts[rung][0], text=card.texts[rung][1])

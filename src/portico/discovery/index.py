@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import Any
 
 from portico.domain.disclosure import Hit
 from portico.domain.edition import Edition
-from portico.domain.names import identifier
 from portico.domain.tool import Tool, ToolId
 from portico.ports import Index
 
@@ -35,6 +35,8 @@ FIELDS: Mapping[str, Field] = {
 SATURATION = 1.2
 EXACT_BONUS = 100.0
 PREFIX_BONUS = 2.0
+NAME_LENGTH = 600
+"""Characters of a query that may be a name; the longest names are shorter."""
 DETAIL_LIMIT = 20_000
 """Characters of parameter text that are read from one tool, so that no schema can buy itself a place."""
 
@@ -75,7 +77,9 @@ class WordIndex:
         return hits[:limit]
 
     def _add_name_bonus(self, text: str, parts: dict[int, dict[str, float]]) -> None:
-        wanted = _plain(text[:200])
+        wanted = _plain(text[:NAME_LENGTH])
+        if not wanted.strip("_"):
+            return
         for number in self._names.get(wanted, ()):
             parts[number]["exact name"] = EXACT_BONUS
         if len(wanted) >= 3:
@@ -152,4 +156,8 @@ def _mean(values: Iterator[int]) -> float:
 
 
 def _plain(name: str) -> str:
-    return identifier(name.strip()).casefold()
+    """A name without regard to case and punctuation; letters of every alphabet stay what they are."""
+    return _PUNCTUATION.sub("_", name.strip().casefold())
+
+
+_PUNCTUATION = re.compile(r"\W")

@@ -33,14 +33,23 @@ def parameters(tool: Tool, *, optional: int = OPTIONAL_SHOWN) -> str:
     others = [name for name in tool.properties if name not in required]
     shown = [_parameter(name, tool, "") for name in required]
     shown += [_parameter(name, tool, "?") for name in others[:optional]]
-    if len(others) > optional:
+    if len(others) > optional or any(keyword in tool.input_schema for keyword in _ELSEWHERE):
         shown.append("~")
     return ", ".join(shown)
 
 
+_ELSEWHERE = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependentRequired")
+"""Keywords that add parameters, or conditions on them, which one line does not show."""
+
+
 def _parameter(name: str, tool: Tool, mark: str) -> str:
-    spelled = type_text(tool.properties.get(name), tool.input_schema)
-    return f"{name}{mark}" if spelled == "string" else f"{name}{mark}: {spelled}"
+    return _field(name, mark, type_text(tool.properties.get(name), tool.input_schema))
+
+
+def _field(name: str, mark: str, kind: str) -> str:
+    """A name from outside keeps the line whole: one with a line break in it is quoted."""
+    shown = name if name.isprintable() else json.dumps(name)
+    return f"{shown}{mark}" if kind == "string" else f"{shown}{mark}: {kind}"
 
 
 def type_text(schema: object, root: Mapping[str, Any], depth: int = 0) -> str:
@@ -78,29 +87,36 @@ def first_sentence(text: str, limit: int) -> str:
 def _plain_type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
     declared = schema.get("type")
     if isinstance(declared, list):
-        kinds = [kind for kind in declared if kind != "null"]
-        return "|".join(_plain_type({**schema, "type": kind}, root, depth) for kind in kinds[:UNION_SHOWN]) or "null"
+        kinds = [kind for kind in declared if isinstance(kind, str) and kind != "null"]
+        spelled = [_plain_type({**schema, "type": kind}, root, depth) for kind in kinds[:UNION_SHOWN]]
+        return "|".join([*spelled, *(["~"] if len(kinds) > UNION_SHOWN else [])]) or "null"
     if declared == "array":
         inner = type_text(schema.get("items"), root, depth + 1)
         return f"({inner})[]" if "|" in inner else f"{inner}[]"
     if declared == "object" or "properties" in schema:
         return _object(schema, root, depth)
-    return declared if isinstance(declared, str) else "any"
+    if isinstance(declared, str):
+        return declared if declared in _KINDS else "any~"
+    return "any" if schema.keys() <= _SAY_NOTHING else "any~"
+
+
+_KINDS = frozenset({"string", "integer", "number", "boolean", "null"})
+_SAY_NOTHING = frozenset({"description", "title", "default", "examples", "$comment", "deprecated"})
 
 
 def _object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
     fields = schema.get("properties")
     if not isinstance(fields, Mapping) or not fields:
         return "object"
-    required = set(schema["required"]) if isinstance(schema.get("required"), list) else set()
-    names = sorted(fields, key=lambda name: name not in required)
+    needed = schema.get("required")
+    required = dict.fromkeys(name for name in needed if isinstance(name, str)) if isinstance(needed, list) else {}
+    names = [*required, *(name for name in fields if name not in required)]
     if depth > 0 or len(required) > FIELDS_SHOWN:
         return "object~"
     shown = []
     for name in names[:FIELDS_SHOWN]:
-        kind = type_text(fields[name], root, depth + 1)
-        mark = "" if name in required else "?"
-        shown.append(f"{name}{mark}" if kind == "string" else f"{name}{mark}: {kind}")
+        kind = type_text(fields.get(name), root, depth + 1)
+        shown.append(_field(name, "" if name in required else "?", kind))
     return "{" + ", ".join([*shown, *(["~"] if len(names) > FIELDS_SHOWN else [])]) + "}"
 
 

@@ -15,13 +15,15 @@ STOP_WORDS = frozenset(
 _IDENTIFIER = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+", re.UNICODE)
 _LITERAL = re.compile(r"https?://\S+|\"[^\"]*\"|'[^']{3,}'|`[^`]*`|(?:[\w.-]*/){2,}[\w.-]*|\b\d[\d.,:-]*\b")
 LITERAL_WEIGHT = 0.3
+WORD_LENGTH = 60
+"""Letters of a word that are compared, so that no text can fill the memory with its words."""
 QUERY_LIMIT = 4_000
 """Characters of a query that are read; the rest cannot change what it asks for."""
 
 
 def words(text: str) -> list[str]:
     """The stemmed words of a text, in order."""
-    return [stem(word) for raw in _IDENTIFIER.findall(text) if (word := raw.lower()) not in STOP_WORDS]
+    return [stem(word) for raw in _IDENTIFIER.findall(text) if (word := raw[:WORD_LENGTH].lower()) not in STOP_WORDS]
 
 
 def query_words(text: str) -> dict[str, float]:

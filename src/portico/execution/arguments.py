@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,8 @@ from portico.errors import InvalidArguments, NextCall
 REPAIR_LENGTH = 100_000
 PROBLEMS_SHOWN = 10
 COMPILED_LIMIT = 4_096
+TRIES_LIMIT = 100_000
+"""Alternatives that a validator may try; a call that could need more is passed on unchecked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +29,18 @@ class Checked:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    tool: Tool
+    validator: jsonschema_rs.Validator | None
+    branches: int
+
+
 @dataclass(slots=True)
 class ArgumentCheck:
     """Checks arguments; compiled schemas are kept for the tools that are really called."""
 
-    _compiled: dict[int, tuple[Tool, jsonschema_rs.Validator | None]] = field(default_factory=dict)
+    _compiled: dict[int, _Compiled] = field(default_factory=dict)
 
     def check(self, tool: Tool, arguments: Mapping[str, Any]) -> Checked:
         """The arguments to send.
@@ -38,21 +48,55 @@ class ArgumentCheck:
         Raises:
             InvalidArguments: with one line per problem and the call to make instead.
         """
-        validator = self._validator(tool)
-        if validator is None or validator.is_valid(arguments):
+        kept = self._kept(tool)
+        if kept.validator is None or (kept.branches > 1 and kept.branches ** _depth(arguments) > TRIES_LIMIT):
             return Checked(arguments)
-        repaired, notes = _repair(tool, arguments, validator)
-        if notes and validator.is_valid(repaired):
-            return Checked(repaired, notes)
-        raise _explained(tool, arguments, validator)
+        try:
+            return _checked(tool, arguments, kept.validator)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArguments(tool.handle, details=(f"arguments that are not JSON: {error}",)) from error
 
-    def _validator(self, tool: Tool) -> jsonschema_rs.Validator | None:
+    def _kept(self, tool: Tool) -> _Compiled:
         kept = self._compiled.get(id(tool))
-        if kept is None or kept[0] is not tool:
+        if kept is None or kept.tool is not tool:
             if len(self._compiled) >= COMPILED_LIMIT:
                 self._compiled.clear()
-            kept = self._compiled[id(tool)] = (tool, compile_schema(tool.input_schema))
-        return kept[1]
+            schema = tool.input_schema
+            kept = self._compiled[id(tool)] = _Compiled(tool, compile_schema(schema), count_branches(schema))
+        return kept
+
+
+def _checked(tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Validator) -> Checked:
+    if validator.is_valid(arguments):
+        return Checked(arguments)
+    repaired, notes = _repair(tool, arguments, validator)
+    if notes and validator.is_valid(repaired):
+        return Checked(repaired, notes)
+    raise _explained(tool, arguments, validator)
+
+
+def count_branches(schema: Mapping[str, Any]) -> int:
+    """Alternatives in a schema that refers to itself: a validator may try all of them again at every level."""
+    branches, refers = 0, False
+    stack: list[Any] = [schema]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            refers = refers or "$ref" in value or "$dynamicRef" in value or "$recursiveRef" in value
+            branches += sum(len(v) for k in ("anyOf", "oneOf", "allOf") if isinstance(v := value.get(k), list))
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
+    return branches if refers else 1
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        nested = [v for v in level if isinstance(v, dict | list)]
+        level = [child for v in nested for child in (v.values() if isinstance(v, dict) else v)]
+    return depth
 
 
 def compile_schema(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | None:
@@ -79,25 +123,27 @@ def _repair(
         if not isinstance(name, str) or name not in arguments:
             continue
         value = arguments[name]
-        for candidate in _readings(value, _types(tool.properties.get(name))):
-            repaired[name] = candidate
-            notes.append(f"{name}: took {_brief(value)} as {_brief(candidate)}")
-            break
+        readings = _readings(value, _types(tool.properties.get(name)))
+        if len(readings) == 1:
+            repaired[name] = readings[0]
+            notes.append(f"{name}: took {_brief(value)} as {_brief(readings[0])}")
     return repaired, tuple(dict.fromkeys(notes))
 
 
-def _readings(value: object, types: Iterable[str]) -> Iterable[Any]:
-    for kind in types:
-        if isinstance(value, str) and len(value) <= REPAIR_LENGTH and kind != "string":
-            parsed = _parsed(value.strip())
-            if _fits(parsed, kind):
-                yield parsed
-        elif kind == "string" and isinstance(value, int | float) and not isinstance(value, bool):
-            yield json.dumps(value)
-        elif kind == "integer" and isinstance(value, float) and value.is_integer():
-            yield int(value)
-    if isinstance(value, str) and "array" in types and "string" not in types:
-        yield [value]
+def _readings(value: object, types: Sequence[str]) -> list[Any]:
+    """What a value may have been meant as; text is text wherever a parameter takes text."""
+    if isinstance(value, str):
+        return _readings_of_text(value, types) if "string" not in types else []
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return [json.dumps(value)] if is_number and "string" in types else []
+
+
+def _readings_of_text(value: str, types: Sequence[str]) -> list[Any]:
+    if len(value) > REPAIR_LENGTH:
+        return []
+    parsed = _parsed(value.strip())
+    found = [parsed] if any(_fits(parsed, kind) for kind in types) else []
+    return [*found, [value]] if "array" in types and not isinstance(parsed, list) else found
 
 
 def _parsed(text: str) -> Any:
@@ -105,12 +151,18 @@ def _parsed(text: str) -> Any:
     if lowered in ("true", "false"):
         return lowered == "true"
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return text
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
 def _fits(value: object, kind: str) -> bool:
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
     if isinstance(value, bool) or kind == "boolean":
         return isinstance(value, bool) and kind == "boolean"
     kinds: dict[str, type | tuple[type, ...]] = {
@@ -136,13 +188,14 @@ def _types(schema: object) -> list[str]:
 
 
 def _explained(tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Validator) -> InvalidArguments:
-    unknown = [name for name in arguments if name not in tool.properties]
+    is_open = tool.input_schema.get("additionalProperties") not in (None, False)
+    unknown = [] if is_open else [name for name in arguments if name not in tool.properties]
     missing = [name for name in tool.required if name not in arguments]
     lines = [f"missing: {name} ({_type_name(tool, name)})" for name in missing]
     lines += [_unknown_line(tool, name, arguments) for name in unknown]
     lines += [line for error in validator.iter_errors(arguments) if (line := _error_line(error))]
     shown = [*dict.fromkeys(lines)][:PROBLEMS_SHOWN]
-    good = {name: value for name, value in arguments.items() if name in tool.properties}
+    good = {name: value for name, value in arguments.items() if name not in unknown}
     return InvalidArguments(
         tool.handle,
         details=shown,

@@ -41,7 +41,11 @@ class Intake:
 
     def load(self) -> set[str]:
         """Publish what the store remembers and return the servers that it does not know; starts nothing."""
-        known = self.store.load({name: provider.fingerprint for name, provider in self.providers.items()})
+        try:
+            known = self.store.load({name: provider.fingerprint for name, provider in self.providers.items()})
+        except StoreError as error:
+            logger.warning("nothing is remembered, definitions are fetched again: %s", error)
+            known = {}
         self.editions.accept((offering, self.providers[name].source) for name, offering in known.items())
         return self.providers.keys() - known.keys()
 
@@ -64,6 +68,11 @@ class Intake:
         if server not in self._pending:
             self._pending[server] = anyio.Event()
             self._tasks.start_soon(self._ask_in_background, server)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether some server is being asked for the first time."""
+        return any(not self._is_known(name) for name in self._pending)
 
     async def settled(self, seconds: float) -> set[str]:
         """Wait until no server is being asked for the first time, at most so long; returns those that still are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +50,7 @@ def normalise(raw: object) -> Definition:
     listed = {**raw, "description": description, "inputSchema": schema}
     if output is None:
         listed.pop("outputSchema", None)
-    if not isinstance(raw.get("annotations", {}), dict):
-        del listed["annotations"]
-        notes.append("annotations that are not an object were dropped")
+    _drop_malformed(listed, notes)
     return Definition(
         name=name,
         title=_title(raw),
@@ -63,6 +61,41 @@ def normalise(raw: object) -> Definition:
         raw=listed,
         notes=tuple(notes),
     )
+
+
+def _drop_malformed(listed: dict[str, Any], notes: list[str]) -> None:
+    """Leave out optional fields of the wrong shape: a strict client would refuse the whole list for one of them."""
+    for field, (is_well_formed, shape) in _SHAPES.items():
+        if field in listed and not is_well_formed(listed[field]):
+            del listed[field]
+            notes.append(f"its `{field}` was dropped: not {shape}")
+    hints = listed.get("annotations", {})
+    malformed = {key for key, kind in _HINTS.items() if key in hints and not isinstance(hints[key], kind)}
+    if malformed:
+        listed["annotations"] = {key: value for key, value in hints.items() if key not in malformed}
+        notes.append(f"annotations of the wrong type were dropped: {', '.join(sorted(malformed))}")
+
+
+_HINTS: Mapping[str, type] = {
+    "title": str,
+    "readOnlyHint": bool,
+    "destructiveHint": bool,
+    "idempotentHint": bool,
+    "openWorldHint": bool,
+}
+
+
+def _is_icons(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(i, dict) and isinstance(i.get("src"), str) for i in value)
+
+
+_SHAPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "title": (lambda value: isinstance(value, str), "text"),
+    "annotations": (lambda value: isinstance(value, dict), "an object"),
+    "icons": (_is_icons, "a list of objects with a `src`"),
+    "execution": (lambda value: isinstance(value, dict), "an object"),
+    "_meta": (lambda value: isinstance(value, dict), "an object"),
+}
 
 
 def effect_of(annotations: object) -> Effect:
@@ -108,10 +141,18 @@ def _input_schema(raw: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]
     if declared != "object" and not (isinstance(declared, list) and "object" in declared):
         raise InvalidDefinition(f"its inputSchema describes {declared!r}; a tool takes an object of parameters")
     check_schema(schema)
+    mended = dict(schema)
     if schema.get("type") != "object":
         notes.append('its inputSchema does not say "type": "object"; added')
-        return {**schema, "type": "object"}
-    return schema
+        mended["type"] = "object"
+    if not isinstance(schema.get("properties", {}), dict):
+        notes.append("the `properties` of its inputSchema were dropped: not an object")
+        del mended["properties"]
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        notes.append("the `required` of its inputSchema was mended: not a list of names")
+        mended["required"] = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    return schema if mended == schema else mended
 
 
 def _output_schema(raw: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any] | None:

@@ -94,12 +94,10 @@ def _check_cycles(schema: Mapping[str, Any], nodes: list[Mapping[str, Any]]) -> 
 
 def _expansion(schema: Mapping[str, Any], node: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
     """How many subschemas one value is held against here, each as often as it is reached through a reference."""
-    children = sum(sizes.get(id(child), 1) for child in _in_place(schema, node))
-    if "$ref" not in node:
-        return max(1, children)
-    if children > EXPANSION_LIMIT:
+    size = max(1, sum(sizes.get(id(child), 1) for child in _in_place(schema, node)))
+    if "$ref" in node and size > EXPANSION_LIMIT:
         raise InvalidDefinition(f"its schema has $refs that unfold to more than {EXPANSION_LIMIT:,} subschemas")
-    return children
+    return size
 
 
 def _in_place(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -131,8 +129,12 @@ def _resolve(schema: Mapping[str, Any], reference: str) -> Mapping[str, Any] | N
         step = unquote(part).replace("~1", "/").replace("~0", "~")
         if isinstance(found, Mapping):
             found = found.get(step)
-        elif isinstance(found, list) and step in (places := {str(i): i for i in range(len(found))}):
-            found = found[places[step]]
+        elif isinstance(found, list) and _is_place(step) and int(step) < len(found):
+            found = found[int(step)]
         else:
             return None
     return found if isinstance(found, Mapping) else None
+
+
+def _is_place(step: str) -> bool:
+    return step.isascii() and step.isdigit() and len(step) < 7

@@ -29,6 +29,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
+@settings(deadline=None)
 def test_what_is_encoded_is_decoded_the_same(value: Any) -> None:
     line = encode({"jsonrpc": "2.0", "v": value})
     assert line.count(b"\n") == 1
@@ -36,7 +37,7 @@ def test_what_is_encoded_is_decoded_the_same(value: Any) -> None:
 
 
 @given(st.binary())
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 def test_any_bytes_decode_or_are_garbled(data: bytes) -> None:
     try:
         decode(data)
@@ -45,6 +46,7 @@ def test_any_bytes_decode_or_are_garbled(data: bytes) -> None:
 
 
 @given(JSON, st.data())
+@settings(deadline=None)
 def test_mutated_messages_never_crash(value: Any, data: st.DataObject) -> None:
     line = bytearray(encode({"jsonrpc": "2.0", "id": 1, "result": value}))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -83,6 +85,12 @@ def test_events_are_the_same_however_the_stream_is_cut(events: list[tuple[str, s
     assert [(e.name, e.data.decode()) for e in found] == events
 
 
+def test_line_ending_that_is_cut_in_two_is_one_ending() -> None:
+    parser = EventParser()
+    chunks = (b"event: endpoint\r", b"", b"\ndata: x\r", b"\n\r", b"\n")
+    assert [event for chunk in chunks for event in parser.feed(chunk)] == [Event("endpoint", b"x")]
+
+
 def test_event_fields() -> None:
     parser = EventParser()
     found = parser.feed(b"id: 7\nretry: 1500\nevent: x\ndata: one\ndata:two\nunknown: y\n\ndata\n\nevent: empty\n\n")
@@ -97,6 +105,7 @@ def test_event_beyond_the_limit_is_refused(chunk: bytes) -> None:
 
 
 @given(st.text())
+@settings(deadline=None)
 def test_header_values_survive_the_sdk_codec(value: str) -> None:
     from mcp.shared.inbound import decode_header_value, encode_header_value
 
@@ -133,9 +142,17 @@ def test_headers_on_other_types_are_not_mirrored(bad: dict[str, Any]) -> None:
 
 def test_envelope_and_token_join_the_callers_meta() -> None:
     params = {"name": "x", "_meta": {"mine": 1, "progressToken": "theirs"}}
-    assert stamped(params, {}, None) is params
     assert stamped(params, {"e": 2}, 5)["_meta"] == {"mine": 1, "e": 2, "progressToken": 5}
     assert json.dumps(params) == '{"name": "x", "_meta": {"mine": 1, "progressToken": "theirs"}}'
+    plain: dict[str, Any] = {"name": "x"}
+    assert stamped(plain, {}, None) is plain
+
+
+def test_callers_envelope_wins_and_is_kept_from_servers_without_one() -> None:
+    key = "io.modelcontextprotocol/clientCapabilities"
+    params = {"_meta": {key: {"sampling": {}}, "mine": 1}}
+    assert stamped(params, {key: {}}, None)["_meta"] == {key: {"sampling": {}}, "mine": 1}
+    assert stamped(params, {}, None)["_meta"] == {"mine": 1}
 
 
 def test_environment_is_the_frozen_list_and_what_is_declared() -> None:

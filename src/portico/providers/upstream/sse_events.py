@@ -38,6 +38,8 @@ class EventParser:
         Raises:
             Fault: one event is larger than the limit.
         """
+        if not chunk:
+            return []
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._after_cr = chunk.endswith(b"\r")

@@ -133,6 +133,8 @@ class Discover:
             return error_result(error, self.spell)
 
     async def _call(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+        if self.gateway.intake.is_starting and self.gateway.parameters_of(caller, str(arguments.get("name"))) is None:
+            await self.gateway.settled()  # what is malformed can only be told with the tool's own parameters
         request = unwrap(arguments, lambda name: self.gateway.parameters_of(caller, name))
         if not request.name:
             call = spelled(CALL, {"name": "server.tool", "arguments": {}})
@@ -181,7 +183,7 @@ def _names(arguments: JsonObject) -> list[str]:
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
-        except ValueError:
+        except (ValueError, RecursionError):
             value = value.strip("[] ").split(",")
     if not isinstance(value, list):
         return []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
@@ -64,6 +65,16 @@ class _Announcing(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[Callable[[], None]], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on a signal and then let our caller close the house; uvicorn's own would end the process here."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

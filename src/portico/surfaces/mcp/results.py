@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import orjson
 
 from portico.domain.call import Result
 from portico.errors import CallError, NextCall, UpstreamError
@@ -55,7 +54,7 @@ def with_notes(result: Result, notes: Sequence[str] = ()) -> dict[str, Any]:
 
 def spelled(tool: str, arguments: Any) -> str:
     """A call as an agent would write it."""
-    return f"{tool}({orjson.dumps(arguments).decode()})"
+    return f"{tool}({json.dumps(arguments, ensure_ascii=False, default=str)})"
 
 
 def _lines(notes: Sequence[str]) -> list[str]:

@@ -67,7 +67,8 @@ class Tools:
             return own
         edition = self.gateway.edition
         try:
-            return edition.resolver.resolve(name, edition.tools.keys()).input_schema
+            visible = self.gateway.policy.visible(self.caller, edition)
+            return edition.resolver.resolve(name, visible).input_schema
         except CallError:
             return None
 
@@ -86,6 +87,6 @@ class Tools:
 def _start(cursor: object, total: int) -> int:
     if cursor is None:
         return 0
-    if isinstance(cursor, str) and cursor.isdigit() and int(cursor) <= total:
+    if isinstance(cursor, str) and cursor in map(str, range(0, total + 1, PAGE)):
         return int(cursor)
     raise MCPError(types.INVALID_PARAMS, "unknown cursor: start again without one")

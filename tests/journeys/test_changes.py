@@ -1,0 +1,70 @@
+"""A server that changes its tools is noticed, found and announced, without a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+
+from tests.journeys.kit import definition, serving
+from tests.journeys.running import client, gateway, text_of, write_config
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+
+@pytest.mark.requirement("P-LIST-CHANGED")
+async def test_a_client_of_2026_hears_of_new_tools_and_finds_them(tmp_path: Path):
+    file = tmp_path / "tools.json"
+    write_config(tmp_path, {"shop": serving(file, [definition("announce")])})
+    with gateway(tmp_path) as running:
+        async with client("http", "2026-07-28", surface="static", running=running) as connected:
+            assert [t.name for t in (await connected.list_tools()).tools] == ["shop__announce"]
+            serving(file, [definition("announce"), definition("refund_order", "Refund an order", order="string")])
+            async with connected.listen(tools_list_changed=True) as events:
+                with anyio.fail_after(15):
+                    await connected.call_tool("shop__announce", {})
+                    await anext(aiter(events))
+            listed = await connected.list_tools(cache_mode="refresh")
+            assert [t.name for t in listed.tools] == ["shop__announce", "shop__refund_order"]
+        async with client("http", "2026-07-28", surface="discover", running=running) as agent:
+            found = text_of(
+                await agent.call_tool("search_tools", {"query": "give the money back for an order, refund"})
+            )
+            assert found.startswith("shop.refund_order(order) [write] Refund an order")
+
+
+@pytest.mark.requirement("P-LIST-CHANGED")
+async def test_a_client_of_2025_hears_of_new_tools(tmp_path: Path):
+    file = tmp_path / "tools.json"
+    write_config(tmp_path, {"shop": serving(file, [definition("announce")])})
+    changed = anyio.Event()
+
+    async def listen(message: Any) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            changed.set()
+
+    async with client("stdio", "2025-11-25", surface="static", home=tmp_path, message_handler=listen) as connected:
+        await connected.list_tools()
+        serving(file, [definition("announce"), definition("refund_order")])
+        with anyio.fail_after(15):
+            await connected.call_tool("shop__announce", {})
+            await changed.wait()
+        assert len((await connected.list_tools(cache_mode="refresh")).tools) == 2
+
+
+@pytest.mark.requirement("P-STABLE-SURFACE")
+async def test_discover_lists_the_same_bytes_whatever_the_servers_offer(tmp_path: Path):
+    file = tmp_path / "tools.json"
+    write_config(tmp_path, {"shop": serving(file, [definition("announce")])})
+    with gateway(tmp_path) as running:
+        async with client("http", "2026-07-28", surface="discover", running=running) as connected:
+            before = [t.model_dump() for t in (await connected.list_tools()).tools]
+            serving(file, [definition("announce"), definition("refund_order")])
+            await connected.call_tool("call_tool", {"name": "shop.announce", "arguments": {}})
+            with anyio.fail_after(15):
+                while "refund" not in text_of(await connected.call_tool("search_tools", {"query": "refund order"})):
+                    await anyio.sleep(0.05)  # noqa: ASYNC110  only asking again can tell
+            assert [t.model_dump() for t in (await connected.list_tools(cache_mode="refresh")).tools] == before
