@@ -9,7 +9,7 @@ import orjson
 
 from portico.domain.server import Health, Server, State
 from portico.domain.tool import Rejected, Tool
-from portico.errors import CallError
+from portico.errors import CallError, UnknownServer
 from portico.intake.intake import Intake
 from portico.ports import Provider, TokenCounter
 
@@ -71,11 +71,17 @@ class Admin:
         return [self.report(name) for name in sorted({*self.providers, *self.disabled})]
 
     def report(self, name: str) -> ServerReport:
-        """One server: how it is doing, its tools, and what was refused."""
+        """One server: how it is doing, its tools, and what was refused.
+
+        Raises:
+            UnknownServer: no server of that name is configured.
+        """
         if name in self.disabled:
             return ServerReport(
                 name=name, health=Health(state=State.DISABLED), source="upstream", target=self.targets.get(name, "")
             )
+        if name not in self.providers:
+            raise UnknownServer(f"no server is called {name!r}; configured: {', '.join(self.providers) or 'none'}")
         edition = self.intake.editions.current.edition
         provider = self.providers[name]
         return ServerReport(

@@ -9,8 +9,10 @@ from typing import Any
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Hit
-from portico.domain.tool import Rejected
+from portico.domain.tool import Rejected, ToolId
+from portico.errors import UnknownTool
 from portico.gateway import Query
+from portico.intake.normalise import normalise
 from portico.providers.local import LocalProvider
 from portico.providers.local.functions import define
 from portico.providers.local.provider import Runner
@@ -41,25 +43,32 @@ class Catalog:
         self._publish(provider)
 
     def register_tool(self, function: Callable[..., Any], category: str = "", *, server: str = LOCAL) -> str:
-        """Add a plain function, its schema taken from the signature; returns the handle."""
+        """Add a plain function, its schema taken from the signature; returns the handle.
+
+        Raises:
+            InvalidDefinition: no tool can be made of its signature.
+        """
         definition = define(function)
         name = definition["name"]
-        if category:
-            self._categories[f"{server}.{name}"] = category
+        normalise(definition)
         provider = self._provider(server)
+        if category and self._categories.get(f"{server}.{name}") != category:
+            self._categories[f"{server}.{name}"] = category
+            self._house.gateway.editions.withdraw(server)  # a shelf is no part of an offering
         provider.add(definition, partial(_call_function, function))
         self._publish(provider)
-        return next(
-            tool.handle
-            for tool in self._house.gateway.edition.tools.values()
-            if (tool.id.server, tool.id.name) == (server, name)
-        )
+        return self._house.gateway.edition.tools[ToolId(server, name)].handle
 
     def unregister(self, name: str) -> bool:
-        """Remove one tool by any of its spellings; says whether there was one."""
+        """Remove one tool by any of its spellings; says whether there was one.
+
+        Raises:
+            AmbiguousTool: several tools have that name; none is removed.
+        """
         edition = self._house.gateway.edition
-        tool = next((t for t in edition.tools.values() if name in (t.handle, t.listed, t.id.name)), None)
-        if tool is None:
+        try:
+            tool = edition.resolver.resolve(name, edition.tools.keys())
+        except UnknownTool:
             return False
         provider = self._providers[tool.id.server]
         provider.remove(tool.id.name)

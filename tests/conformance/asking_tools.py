@@ -14,6 +14,7 @@ from mcp.types import (
     InputRequiredResult,
     SamplingCapability,
 )
+
 from tests.conformance.asking import ROOTS, Answers, Context, Question, ask, form, is_modern, sample
 from tests.conformance.tools import Handler, says
 

@@ -36,9 +36,9 @@ from mcp.types import (
     TextContent,
     TextResourceContents,
 )
-from tests.conformance.asking import Context, ask, form
 
 from portico.samples.png import bar_chart
+from tests.conformance.asking import Context, ask, form
 
 Block = TextContent | ImageContent | EmbeddedResource
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+
 from tests.conformance.suite import Outcome
 
 FILE = Path(__file__).with_name("expected-failures.yml")

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, CreateMessageResult, ElicitResult, TextContent
+
 from tests.conformance.targets import FIXTURE
 
 Mode = Literal["legacy", "2026-07-28"]

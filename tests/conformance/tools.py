@@ -21,6 +21,7 @@ from mcp.types import (
     InputRequiredResult,
     SamplingCapability,
 )
+
 from tests.conformance.asking import Context, is_modern
 from tests.conformance.content import audio, embedded, image, text
 

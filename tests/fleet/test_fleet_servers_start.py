@@ -10,6 +10,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+
 from tests.fleet.install import FLEET
 from tests.fleet.packages import FleetUnavailable
 

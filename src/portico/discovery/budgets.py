@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from portico.domain.disclosure import Card, Disclosure, Level
 from portico.ports import TokenCounter
 
-
 _WITHHELD = 6
 """Tokens of the line that counts what is withheld."""
 

@@ -14,6 +14,8 @@ import jsonschema_rs
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments, NextCall
 
+from .recursion import count_branches, depth_of
+
 REPAIR_LENGTH = 100_000
 PROBLEMS_SHOWN = 10
 COMPILED_LIMIT = 4_096
@@ -49,7 +51,7 @@ class ArgumentCheck:
             InvalidArguments: with one line per problem and the call to make instead.
         """
         kept = self._kept(tool)
-        if kept.validator is None or (kept.branches > 1 and kept.branches ** _depth(arguments) > TRIES_LIMIT):
+        if kept.validator is None or (kept.branches > 1 and kept.branches ** depth_of(arguments) > TRIES_LIMIT):
             return Checked(arguments)
         try:
             return _checked(tool, arguments, kept.validator)
@@ -73,30 +75,6 @@ def _checked(tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.
     if notes and validator.is_valid(repaired):
         return Checked(repaired, notes)
     raise _explained(tool, arguments, validator)
-
-
-def count_branches(schema: Mapping[str, Any]) -> int:
-    """Alternatives in a schema that refers to itself: a validator may try all of them again at every level."""
-    branches, refers = 0, False
-    stack: list[Any] = [schema]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            refers = refers or "$ref" in value or "$dynamicRef" in value or "$recursiveRef" in value
-            branches += sum(len(v) for k in ("anyOf", "oneOf", "allOf") if isinstance(v := value.get(k), list))
-            stack.extend(value.values())
-        elif isinstance(value, list):
-            stack.extend(value)
-    return branches if refers else 1
-
-
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level:
-        depth += 1
-        nested = [v for v in level if isinstance(v, dict | list)]
-        level = [child for v in nested for child in (v.values() if isinstance(v, dict) else v)]
-    return depth
 
 
 def compile_schema(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,10 +27,11 @@ def unwrap(raw: Mapping[str, Any], parameters_of: Callable[[str], Mapping[str, A
     `parameters_of` gives a tool's own parameters, so that a tool which really has a parameter called `name` or
     `arguments` is left alone.
     """
-    name = _first_text(raw, NAME_KEYS)
-    value: object = next((raw[key] for key in ARGUMENT_KEYS if raw.get(key) is not None), None)
-    request = Request(name, {})
-    request = _flat(raw, request) if value is None else _decoded(value, request)
+    name_key, name = _first_text(raw, NAME_KEYS)
+    own = (parameters_of(name) if name else None) or {}
+    value_key = next((key for key in ARGUMENT_KEYS if _is_wrapping(raw, key, own)), "")
+    request = _decoded(raw[value_key], Request(name, {})) if value_key else Request(name, {})
+    request = _with_beside(request, raw, {name_key, value_key}, own)
     for _ in range(LAYERS):
         peeled = _peel(request, parameters_of)
         if peeled is request:
@@ -39,12 +40,26 @@ def unwrap(raw: Mapping[str, Any], parameters_of: Callable[[str], Mapping[str, A
     return request
 
 
-def _flat(raw: Mapping[str, Any], request: Request) -> Request:
-    """Arguments given beside the name instead of under `arguments`."""
-    rest = {key: value for key, value in raw.items() if key not in NAME_KEYS and key not in ARGUMENT_KEYS}
-    if not rest:
+def _is_wrapping(raw: Mapping[str, Any], key: str, own: Mapping[str, Any]) -> bool:
+    """Whether the arguments are under this key; one that the tool itself asks for may be an argument given flat."""
+    return raw.get(key) is not None and (key == "arguments" or key not in own)
+
+
+def _with_beside(request: Request, raw: Mapping[str, Any], used: set[str], own: Mapping[str, Any]) -> Request:
+    """Arguments given beside the name instead of under `arguments`; nothing that was given is lost in silence."""
+    beside = {
+        key: value
+        for key, value in raw.items()
+        if key not in used
+        and key not in request.arguments
+        and (key in own or (key not in NAME_KEYS and key not in ARGUMENT_KEYS))
+    }
+    if request.arguments:
+        beside = {key: value for key, value in beside.items() if key in own}
+    if not beside:
         return request
-    return replace(request, arguments=rest, notes=("took the parameters beside `name` as its arguments",))
+    note = "took the parameters beside `name` as its arguments"
+    return replace(request, arguments={**request.arguments, **beside}, notes=(*request.notes, note))
 
 
 def _decoded(value: object, request: Request) -> Request:
@@ -67,27 +82,28 @@ def _decoded(value: object, request: Request) -> Request:
 def _peel(request: Request, parameters_of: Callable[[str], Mapping[str, Any] | None]) -> Request:
     """Take off one layer of wrapping, if there is one that the tool itself does not ask for."""
     arguments = request.arguments
-    inner_name = _first_text(arguments, NAME_KEYS)
+    name_key, inner_name = _first_text(arguments, NAME_KEYS)
     known = parameters_of(request.name) if request.name else None
     if not known and inner_name and (not request.name or known is None):
         inner = parameters_of(inner_name)
         if inner is not None or not request.name:
-            return _named_inside(request, inner_name)
+            return _named_inside(request, inner_name, {name_key} | (set(NAME_KEYS) - (inner or {}).keys()))
     own = known or {}
     keys = [key for key in ARGUMENT_KEYS if key in arguments and key not in own]
     others = [key for key in arguments if key not in keys and not (key in NAME_KEYS and key not in own)]
-    if len(keys) == 1 and not others and isinstance(arguments[keys[0]], Mapping | str):
+    if len(keys) == 1 and not others:
         inner_request = _decoded(arguments[keys[0]], Request(request.name, {}))
-        if set(inner_request.arguments) != {"arguments"}:
+        if inner_request.arguments != {"arguments": arguments[keys[0]]}:
             note = f"took `{keys[0]}` inside `arguments` as the arguments"
             return replace(inner_request, notes=(*request.notes, note))
     return request
 
 
-def _named_inside(request: Request, name: str) -> Request:
-    rest = {key: value for key, value in request.arguments.items() if key not in NAME_KEYS}
+def _named_inside(request: Request, name: str, name_keys: Set[str]) -> Request:
+    rest = {key: value for key, value in request.arguments.items() if key not in name_keys}
     return Request(name, rest, (*request.notes, "took the tool's name from inside `arguments`"))
 
 
-def _first_text(raw: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    return next((raw[key].strip() for key in keys if isinstance(raw.get(key), str) and raw[key].strip()), "")
+def _first_text(raw: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, str]:
+    """The first of these keys that holds text, and the text."""
+    return next(((k, raw[k].strip()) for k in keys if isinstance(raw.get(k), str) and raw[k].strip()), ("", ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from time import time
@@ -44,7 +44,9 @@ def open_sqlite(path: Path) -> SqliteStore:
         if not _is_corrupt(error.__cause__):
             raise
     aside = path.with_name(f"{path.name}.corrupt-{int(time())}")
-    path.rename(aside)
+    for suffix in ("", "-wal", "-shm"):  # a new file must not be given the old one's log
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
     logger.warning("the store %s is damaged: kept as %s, definitions are fetched again", path, aside.name)
     return SqliteStore(path)
 
@@ -66,11 +68,19 @@ class SqliteStore:
         return found
 
     def save(self, offering: Offering, fingerprint: str) -> None:
-        """Remember one server's offering, whole, in one transaction."""
+        """Remember one server's offering, whole, in one transaction.
+
+        Raises:
+            StoreError: the file cannot be written, or the offering is not JSON.
+        """
+        try:
+            blob = orjson.dumps(asdict(offering))
+        except (TypeError, RecursionError) as error:
+            raise StoreError(f"the offering of {offering.server!r} cannot be written as JSON: {error}") from error
         self._run(
             "INSERT INTO offerings VALUES (?, ?, ?, ?) ON CONFLICT (server) DO UPDATE SET"
             " fingerprint = excluded.fingerprint, saved_at = excluded.saved_at, offering = excluded.offering",
-            (offering.server, fingerprint, time(), orjson.dumps(asdict(offering))),
+            (offering.server, fingerprint, time(), blob),
         )
 
     def forget(self, servers: Iterable[str]) -> None:

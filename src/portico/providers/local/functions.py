@@ -23,7 +23,8 @@ def define(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
     hints = _hints(function)
     properties: dict[str, Any] = {}
     required = []
-    for parameter in inspect.signature(function).parameters.values():
+    taken = inspect.signature(function).parameters.values()
+    for parameter in taken:
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) or parameter.name.startswith("_"):
             continue
         schema = type_schema(hints.get(parameter.name, Any))
@@ -41,36 +42,38 @@ def define(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
             "type": "object",
             "properties": properties,
             "required": required,
-            "additionalProperties": False,
+            "additionalProperties": any(
+                p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()
+            ),
         },
     }
 
 
-def type_schema(hint: Any) -> dict[str, Any]:
-    """The JSON Schema of an annotation; an annotation that says nothing to JSON is left open."""
+def type_schema(hint: Any, inside: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """The JSON Schema of an annotation; one that says nothing to JSON, or that is `inside` itself, is left open."""
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [type_schema(option) for option in arguments]}
+        return {"anyOf": [type_schema(option, inside) for option in arguments]}
     if hint in (list, tuple, set) or origin in (list, tuple, set, frozenset):
-        items = [argument for argument in arguments if argument is not Ellipsis]
-        return {"type": "array", **({"items": type_schema(items[0])} if items else {})}
+        items = {argument for argument in arguments if argument is not Ellipsis}
+        return {"type": "array", **({"items": type_schema(items.pop(), inside)} if len(items) == 1 else {})}
     if hint is dict or origin is dict:
         return {"type": "object"}
-    return _class_schema(hint)
+    return _class_schema(hint, inside) if hint not in inside else {}
 
 
-def _class_schema(hint: Any) -> dict[str, Any]:
+def _class_schema(hint: Any, inside: tuple[Any, ...]) -> dict[str, Any]:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return {"enum": [member.value for member in hint]}
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         fields = dataclasses.fields(hint)
         hints = get_type_hints(hint)
         needed = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
-        properties = {f.name: type_schema(hints[f.name]) for f in fields}
+        properties = {f.name: type_schema(hints[f.name], (*inside, hint)) for f in fields}
         return {"type": "object", "properties": properties, "required": needed}
     return {}
 

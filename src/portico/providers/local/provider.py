@@ -32,9 +32,10 @@ class LocalProvider:
 
     def add(self, definition: Mapping[str, Any], run: Runner) -> None:
         """Offer one more tool, or another one under the same name."""
-        name = str(definition.get("name"))
-        self._definitions[name] = definition
-        self._runners[name] = run
+        name = definition.get("name") if isinstance(definition, Mapping) else None
+        key = name if isinstance(name, str) and name else f"(no name {len(self._definitions)})"
+        self._definitions[key] = definition
+        self._runners[key] = run
 
     def remove(self, name: str) -> bool:
         """Offer a tool no longer; says whether there was one."""
@@ -67,14 +68,13 @@ class LocalProvider:
         if run is None:
             raise UnknownTool(f"{self.server}.{name}")
         try:
-            with anyio.fail_after(self.timeout):
+            with anyio.move_on_after(self.timeout):
                 return as_result(await _run(run, name, arguments))
-        except TimeoutError as error:
-            detail = f"no result after {self.timeout:g} s"
-            raise UpstreamTimeout(f"{self.server}.{name}", details=(detail,), sent=Sent.UNKNOWN) from error
         except Exception as error:  # noqa: BLE001  a user's function may raise anything, and it is the tool's answer
             text = f"{type(error).__name__}: {error}"
             return {"content": [{"type": "text", "text": text}], "isError": True}
+        detail = f"no result after {self.timeout:g} s"
+        raise UpstreamTimeout(f"{self.server}.{name}", details=(detail,), sent=Sent.UNKNOWN)
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Functions have no prompts and no resources."""

@@ -59,7 +59,7 @@ def refresh(
     async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport]]:
         wanted = set(servers or house.admin.providers)
         _check_known(house, wanted)
-        outcomes = await ask(house, wanted)
+        outcomes = await ask(house, wanted - set(house.admin.disabled))
         return outcomes, [house.admin.report(name) for name in sorted(wanted)]
 
     outcomes, reports = in_house(options(ctx), work, as_json=as_json, complete=False)
@@ -67,7 +67,9 @@ def refresh(
         data([report_data(report, with_tools=False) for report in reports])
     else:
         for report in reports:
-            if outcomes.get(report.name) is None:
+            if report.health.state is State.DISABLED:
+                say(f"{report.name}: disabled; {_advice(report, None)}")
+            elif outcomes.get(report.name) is None:
                 say(f"{report.name}: {len(report.tools)} tools, {len(report.rejected)} refused")
     if any(outcomes.values()):
         raise typer.Exit(Exit.UPSTREAM)
@@ -82,7 +84,7 @@ def doctor(
 
     async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport], int]:
         wanted = set(servers or house.admin.providers)
-        _check_known(house, wanted | set())
+        _check_known(house, wanted)
         outcomes = await ask(house, wanted - set(house.admin.disabled))
         reports = [r for r in house.admin.reports() if not servers or r.name in wanted]
         return outcomes, reports, len(house.problems)
@@ -131,7 +133,9 @@ def _object(text: str) -> dict[str, Any]:
             text = sys.stdin.read()
         elif text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise typer.BadParameter("JSON that is nested too deep") from error
     except OSError as error:
         raise typer.BadParameter(f"{text!r} cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -139,6 +143,10 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise typer.BadParameter("the arguments must be a JSON object, such as '{\"key\": 1}'")
     return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _check_known(house: House, wanted: set[str]) -> None:

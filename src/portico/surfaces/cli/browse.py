@@ -10,11 +10,12 @@ from portico.admin import Bill, ServerReport
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Hit
 from portico.domain.tool import Tool
+from portico.errors import UnknownServer
 from portico.gateway import Query
 from portico.house import House
 
-from .desk import Exit, options
-from .output import data, say, table, warn
+from .desk import options
+from .output import data, fail, say, table, warn
 from .waiting import in_house
 
 CALLER = Caller(surface="cli")
@@ -35,8 +36,7 @@ def list_(
     if server is not None:
         reports = [r for r in reports if server in (r.name, r.server.identifier if r.server else r.name)]
         if not reports:
-            warn(f"no server is called {server!r}; see: portico list")
-            raise typer.Exit(Exit.UNKNOWN)
+            raise fail(UnknownServer(f"no server is called {server!r}; see: portico list"), as_json=as_json)
     if as_json:
         data([report_data(report, with_tools=server is not None) for report in reports])
     elif server is not None:

@@ -45,9 +45,9 @@ def warn(text: str) -> None:
 
 
 def data(value: Any) -> None:
-    """Print JSON."""
-    dumped = orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
-    sys.stdout.write(dumped.decode() + "\n")
+    """Print JSON, with control characters spelled out: a program reads the same, a terminal obeys nothing."""
+    dumped = orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+    sys.stdout.write(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", dumped) + "\n")
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> None:

@@ -1,0 +1,36 @@
+"""All benchmarks, one after the other: `python bench/run.py [--quick] [--fleet definitions.json]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    """Run each in a process of its own; the last failure decides the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer calls, coarser figures")
+    parser.add_argument("--fleet", default=os.environ.get("PORTICO_FLEET_DEFINITIONS"), help="real definitions")
+    options = parser.parse_args()
+    quick = ["--quick"] if options.quick else []
+    fleet = ["--fleet", options.fleet] if options.fleet else []
+    runs = [
+        ("A start", ["start.py"]),
+        *([("A start with the given definitions", ["start.py", *fleet])] if fleet else []),
+        ("A call, client of 2026-07-28", ["overhead.py", *quick, "--stdio"]),
+        ("A call, client of 2025-11-25", ["overhead.py", *quick, "--stdio", "--era", "2025-11-25"]),
+    ]
+    worst = 0
+    for title, (script, *arguments) in runs:
+        print(f"\n## {title}", flush=True)
+        worst = subprocess.run([sys.executable, str(HERE / script), *arguments], check=False).returncode or worst
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())

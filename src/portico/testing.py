@@ -1,0 +1,197 @@
+"""Public fakes, for our tests and for the tests of those who build on Portico: no network, no processes, no mocks.
+
+house = furnish({"github": [definition("create_issue", "Create an issue", title="string")]})
+house.provider("github").returns("create_issue", {"content": []})
+result = await house.gateway.call(AGENT, Call(tool="github.create_issue", arguments={"title": "x"}))
+assert house.provider("github").calls == [("create_issue", {"title": "x"})]
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from portico.admin import Admin
+from portico.domain.call import Invocation, OnProgress
+from portico.domain.caller import Caller
+from portico.domain.edition import Edition
+from portico.domain.server import Health, Offering, ServerSpec, State
+from portico.domain.tool import Tool, ToolId
+from portico.errors import CallError
+from portico.gateway import Gateway
+from portico.house import House
+from portico.ports import Provider
+from portico.stores.memory import RecentJournal
+from portico.wiring import Parts, assemble
+
+AGENT = Caller(name="agent", surface="test")
+
+
+def definition(name: str, description: str = "", /, **parameters: str | Mapping[str, Any]) -> dict[str, Any]:
+    """A tool definition; each parameter is a type name or a schema, and a `?` after a type makes it optional."""
+    schemas = {key: {"type": kind.rstrip("?")} if isinstance(kind, str) else kind for key, kind in parameters.items()}
+    required = [key for key, kind in parameters.items() if not (isinstance(kind, str) and kind.endswith("?"))]
+    schema = {"type": "object", "properties": schemas, "required": required, "additionalProperties": False}
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+def tool(raw: Mapping[str, Any], *, server: str = "fake") -> Tool:
+    """A definition as the tool that the catalog makes of it."""
+    edition = furnish({server: [raw]}).gateway.edition
+    return edition.tools[ToolId(server, raw["name"])]
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeProvider:
+    """A provider that does as it is told, and counts."""
+
+    server: str = "fake"
+    source: str = "upstream"
+    fingerprint: str = "1"
+    state: State = State.READY
+    tools: list[Mapping[str, Any]] = field(default_factory=list)
+    calls: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    """Every call that came through, in order."""
+    offered: int = 0
+    """How often it was asked for its definitions."""
+    on_change: Callable[[str], None] = lambda server: None
+    _results: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _failure: CallError | None = None
+    _gate: anyio.Event | None = None
+    _arrived: anyio.Event | None = None
+
+    def offers(self, *definitions: Mapping[str, Any]) -> None:
+        """Offer these definitions from now on, and say that something changed."""
+        self.tools = list(definitions)
+        self.on_change(self.server)
+
+    def returns(self, name: str, result: Mapping[str, Any]) -> None:
+        """Answer calls of one tool with this result."""
+        self._results[name] = result
+
+    def fails(self, error: CallError | None) -> None:
+        """Raise this error on every call and every offer; None ends it."""
+        self._failure = error
+
+    def hold(self) -> None:
+        """Let calls and offers arrive, but not return, until `release`."""
+        self._gate, self._arrived = anyio.Event(), anyio.Event()
+
+    def release(self) -> None:
+        """Let go of what is held."""
+        if self._gate is not None:
+            self._gate.set()
+        self._gate = None
+
+    async def arrived(self) -> None:
+        """Wait until something is held."""
+        if self._arrived is not None:
+            await self._arrived.wait()
+
+    def health(self) -> Health:
+        """As it was set."""
+        return Health(state=self.state)
+
+    async def offer(self) -> Offering:
+        """What was told to `offers`."""
+        self.offered += 1
+        await self._pass()
+        return Offering(server=self.server, tools=tuple(self.tools))
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        on_progress: OnProgress | None,
+        answers: Mapping[str, Any] | None = None,
+    ) -> Mapping[str, Any]:
+        """What was told to `returns`, or a text that repeats the call."""
+        self.calls.append((name, arguments))
+        await self._pass()
+        said = {"content": [{"type": "text", "text": f"{name} was called"}]}
+        return self._results.get(name, said)
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The request itself, so that a test can see what was passed on."""
+        await self._pass()
+        return {"method": method, "params": dict(params)}
+
+    async def aclose(self) -> None:
+        """Nothing was started."""
+
+    async def _pass(self) -> None:
+        if self._gate is not None and self._arrived is not None:
+            self._arrived.set()
+            await self._gate.wait()
+        if self._failure is not None:
+            raise self._failure
+
+
+@dataclass(slots=True)
+class FakeHouse:
+    """A house over fake providers, with everything that a test looks at."""
+
+    house: House
+
+    @property
+    def gateway(self) -> Gateway:
+        """The door for agents."""
+        return self.house.gateway
+
+    @property
+    def admin(self) -> Admin:
+        """The door for operators."""
+        return self.house.admin
+
+    @property
+    def invocations(self) -> list[Invocation]:
+        """What the journal holds."""
+        journal = self.gateway.executor.journal
+        assert isinstance(journal, RecentJournal)
+        return list(journal.recent)
+
+    def provider(self, server: str = "fake") -> FakeProvider:
+        """The fake behind one server."""
+        found = self.admin.providers[server]
+        assert isinstance(found, FakeProvider)
+        return found
+
+    async def edition(self, number: int) -> Edition:
+        """Wait for an edition."""
+        while self.gateway.edition.number < number:
+            published = anyio.Event()
+            self.gateway.editions.subscribe(lambda _, event=published: event.set())  # type: ignore[misc]
+            await published.wait()
+        return self.gateway.edition
+
+
+def furnish(
+    servers: Mapping[str, Iterable[Mapping[str, Any]]], *, specs: Sequence[ServerSpec] = (), **parts: Any
+) -> FakeHouse:
+    """A house that already knows what these servers offer; `parts` are those of `portico.wiring.Parts`."""
+    providers = {name: FakeProvider(server=name, tools=list(tools)) for name, tools in servers.items()}
+    mapped: dict[str, Provider] = {name: fake for name, fake in providers.items()}
+    house = assemble(Parts(providers=mapped, specs={spec.name: spec for spec in specs}, **parts))
+    offerings = [Offering(server=name, tools=tuple(fake.tools)) for name, fake in providers.items()]
+    house.gateway.editions.accept((offering, providers[offering.server].source) for offering in offerings)
+    for fake in providers.values():
+        fake.on_change = house.admin.intake.changed
+    return FakeHouse(house)
+
+
+@asynccontextmanager
+async def fake_house(
+    servers: Mapping[str, Iterable[Mapping[str, Any]]] | None = None, **parts: Any
+) -> AsyncIterator[FakeHouse]:
+    """A furnished house that also follows the changes of its providers, until the end of the block."""
+    found = furnish(servers if servers is not None else {"fake": []}, **parts)
+    async with anyio.create_task_group() as tasks:
+        found.admin.intake.watch(tasks)
+        yield found
+        tasks.cancel_scope.cancel()
