@@ -95,7 +95,15 @@ class CallError(PorticoError):
         next_call: NextCall | None = None,
     ) -> None:
         self.subject, self.details, self.sent, self.next_call = subject, tuple(details), sent, next_call
-        super().__init__(f"{self.code} for {subject}; {sent}" + "".join(f"\n- {line}" for line in self.details))
+        super().__init__(self._text())
+
+    def about(self, subject: str) -> None:
+        """Speak of the subject by another name: the one that the caller knows."""
+        self.subject = subject
+        self.args = (self._text(),)
+
+    def _text(self) -> str:
+        return f"{self.code} for {self.subject}; {self.sent}" + "".join(f"\n- {line}" for line in self.details)
 
 
 class UnknownTool(CallError):

@@ -91,13 +91,18 @@ def build(settings: Settings) -> House:
         search_tokens=settings.search.tokens,
     )
     house = assemble(parts)
-    for spec in settings.servers:
-        if spec.enabled:
-            parts.providers[spec.name] = UpstreamProvider(
-                spec, on_change=house.admin.intake.changed, on_notice=house.notice, client_version=VERSION
-            )
+    upstreams = {
+        spec.name: UpstreamProvider(
+            spec, on_change=house.admin.intake.changed, on_notice=house.notice, client_version=VERSION
+        )
+        for spec in settings.servers
+        if spec.enabled
+    }
+    parts.providers.update(upstreams)
     house.problems = settings.problems
     house.unknown = house.admin.intake.load()
+    for name, server in house.gateway.edition.servers.items():
+        upstreams[name].expect(server.protocol)
     return house
 
 

@@ -40,8 +40,6 @@ NAME_LENGTH = 600
 DETAIL_LIMIT = 20_000
 """Characters of parameter text that are read from one tool, so that no schema can buy itself a place."""
 
-_Postings = dict[str, list[tuple[int, float]]]
-
 
 @dataclass(frozen=True, slots=True)
 class _Document:
@@ -55,7 +53,9 @@ class WordIndex:
 
     def __init__(self, documents: list[_Document]) -> None:
         self.documents = documents
-        self._postings = _postings(documents)
+        self._places = _places(documents)
+        self._lengths = {field: _mean(len(d.words[field]) for d in documents) for field in FIELDS}
+        self._scores: dict[str, list[tuple[int, float]]] = {}
         self._names: dict[str, list[int]] = defaultdict(list)
         for number, document in enumerate(documents):
             for spelling in {_plain(document.tool.handle), _plain(document.tool.id.name)}:
@@ -65,7 +65,7 @@ class WordIndex:
         """The best permitted tools first; ties are settled by handle."""
         parts: dict[int, dict[str, float]] = defaultdict(dict)
         for word, weight in query_words(text).items():
-            for number, value in self._postings.get(word, ()):
+            for number, value in self._scored(word):
                 parts[number][f"word {word}"] = weight * value
         self._add_name_bonus(text, parts)
         hits = [
@@ -75,6 +75,28 @@ class WordIndex:
         ]
         hits.sort(key=lambda hit: (-hit.score, hit.handle))
         return hits[:limit]
+
+    def _scored(self, word: str) -> list[tuple[int, float]]:
+        """The tools that have a word and what it adds to each; worked out when it is first asked for."""
+        found = self._scores.get(word)
+        if found is None:
+            places = self._places.get(word, [])
+            rarity = math.log(1 + (len(self.documents) - len(places) + 0.5) / (len(places) + 0.5))
+            values = [(number, self._weight(word, self.documents[number])) for number in places]
+            found = [(number, rarity * value / (SATURATION + value)) for number, value in values]
+            if places:
+                self._scores[word] = found
+        return found
+
+    def _weight(self, word: str, document: _Document) -> float:
+        """How much a word stands for in a tool: more in its name than in its details, diluted by longer texts."""
+        weight = 0.0
+        for field, shape in FIELDS.items():
+            words_ = document.words[field]
+            if count := words_.count(word):
+                dilution = 1 - shape.length_norm + shape.length_norm * len(words_) / (self._lengths[field] or 1)
+                weight += shape.weight * count / dilution
+        return weight
 
     def _add_name_bonus(self, text: str, parts: dict[int, dict[str, float]]) -> None:
         wanted = _plain(text[:NAME_LENGTH])
@@ -128,26 +150,13 @@ def _texts(schema: object) -> Iterator[str]:
         yield from (str(name) for name in inner)
 
 
-def _postings(documents: list[_Document]) -> _Postings:
-    """Each word with the tools that have it and what it adds to their score, ready to be summed."""
-    lengths = {field: _mean(len(d.words[field]) for d in documents) for field in FIELDS}
-    frequencies: dict[str, list[tuple[int, float]]] = defaultdict(list)
+def _places(documents: list[_Document]) -> dict[str, list[int]]:
+    """Each word with the tools that have it anywhere."""
+    places: dict[str, list[int]] = defaultdict(list)
     for number, document in enumerate(documents):
-        weighted: dict[str, float] = {}
-        for field, shape in FIELDS.items():
-            found = document.words[field]
-            norm = 1 - shape.length_norm + shape.length_norm * len(found) / (lengths[field] or 1)
-            share = shape.weight / norm
-            for word in found:
-                weighted[word] = weighted.get(word, 0.0) + share
-        for word, value in weighted.items():
-            frequencies[word].append((number, value))
-    return {word: _scored(found, len(documents)) for word, found in frequencies.items()}
-
-
-def _scored(found: list[tuple[int, float]], total: int) -> list[tuple[int, float]]:
-    rarity = math.log(1 + (total - len(found) + 0.5) / (len(found) + 0.5))
-    return [(number, rarity * value / (SATURATION + value)) for number, value in found]
+        for word in {word for found in document.words.values() for word in found}:
+            places[word].append(number)
+    return places
 
 
 def _mean(values: Iterator[int]) -> float:

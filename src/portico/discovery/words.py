@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 STOP_WORDS = frozenset(
     "a an the of to in on at by for from with without and or is are be was were been it its this that these those as if"
@@ -23,7 +22,7 @@ QUERY_LIMIT = 4_000
 
 def words(text: str) -> list[str]:
     """The stemmed words of a text, in order."""
-    return [stem(word) for raw in _IDENTIFIER.findall(text) if (word := raw[:WORD_LENGTH].lower()) not in STOP_WORDS]
+    return [word for raw in _IDENTIFIER.findall(text) if (word := _STEMS[raw])]
 
 
 def query_words(text: str) -> dict[str, float]:
@@ -35,7 +34,21 @@ def query_words(text: str) -> dict[str, float]:
     return weights
 
 
-@lru_cache(maxsize=65_536)
+class _Stems(dict[str, str]):
+    """Each word as it was written, with its stem or nothing for a common one; a look-up costs no call of ours."""
+
+    def __missing__(self, raw: str) -> str:
+        if len(self) >= REMEMBERED:
+            self.clear()
+        word = raw[:WORD_LENGTH].lower()
+        found = self[raw] = "" if word in STOP_WORDS else stem(word)
+        return found
+
+
+_STEMS = _Stems()
+REMEMBERED = 65_536
+
+
 def stem(word: str) -> str:
     """A light stem: plural, -ing, -ed and -er endings go, enough for tool descriptions."""
     for ending, shortest, replacement in _ENDINGS:

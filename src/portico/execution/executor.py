@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import time
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from portico.domain.call import Call, Invocation, Outcome, Result
 from portico.domain.caller import Caller
 from portico.domain.edition import Edition
-from portico.domain.tool import Tool
-from portico.errors import AmbiguousTool, CallError, InvalidArguments, Refused, UnknownTool, UpstreamTimeout
+from portico.domain.tool import Effect, Tool
+from portico.errors import (
+    AmbiguousTool,
+    CallError,
+    InvalidArguments,
+    NextCall,
+    Refused,
+    Sent,
+    UnknownTool,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from portico.ports import Journal, Policy, Provider
 
 from .arguments import ArgumentCheck
@@ -63,10 +74,22 @@ class Executor:
         self.policy.admit(caller, tool, call.arguments)
         checked = self.arguments.check(tool, call.arguments)
         provider = self.provider_of(tool.id.server)
-        raw = await provider.call(
-            tool.id.name, checked.arguments, meta=call.meta, on_progress=call.on_progress, answers=call.answers
-        )
+        try:
+            raw = await provider.call(
+                tool.id.name, checked.arguments, meta=call.meta, on_progress=call.on_progress, answers=call.answers
+            )
+        except CallError as error:
+            _advise(error, tool, checked.arguments)
+            raise
         return Result(raw, checked.notes)
+
+
+def _advise(error: CallError, tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Name the tool as the caller does; where nothing can have happened twice, the next call is the same once more."""
+    error.about(tool.handle)
+    is_safe = error.sent is Sent.NOTHING or tool.effect is Effect.READ
+    if error.next_call is None and is_safe and not isinstance(error, UpstreamError):
+        error.next_call = NextCall("call", {"name": tool.handle, "arguments": dict(arguments)})
 
 
 def _outcome(error: CallError) -> Outcome:

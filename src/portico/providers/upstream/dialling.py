@@ -94,6 +94,10 @@ class Dialler:
         peer = await open_stream(self._spec, self._inbox, chores, on_lost)
         return await self._greet(peer, negotiator, Era.HANDSHAKE)
 
+    def expect(self, era: Era) -> None:
+        """Try this era first, next time."""
+        self._era = era
+
     async def _greet(self, link: Link, negotiator: Negotiator, era: Era) -> Welcome:
         self.link = link
         try:

@@ -1,0 +1,117 @@
+"""The catalog follows its providers: from the store at start, from the source when needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+from anyio import create_task_group, fail_after
+
+from portico.domain.server import Offering
+from portico.errors import CallError, StoreError, UnknownServer, UpstreamGone
+from portico.gateway import Query
+from portico.stores.memory import MemoryStore
+from portico.testing import AGENT, definition, fake_house, furnish
+
+GONE = UpstreamGone("fake", details=("it died",))
+
+
+class BrokenStore(MemoryStore):
+    """A disk that neither reads nor writes."""
+
+    def load(self, servers: Mapping[str, str]) -> dict[str, Offering]:
+        raise StoreError("unreadable")
+
+    def save(self, offering: Offering, fingerprint: str) -> None:
+        raise StoreError("full")
+
+    def forget(self, servers: Iterable[str]) -> None:
+        raise StoreError("full")
+
+
+async def test_a_new_offering_is_found_by_the_next_search() -> None:
+    async with fake_house({"fake": [definition("weather")]}) as house:
+        house.provider().offers(definition("weather"), definition("forecast"))
+        with fail_after(5):
+            await house.edition(2)
+        found = house.gateway.search(AGENT, Query(text="forecast please"))
+        assert [card.handle for card in found.cards] == ["fake.forecast"]
+
+
+async def test_a_change_while_being_asked_is_not_missed() -> None:
+    async with fake_house({"fake": []}) as house:
+        provider = house.provider()
+        provider.hold()
+        provider.offers(definition("old"))
+        with fail_after(5):
+            await provider.arrived()
+            provider.offers(definition("new"))
+            provider.release()
+            while "fake.new" not in [tool.handle for tool in house.gateway.listing(AGENT)]:
+                await house.edition(house.gateway.edition.number + 1)
+        assert provider.offered == 2
+
+
+async def test_what_was_offered_is_remembered_and_nothing_is_asked_at_the_next_start() -> None:
+    store = MemoryStore()
+    first = furnish({"fake": [definition("weather")]}, store=store)
+    await first.admin.refresh()
+    second = furnish({"fake": []}, store=store)
+    assert second.admin.intake.load() == set()
+    assert second.provider().offered == 0
+    assert [tool.handle for tool in second.gateway.listing(AGENT)] == ["fake.weather"]
+
+
+@pytest.mark.requirement("P-STORE-OPTIONAL")
+async def test_a_broken_store_costs_memory_and_nothing_else() -> None:
+    house = furnish({"fake": [definition("weather")]}, store=BrokenStore())
+    assert house.admin.intake.load() == {"fake"}
+    await house.admin.refresh()
+    assert [tool.handle for tool in house.gateway.listing(AGENT)] == ["fake.weather"]
+
+
+async def test_a_server_that_cannot_be_asked_keeps_its_tools_and_stops_nobody() -> None:
+    house = furnish({"fake": [definition("weather")], "other": []})
+    house.provider().fails(GONE)
+    house.provider("other").tools = [definition("new")]
+    outcomes: dict[str, CallError | None] = {}
+    await house.admin.refresh(on_done=lambda server, failure: outcomes.__setitem__(server, failure))
+    assert outcomes == {"fake": GONE, "other": None}
+    assert [tool.handle for tool in house.gateway.listing(AGENT)] == ["fake.weather", "other.new"]
+    assert house.admin.intake.failures == {"fake": "it died"}
+    house.provider().fails(None)
+    await house.admin.refresh({"fake"})
+    assert house.admin.intake.failures == {}
+
+
+async def test_an_unknown_server_is_named_with_the_known_ones() -> None:
+    with pytest.raises(UnknownServer, match="configured: fake"):
+        await furnish({"fake": []}).admin.intake.refresh("nobody")
+
+
+async def test_settling_waits_for_first_offers_and_names_those_that_are_late() -> None:
+    house = furnish({"fake": []})
+    intake = house.admin.intake
+    house.gateway.editions.withdraw("fake")
+    house.provider().hold()
+    async with create_task_group() as tasks:
+        intake.watch(tasks)
+        intake.begin("fake")
+        with fail_after(5):
+            await house.provider().arrived()
+            assert intake.is_starting
+            assert await intake.settled(0) == {"fake"}
+            house.provider().release()
+            assert await intake.settled(5) == set()
+        assert not intake.is_starting
+
+
+async def test_a_server_that_fails_at_first_is_no_longer_waited_for() -> None:
+    house = furnish({"fake": []})
+    house.gateway.editions.withdraw("fake")
+    house.provider().fails(GONE)
+    async with create_task_group() as tasks:
+        house.admin.intake.watch(tasks)
+        house.admin.intake.begin("fake")
+        with fail_after(5):
+            assert await house.admin.intake.settled(5) == set()
