@@ -99,8 +99,9 @@ class FakeProvider:
     async def offer(self) -> Offering:
         """What was told to `offers`."""
         self.offered += 1
+        offering = Offering(server=self.server, tools=tuple(self.tools))
         await self._pass()
-        return Offering(server=self.server, tools=tuple(self.tools))
+        return offering
 
     async def call(
         self,

@@ -34,7 +34,7 @@ TOKEN = "abcd1234efgh5678ijkl9012mnop"
         ({"args": ["postgres://me:pw@host/db?sslkey=abc"]}, {"args": ["postgres://***@host/db?sslkey=***"]}),
         ({"args": [f"x={TOKEN}"]}, {"args": ["x=***"]}),
         ({"args": ["sk-abcdefghij"]}, {"args": ["***"]}),
-        ({"args": ["/home/me/some/long/folder/of/mine/v2"]}, {"args": ["/home/me/some/long/folder/of/mine/v2"]}),
+        ({"args": ["/srv/me/some/long/folder/of/mine/v2"]}, {"args": ["/srv/me/some/long/folder/of/mine/v2"]}),
         ({"url": f"https://h/s/{TOKEN}/mcp?key=abc&x=y"}, {"url": "https://h/s/***/mcp?key=***&x=***"}),
         ({"url": "https://example.com/mcp"}, {"url": "https://example.com/mcp"}),
         ({"apiKey": "abc", "oauth": {"clientSecret": "abc"}}, {"apiKey": "***", "oauth": {"clientSecret": "***"}}),

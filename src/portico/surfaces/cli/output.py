@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -101,7 +102,7 @@ def spell(call: NextCall) -> str:
     parameters = call.parameters
     if call.action == "call":
         arguments = orjson.dumps(parameters.get("arguments", {})).decode()
-        return f"portico call {parameters.get('name')} '{arguments}'"
+        return f"portico call {parameters.get('name')} {shlex.quote(arguments)}"
     if call.action == "describe":
         return f"portico describe {' '.join(parameters.get('names', []))}"
     return 'portico search "what you want to do"'

@@ -32,7 +32,7 @@ def envelope_of(ctx: Context, params: JsonObject) -> Envelope:
     """The caller's own `_meta`, progress, what it can be asked, and its answers to what it was asked."""
     meta = params.get("_meta")
     given: JsonObject = meta if isinstance(meta, Mapping) else {}
-    own = {key: value for key, value in given.items() if key != "progressToken" and not key.startswith(PREFIX)}
+    own = own_meta(given)
     if askable := _askable(ctx, given):
         own[types.CLIENT_CAPABILITIES_META_KEY] = askable
     return Envelope(
@@ -40,6 +40,11 @@ def envelope_of(ctx: Context, params: JsonObject) -> Envelope:
         on_progress=ctx.session.report_progress if given.get("progressToken") is not None else None,
         answers=answers_of(params),
     )
+
+
+def own_meta(meta: JsonObject) -> dict[str, Any]:
+    """What of a request's `_meta` is the caller's own; what belongs to its connection with us stays here."""
+    return {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(PREFIX)}
 
 
 def answers_of(params: JsonObject) -> dict[str, Any] | None:
@@ -50,9 +55,13 @@ def answers_of(params: JsonObject) -> dict[str, Any] | None:
 
 def _askable(ctx: Context, meta: JsonObject) -> dict[str, Any]:
     """The capabilities that a server behind us may use to ask this client something; nothing else is told."""
-    if is_modern(ctx):
-        declared = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
-    else:
-        capabilities = ctx.session.client_capabilities
-        declared = capabilities.model_dump(by_alias=True, exclude_none=True) if capabilities else None
+    if not is_modern(ctx):
+        return askable_of(ctx.session.client_capabilities)
+    declared = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
     return {key: declared[key] for key in _ASKABLE if key in declared} if isinstance(declared, Mapping) else {}
+
+
+def askable_of(capabilities: types.ClientCapabilities | None) -> dict[str, Any]:
+    """What a client of the handshake era said that it can be asked."""
+    declared = capabilities.model_dump(by_alias=True, exclude_none=True) if capabilities else {}
+    return {key: declared[key] for key in _ASKABLE if key in declared}

@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
+from .plain_calls import PlainCalls
 from .server import SurfaceServer
 
 DRAIN_SECONDS = 8
@@ -36,7 +36,9 @@ def build_app(
 
     security = _security(port)
     managers = {name: StreamableHTTPSessionManager(app=s, security_settings=security) for name, s in servers.items()}
-    endpoints = {name: _Trimmed(StreamableHTTPASGIApp(manager)) for name, manager in managers.items()}
+    endpoints = {
+        name: PlainCalls(StreamableHTTPASGIApp(manager), servers[name], security) for name, manager in managers.items()
+    }
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -83,17 +85,6 @@ class _Announcing(uvicorn.Server):
 
     def _stop(self) -> None:
         self.should_exit = True
-
-
-class _Trimmed:
-    """Takes the white space off header values, which is no part of them; our HTTP parser leaves it at the end."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        await self._app(scope, receive, send)
 
 
 async def _live(request: Request) -> Response:

@@ -37,6 +37,10 @@ class Logs:
         self._levels[connection_of(ctx)] = str(level)
         return {}
 
+    def are_wanted(self, connection: Connection) -> bool:
+        """Whether a client of the handshake era asked for messages."""
+        return connection in self._levels
+
     def opened(self, ctx: Context, envelope: Envelope) -> Envelope:
         """The envelope with the level that this request wants, so that the server sends messages at all."""
         level = self._level(ctx)

@@ -30,7 +30,7 @@ from portico.domain.edition import Edition
 from portico.errors import CallError, UnknownItem, UpstreamError
 from portico.gateway import Gateway
 
-from .envelopes import Context, connection_of, is_modern
+from .envelopes import Context, askable_of, connection_of, is_modern
 from .logs import Logs
 from .passage import Passage
 from .surface import JsonObject, Surface
@@ -68,6 +68,8 @@ class SurfaceServer(Server[Any]):
         self._tools = Tools(gateway, surface, self._caller, self._logs)
         self._passage = Passage(gateway)
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self.sessions: dict[str, Connection] = {}
+        """Open sessions of the handshake era over HTTP, by their id."""
         super().__init__(
             "portico",
             version=version,
@@ -77,7 +79,8 @@ class SurfaceServer(Server[Any]):
         )
         for method, params in _ANSWERED.items():
             self.add_request_handler(method, params, _taken_earlier)
-        self.middleware.append(self._answer)
+        # Instead of the SDK's tracing, which costs each message a span that nobody collects here.
+        self.middleware[:] = [self._answer]
         self._handlers: Mapping[str, Handler] = {
             "tools/list": self._tools.list,
             "tools/call": self._tools.call,
@@ -120,6 +123,24 @@ class SurfaceServer(Server[Any]):
             await self._bus.publish(ResourcesListChanged())
             await self._notify("notifications/resources/list_changed")
 
+    def may_interrupt(self, connection: Connection) -> bool:
+        """Whether a call of this client may have to send it something before the result."""
+        return bool(askable_of(connection.client_capabilities)) or self._logs.are_wanted(connection)
+
+    async def plain_call(self, params: JsonObject) -> JsonObject:
+        """One call of the handshake era that nothing interrupts.
+
+        Raises:
+            MCPError: what must stay a protocol error.
+        """
+        try:
+            result = dict(await self._tools.plain_call(params))
+        except CallError as error:
+            raise as_protocol_error(error) from error
+        if result.pop("resultType", None) == "input_required":
+            raise MCPError(types.INTERNAL_ERROR, "the tool asks for input, which this client cannot be asked for")
+        return result
+
     async def pass_notice(self, method: str, params: JsonObject) -> None:
         """Pass on a notification that an upstream server sent."""
         uri = params.get("uri")
@@ -138,13 +159,20 @@ class SurfaceServer(Server[Any]):
         handler = self._handlers.get(ctx.method)
         if ctx.request_id is None or handler is None or (is_modern(ctx) and ctx.method in _HANDSHAKE_ONLY):
             if ctx.method == "notifications/initialized":
-                self._connections.add(connection_of(ctx))
+                self._welcome(connection_of(ctx))
             return await call_next(ctx)
         try:
             result = await handler(ctx, ctx.params or {})
         except CallError as error:
             raise as_protocol_error(error) from error
         return self._enveloped(ctx, result)
+
+    def _welcome(self, connection: Connection) -> None:
+        """Remember a client of the handshake era for as long as its connection lasts."""
+        self._connections.add(connection)
+        if connection.session_id:
+            self.sessions[connection.session_id] = connection
+            connection.exit_stack.callback(self.sessions.pop, connection.session_id, None)
 
     def _enveloped(self, ctx: Context, result: JsonObject) -> dict[str, Any]:
         """The result as this era wants it: 2026 results say their type and who answered, older ones do not."""

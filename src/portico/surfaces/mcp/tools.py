@@ -14,7 +14,7 @@ from portico.errors import CallError
 from portico.gateway import Gateway
 
 from .asking import until_complete
-from .envelopes import Context, envelope_of
+from .envelopes import Context, envelope_of, own_meta
 from .logs import Logs
 from .results import error_result, must_stay_protocol_error, with_notes
 from .surface import Envelope, JsonObject, Surface
@@ -55,6 +55,12 @@ class Tools:
             return await until_complete(
                 ctx, result, lambda answers: self._call(name, given, replace(envelope, answers=answers))
             )
+
+    async def plain_call(self, params: JsonObject) -> JsonObject:
+        """One call with nothing beside it but its own `_meta`."""
+        arguments, meta = params.get("arguments"), params.get("_meta")
+        given: JsonObject = arguments if isinstance(arguments, Mapping) else {}
+        return await self._call(params["name"], given, Envelope(meta=own_meta(meta) if meta else {}))
 
     async def changed(self) -> bool:
         """Whether the list is another one than clients were last given."""

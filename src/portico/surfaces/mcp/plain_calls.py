@@ -1,0 +1,143 @@
+"""Plain calls of the handshake era, answered at once.
+
+The SDK answers every request of a session through an event stream with half a dozen tasks, because a server might send
+progress or ask something on the way. Most calls need none of that: nobody asked for progress, the client cannot be
+asked anything, and no log level was set. Those are answered here with one JSON body, for less than half the CPU time.
+Everything else, and everything unusual, is the SDK's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import anyio
+import mcp_types as types
+import orjson
+from mcp.server.connection import Connection
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .server import SurfaceServer
+
+BODY_LIMIT = 4 * 1024 * 1024
+SDK_EVERY_SECONDS = 60.0
+"""How often a session's call goes to the SDK all the same, which closes sessions that it does not hear from."""
+
+_SEEN = "portico/seen"
+
+
+@dataclass(slots=True)
+class PlainCalls:
+    """An endpoint that takes plain calls itself and leaves the rest to the SDK's."""
+
+    app: ASGIApp
+    server: SurfaceServer
+    security: TransportSecuritySettings
+    _in_flight: dict[tuple[str, Any], anyio.CancelScope] = field(default_factory=dict)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        # White space around a header's value is no part of it, but our HTTP parser leaves it at the end.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        request = Request(scope, receive)
+        session = request.headers.get("mcp-session-id", "")
+        connection = self.server.sessions.get(session)
+        if connection is None or not _is_simple(request):
+            if request.method == "DELETE":
+                self.server.sessions.pop(session, None)
+            await self.app(scope, receive, send)
+            return
+        body = await request.body()
+        message = _parsed(body)
+        refused = await TransportSecurityMiddleware(self.security).validate_request(request, is_post=True)
+        if refused is None and self._cancels(session, message):
+            await Response(status_code=202)(scope, receive, send)
+        elif refused is None and self._is_plain(message, connection):
+            await self._answer(session, message, scope, receive, send)
+        else:
+            connection.state[_SEEN] = monotonic()
+            await self.app(scope, _replayed(body, receive), send)
+
+    async def _answer(
+        self, session: str, message: Mapping[str, Any], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        id = message["id"]
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id}
+        with anyio.CancelScope() as cancelling:
+            self._in_flight[session, id] = cancelling
+            try:
+                answer["result"] = await self.server.plain_call(message["params"])
+            except MCPError as error:
+                answer["error"] = error.error.model_dump(exclude_none=True)
+            finally:
+                self._in_flight.pop((session, id), None)
+        if cancelling.cancelled_caught:
+            answer["error"] = {"code": types.REQUEST_TIMEOUT, "message": "the client cancelled this request"}
+        headers = {"mcp-session-id": session}
+        await Response(orjson.dumps(answer), media_type="application/json", headers=headers)(scope, receive, send)
+
+    def _is_plain(self, message: Mapping[str, Any], connection: Connection) -> bool:
+        """Whether nothing but the result can come of this call, and the SDK has heard of the session lately."""
+        params = message.get("params")
+        if message.get("method") != "tools/call" or not isinstance(params, dict):
+            return False
+        meta = params.get("_meta")
+        wants_progress = isinstance(meta, dict) and "progressToken" in meta
+        is_well_formed = isinstance(message.get("id"), int | str) and isinstance(params.get("name"), str)
+        is_recent = monotonic() - connection.state.get(_SEEN, 0.0) < SDK_EVERY_SECONDS
+        return is_well_formed and is_recent and not wants_progress and not self.server.may_interrupt(connection)
+
+    def _cancels(self, session: str, message: Mapping[str, Any]) -> bool:
+        """Cancel the call that a notification names, if it is one of ours."""
+        params = message.get("params")
+        if message.get("method") != "notifications/cancelled" or not isinstance(params, dict):
+            return False
+        id = params.get("requestId")
+        call = self._in_flight.get((session, id)) if isinstance(id, int | str) else None
+        if call is not None:
+            call.cancel()
+        return call is not None
+
+
+def _is_simple(request: Request) -> bool:
+    """Whether the headers are those of an ordinary message, so that all checks of the SDK would pass."""
+    headers = request.headers
+    length = headers.get("content-length", "")
+    return (
+        request.method == "POST"
+        and length.isdigit()
+        and int(length) <= BODY_LIMIT
+        and headers.get("content-type", "").startswith("application/json")
+        and "application/json" in headers.get("accept", "")
+        and "text/event-stream" in headers.get("accept", "")
+        and headers.get("mcp-protocol-version", "") in HANDSHAKE_PROTOCOL_VERSIONS
+    )
+
+
+def _parsed(body: bytes) -> Mapping[str, Any]:
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else {}
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A receiver that gives the body again, and then what comes after it."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

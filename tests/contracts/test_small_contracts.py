@@ -1,0 +1,97 @@
+"""What every policy, index, journal and token counter promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portico.discovery.index import build_index
+from portico.discovery.tokens import TokenEstimate
+from portico.domain.call import Invocation, Outcome
+from portico.domain.edition import EMPTY, Edition
+from portico.domain.server import ToolFilter
+from portico.domain.tool import ToolId
+from portico.errors import Refused
+from portico.policies.globs import GlobPolicy
+from portico.ports import IndexBuilder, Journal, Policy, TokenCounter
+from portico.stores.memory import RecentJournal
+from portico.testing import AGENT, definition, furnish
+
+POLICIES: dict[str, Callable[[], Policy]] = {
+    "everything": GlobPolicy,
+    "globs": lambda: GlobPolicy({"a": ToolFilter(allow=("x*",)), "b": ToolFilter(deny=("*",))}),
+}
+INDEXES: dict[str, IndexBuilder] = {"words": build_index}
+JOURNALS: dict[str, Callable[[], Journal]] = {"recent": RecentJournal}
+COUNTERS: dict[str, Callable[[], TokenCounter]] = {"estimate": TokenEstimate}
+
+
+@pytest.fixture(scope="module")
+def edition() -> Edition:
+    return furnish({s: [definition(n, f"Does {n}") for n in ("x1", "x2", "y")] for s in "abc"}).gateway.edition
+
+
+@pytest.mark.requirement("P-POLICY-CONTRACT")
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_only_narrows_and_admits_what_it_shows(name: str, edition: Edition) -> None:
+    policy = POLICIES[name]()
+    visible = policy.visible(AGENT, edition)
+    assert visible <= edition.tools.keys()
+    assert policy.visible(AGENT, edition) == visible
+    assert policy.visible(AGENT, EMPTY) == set()
+    for id, tool in edition.tools.items():
+        if id in visible:
+            policy.admit(AGENT, tool, {})
+        else:
+            with pytest.raises(Refused):
+                policy.admit(AGENT, tool, {})
+
+
+@pytest.mark.requirement("P-INDEX-CONTRACT")
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_index_finds_only_what_is_visible_best_first(name: str, edition: Edition) -> None:
+    index = INDEXES[name](edition, None)
+    visible = {id for id in edition.tools if id.server == "a"}
+    hits = index.query("does x1", within=visible, limit=2)
+    assert hits[0].tool.id == ToolId("a", "x1")
+    assert len(hits) <= 2
+    assert {hit.tool.id for hit in hits} <= visible
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert index.query("does x1", within=set(), limit=2) == []
+    assert index.query("does x1", within=visible, limit=0) == []
+    assert index.query("", within=visible, limit=2) == []
+    assert index.query("does x1", within={ToolId("gone", "gone")}, limit=2) == []
+    assert INDEXES[name](edition, index).query("does x1", within=visible, limit=2) == hits
+
+
+@pytest.mark.requirement("P-JOURNAL-CONTRACT")
+@pytest.mark.parametrize("name", JOURNALS)
+def test_a_journal_takes_any_number_of_invocations(name: str) -> None:
+    journal = JOURNALS[name]()
+    for outcome in Outcome:
+        for _ in range(500):
+            journal.record(Invocation(tool=None, spelled="\ud800", caller="", surface="", outcome=outcome, seconds=0.0))
+
+
+def test_the_recent_journal_keeps_the_newest_and_no_more() -> None:
+    journal = RecentJournal()
+    for number in range(2_500):
+        journal.record(
+            Invocation(tool=None, spelled=str(number), caller="", surface="", outcome=Outcome.DONE, seconds=0.0)
+        )
+    assert len(journal.recent) == 1_000
+    assert journal.recent[-1].spelled == "2499"
+
+
+@pytest.mark.requirement("P-COUNTER-CONTRACT")
+@pytest.mark.parametrize("name", COUNTERS)
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_a_counter_is_steady_and_adding_text_never_makes_it_much_cheaper(name: str, one: str, other: str) -> None:
+    counter = COUNTERS[name]()
+    assert counter.name
+    assert counter.count("") == 0
+    assert counter.count(one) == counter.count(one) >= 0
+    assert counter.count(f"{one}\n{other}") <= counter.count(one) + counter.count(other) + 1

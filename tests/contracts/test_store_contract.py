@@ -1,0 +1,83 @@
+"""What every store promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from portico.domain.server import Offering
+from portico.ports import Store
+from portico.stores.memory import MemoryStore
+from portico.stores.sqlite import open_sqlite
+
+OFFERING = Offering(
+    server="github",
+    title="GitHub",
+    version="1",
+    description="issues",
+    instructions="be kind",
+    protocol="2025-11-25",
+    capabilities={"tools": {"listChanged": True}},
+    tools=({"name": "create", "inputSchema": {"type": "object"}}, {"name": "données ✓"}),
+    prompts=({"name": "greet"},),
+    resources=({"uri": "file:///x"},),
+    templates=({"uriTemplate": "file:///{x}"},),
+    limited="only 2 of 5",
+)
+STORES: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda folder: MemoryStore(),
+    "sqlite": lambda folder: open_sqlite(folder / "deep" / "portico.db"),
+}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made = STORES[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_an_offering_comes_back_whole(store: Store) -> None:
+    store.save(OFFERING, "1")
+    assert store.load({"github": "1"}) == {"github": OFFERING}
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_another_fingerprint_or_server_loads_nothing(store: Store) -> None:
+    store.save(OFFERING, "1")
+    assert store.load({"github": "2"}) == {}
+    assert store.load({"gitlab": "1"}) == {}
+    assert store.load({}) == {}
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_the_newest_offering_is_the_one_remembered(store: Store) -> None:
+    store.save(OFFERING, "1")
+    newer = Offering(server="github", title="new")
+    store.save(newer, "2")
+    assert store.load({"github": "1"}) == {}
+    assert store.load({"github": "2"}) == {"github": newer}
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_what_is_forgotten_is_gone_and_forgetting_twice_is_fine(store: Store) -> None:
+    store.save(OFFERING, "1")
+    store.save(Offering(server="other"), "1")
+    store.forget(["github", "nobody"])
+    store.forget(["github"])
+    assert store.load({"github": "1", "other": "1"}) == {"other": Offering(server="other")}
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_names_with_quotes_and_other_alphabets_are_kept(store: Store) -> None:
+    names = ["'; DROP TABLE offerings; --", "данные", '"', ""]
+    for name in names:
+        store.save(Offering(server=name), "1")
+    assert store.load(dict.fromkeys(names, "1")).keys() == set(names)
+
+
+def test_closing_twice_is_fine(store: Store) -> None:
+    store.close()

@@ -1,0 +1,43 @@
+"""The requirements manifest and the tests agree, both ways."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.house.source import ROOT
+from tests.requirements import GAPS, PROMISES, acceptance, expand
+
+pytestmark = pytest.mark.requirement("P-HOUSE-MANIFEST")
+
+
+def claimed() -> dict[str, set[str]]:
+    """Every id that a test is marked with, and the files that do so."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requirement":
+                for argument in node.args:
+                    assert isinstance(argument, ast.Constant), f"{path}: an id is written out"
+                    found.setdefault(str(argument.value), set()).add(path.name)
+    return found
+
+
+def test_every_marked_id_is_a_known_promise():
+    assert sorted(claimed().keys() - set(acceptance()) - PROMISES.keys()) == []
+
+
+def test_every_promise_of_ours_has_a_test():
+    assert sorted(PROMISES.keys() - claimed().keys()) == []
+
+
+def test_every_behaviour_of_the_designs_has_a_test_or_is_a_named_gap():
+    covered = {id for ids in GAPS for id in expand(ids)}
+    assert [id for id in acceptance() if id not in claimed() and id not in covered] == []
+
+
+def test_no_gap_names_what_does_not_exist_or_is_all_done():
+    known, done = set(acceptance()), claimed().keys()
+    assert [ids for ids in GAPS if not set(expand(ids)) <= known] == []
+    assert [ids for ids in GAPS if set(expand(ids)) <= done] == []

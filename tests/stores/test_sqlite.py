@@ -1,0 +1,157 @@
+"""The SQLite file: shared by processes, moved aside when damaged, and never a reason to stop."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from portico.domain.server import Offering
+from portico.errors import StoreError
+from portico.stores.sqlite import MIGRATIONS, SqliteStore, open_sqlite
+
+OFFERING = Offering(server="s", tools=({"name": "x"},))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "portico.db"
+
+
+def saved(file: Path) -> None:
+    store = open_sqlite(file)
+    store.save(OFFERING, "1")
+    store.close()
+
+
+def loaded(file: Path) -> dict[str, Offering]:
+    store = open_sqlite(file)
+    try:
+        return store.load({"s": "1"})
+    finally:
+        store.close()
+
+
+@pytest.mark.requirement("P-STORE-CORRUPT")
+def test_a_file_that_is_no_database_is_moved_aside_and_kept(file: Path) -> None:
+    file.write_bytes(b"this is not a database, it is a text " * 100)
+    file.with_name("portico.db-wal").write_bytes(b"an old log")
+    assert loaded(file) == {}
+    aside = [path for path in file.parent.glob("*corrupt*") if not path.name.endswith(("-wal", "-shm"))]
+    assert [path.read_bytes()[:22] for path in aside] == [b"this is not a database"]
+    saved(file)
+    assert loaded(file) == {"s": OFFERING}
+
+
+@pytest.mark.requirement("P-STORE-CORRUPT")
+def test_an_empty_file_becomes_a_store(file: Path) -> None:
+    file.touch()
+    saved(file)
+    assert loaded(file) == {"s": OFFERING}
+
+
+@pytest.mark.requirement("P-STORE-CORRUPT")
+@pytest.mark.parametrize(
+    "blob", [b"", b"not json", b"[]", b"5", b"null", b'{"server": 1, "unknown": 2}', b"\xff", b'{"tools": 5}']
+)
+def test_a_row_that_cannot_be_read_is_as_good_as_missing(file: Path, blob: bytes) -> None:
+    saved(file)
+    connection = sqlite3.connect(file)
+    connection.execute("INSERT INTO offerings VALUES ('bad', '1', 0, ?)", (blob,))
+    connection.commit()
+    connection.close()
+    store = open_sqlite(file)
+    assert store.load({"s": "1", "bad": "1"}) == {"s": OFFERING}
+    store.close()
+
+
+@pytest.mark.requirement("P-STORE-CORRUPT")
+def test_a_damaged_page_is_an_error_of_ours(file: Path) -> None:
+    store = open_sqlite(file)
+    for number in range(50):
+        store.save(Offering(server=f"s{number}", tools=({"name": "x" * 3_000},)), "1")
+    store.close()
+    content = bytearray(file.read_bytes())
+    content[4096:] = b"\xaa" * (len(content) - 4096)
+    file.write_bytes(content)
+    try:
+        store = open_sqlite(file)
+        assert store.load({"s1": "1"}) == {}
+        store.close()
+    except StoreError as error:
+        assert "portico.db" in str(error)
+        store.close()
+
+
+@pytest.mark.requirement("P-STORE-ADVICE")
+def test_a_folder_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "occupied").write_text("a file")
+    with pytest.raises(StoreError, match="set PORTICO_HOME to a folder that can be written"):
+        open_sqlite(tmp_path / "occupied" / "portico.db")
+    (tmp_path / "folder.db").mkdir()
+    with pytest.raises(StoreError, match="cannot be opened"):
+        open_sqlite(tmp_path / "folder.db")
+
+
+def test_an_offering_that_is_not_json_is_an_error_of_ours(file: Path) -> None:
+    store = open_sqlite(file)
+    with pytest.raises(StoreError, match="cannot be written as JSON"):
+        store.save(Offering(server="s", tools=({"name": 10**30},)), "1")
+    store.close()
+
+
+def test_two_stores_on_one_file_see_each_others_work(file: Path) -> None:
+    one, two = open_sqlite(file), open_sqlite(file)
+    one.save(OFFERING, "1")
+    assert two.load({"s": "1"}) == {"s": OFFERING}
+    two.forget(["s"])
+    assert one.load({"s": "1"}) == {}
+    one.close()
+    two.close()
+
+
+@pytest.mark.requirement("P-STORE-SHARED")
+def test_processes_that_open_a_new_store_at_once_all_succeed(file: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from portico.stores.sqlite import open_sqlite;"
+        "from portico.domain.server import Offering;"
+        "store = open_sqlite(Path(sys.argv[1])); sys.stdin.read();"
+        "[store.save(Offering(server=f'{sys.argv[2]}-{n}'), '1') for n in range(20)]; store.close()"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(file), str(n)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for n in range(3)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.stdin = None
+    ended = [(process.communicate(timeout=30)[1], process.returncode) for process in processes]
+    assert ended == [(b"", 0)] * 3
+    store = open_sqlite(file)
+    names = [f"{process}-{n}" for process in range(3) for n in range(20)]
+    assert len(store.load(dict.fromkeys(names, "1"))) == 60
+    store.close()
+
+
+def test_a_file_of_a_newer_version_is_read_and_not_set_back(file: Path) -> None:
+    saved(file)
+    connection = sqlite3.connect(file)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 5}")
+    connection.close()
+    assert loaded(file) == {"s": OFFERING}
+    connection = sqlite3.connect(file)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS) + 5,)
+    connection.close()
+
+
+def test_a_closed_store_says_so_in_our_words(file: Path) -> None:
+    store = SqliteStore(file)
+    store.close()
+    with pytest.raises(StoreError, match="did not answer"):
+        store.load({})

@@ -1,0 +1,190 @@
+"""Every command, in a process of its own: what it prints, its JSON, its exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from portico.surfaces.cli.desk import Exit
+
+from .shell import TINY, TOOLS, Shell
+
+
+def test_list_shows_servers_and_what_was_refused(known: Shell) -> None:
+    ended = known.run("list")
+    assert ended.code == 0
+    assert "SERVER" in ended.out
+    assert any(line.startswith("tiny") and "ready" in line for line in ended.out.splitlines())
+    assert any(line.startswith("off") and "disabled" in line for line in ended.out.splitlines())
+    assert "refused tiny/broken: its inputSchema is an array, not an object" in ended.err
+
+
+@pytest.mark.requirement("P-CLI-JSON")
+def test_list_as_data(known: Shell) -> None:
+    off, tiny = known.run("list", "--json").json
+    assert (off["name"], off["state"]) == ("off", "disabled")
+    assert (tiny["name"], tiny["tools"], tiny["protocol"]) == ("tiny", 5, "2025-06-18")
+    assert tiny["rejected"][0]["name"] == "broken"
+
+
+def test_list_of_one_server_shows_its_tools(known: Shell) -> None:
+    assert "tiny.send_mail  [write]  Send a mail to somebody." in known.run("list", "tiny").out
+    listed = known.run("list", "tiny", "--json").json
+    assert {"handle": "tiny.read_file", "name": "read_file", "effect": "read"} in listed[0]["tool_list"]
+
+
+@pytest.mark.requirement("P-CLI-NO-CONTROL")
+def test_a_hostile_description_reaches_no_terminal_in_any_command(known: Shell) -> None:
+    for command in (["list", "tiny"], ["search", "red screen"], ["describe", "tiny.hostile"]):
+        assert "Read" in known.run(*command).out
+    described = known.run("describe", "tiny.hostile", "--json")
+    assert described.json[0]["description"] == TOOLS[4]["description"]
+    assert "\\u009b" in described.out
+
+
+def test_search_finds_and_explains(known: Shell) -> None:
+    assert known.run("search", "send mail", "--limit", "1").out.startswith(
+        "tiny.send_mail(to: string[], urgent?: boolean) [write] Send a mail to somebody"
+    )
+    explained = known.run("search", "send mail", "--explain").out
+    assert "tiny.send_mail" in explained
+    assert "exact name" in explained
+
+
+@pytest.mark.requirement("P-CLI-JSON")
+def test_search_as_data(known: Shell) -> None:
+    first = known.run("search", "send mail", "--explain", "--json").json[0]
+    assert (first["handle"], first["server"], first["name"]) == ("tiny.send_mail", "tiny", "send-mail")
+    assert first["why"]
+    assert known.run("search", "quantum zebra", "--json").json == []
+
+
+def test_search_without_words_is_the_map(known: Shell) -> None:
+    assert known.run("search", "").out == "5 tools on 1 servers.\nservers:\n- tiny (5)\n"
+
+
+def test_describe_shows_all_there_is(known: Shell) -> None:
+    assert known.run("describe", "send-mail").out.startswith("## tiny.send_mail [write]\nSend a mail to somebody.\n")
+    assert known.run("describe", "tiny::send-mail", "--json").json[0]["inputSchema"] == TOOLS[1]["inputSchema"]
+
+
+@pytest.mark.requirement("P-CLI-ARGUMENTS")
+def test_arguments_may_be_pairs_json_a_file_or_standard_input(known: Shell) -> None:
+    file = known.home / "arguments.json"
+    file.write_text('{"to": ["a"], "urgent": true}')
+    expected = 'send-mail {"to": ["a"], "urgent": true}\n'
+    for arguments in (["to=a", "urgent=true"], ['{"to": ["a"], "urgent": true}'], [f"@{file}"], ["-"]):
+        ended = known.run("call", "tiny.send_mail", *arguments, stdin=file.read_text())
+        assert (ended.code, ended.out, ended.err) == (0, expected, "")
+
+
+def test_a_value_may_hold_an_equals_sign_and_json(known: Shell) -> None:
+    ended = known.run("call", "tiny.read_file", "path=a=b{c}", "limit=5")
+    assert ended.out == 'read_file {"limit": 5, "path": "a=b{c}"}\n'
+
+
+@pytest.mark.requirement("P-CLI-JSON")
+def test_call_as_data_and_a_tool_that_says_no(known: Shell) -> None:
+    ended = known.run("call", "tiny.fail", "--json")
+    assert ended.code == Exit.FAILED
+    assert ended.json["isError"] is True
+
+
+def test_a_server_that_dies_is_gone_not_silent(known: Shell) -> None:
+    ended = known.run("call", "tiny.die")
+    assert ended.code == Exit.UPSTREAM
+    assert ended.err.startswith("error upstream_gone for tiny")
+    assert "whether it took effect is unknown" in ended.err
+
+
+@pytest.mark.requirement("P-CLI-JSON")
+def test_tokens_prints_the_bill(known: Shell) -> None:
+    assert "before, all together" in known.run("tokens").out
+    bill = known.run("tokens", "--json").json
+    assert bill["servers"][0]["server"] == "tiny"
+    assert bill["counter"] == "estimate"
+    assert bill["before"] > 0 < bill["after"]
+
+
+def test_doctor_says_what_is_well_and_what_is_next(known: Shell) -> None:
+    ended = known.run("doctor")
+    assert ended.code == 0
+    assert "ok  tiny: 5 tools, protocol 2025-06-18" in ended.out
+    assert "refused broken: its inputSchema is an array, not an object" in ended.out
+    assert "next: set enabled: true in the config to use it" in ended.out
+
+
+@pytest.mark.requirement("P-CLI-JSON")
+def test_doctor_and_refresh_as_data_with_one_server_broken(shell: Shell) -> None:
+    shell.serve_tiny(gone={"command": str(shell.home / "no-such-command")})
+    ended = shell.run("doctor", "--json")
+    assert ended.code == Exit.UPSTREAM
+    gone, tiny = ended.json
+    assert (gone["ok"], gone["next"]) == (False, "mend what is said above, then: portico doctor gone")
+    assert tiny["ok"]
+    refreshed = shell.run("refresh", "--json")
+    assert refreshed.code == Exit.UPSTREAM
+    assert [report["tools"] for report in refreshed.json] == [0, 5]
+    found = shell.run("call", "tiny.read_file", "path=x")
+    assert (found.code, found.out) == (0, 'read_file {"path": "x"}\n')
+
+
+def test_refreshing_a_disabled_server_says_that_it_is_disabled(known: Shell) -> None:
+    ended = known.run("refresh", "off")
+    assert (ended.code, ended.out) == (0, "off: disabled; set enabled: true in the config to use it\n")
+
+
+def test_add_list_and_remove_a_server(shell: Shell) -> None:
+    tools: list[Any] = [TOOLS[0]]
+    added = shell.run("add", "mine", "--env", "A=b", "--", sys.executable, str(TINY), json.dumps(tools))
+    assert added.code == 0
+    assert added.out.startswith("added mine to ")
+    assert added.out.endswith("next: portico doctor mine\n")
+    assert shell.run("call", "mine.read_file", "path=x").out == 'read_file {"path": "x"}\n'
+    assert shell.run("remove", "mine").code == 0
+    assert shell.run("list").out.startswith("No servers yet.")
+    assert shell.run("remove", "mine").code == Exit.CONFIG
+
+
+@pytest.mark.requirement("P-CLI-JSON")
+def test_import_shows_first_and_writes_when_told(shell: Shell) -> None:
+    client = shell.home / "client.json"
+    client.write_text(json.dumps({"mcpServers": {"mine": {"command": sys.executable, "env": {"TOKEN": "hunter2"}}}}))
+    shown = shell.run("import", str(client))
+    assert "+ mine: add" in shown.out
+    assert "add --write to do it" in shown.out
+    assert "hunter2" not in shown.out
+    plan = shell.run("import", str(client), "--write", "--json")
+    assert plan.json["written"] is True
+    assert "hunter2" not in plan.out
+    assert shell.run("import", str(client), "--json").json["items"][0]["action"] == "same"
+
+
+def test_import_without_a_name_lists_the_clients(shell: Shell) -> None:
+    assert "claude-code: no config file here" in shell.run("import").out
+    assert shell.run("import", "--json").json["cursor"] == []
+
+
+def test_install_shows_the_difference_and_undoes_it(shell: Shell) -> None:
+    dry = shell.run("install", "cursor", "--dry-run")
+    assert "+" in dry.out
+    assert "nothing was written" in dry.err
+    written = shell.run("install", "cursor")
+    assert written.code == 0
+    assert "wrote " in written.out
+    assert "nothing to do" in shell.run("install", "cursor").out
+    assert shell.run("install", "cursor", "--undo").code == 0
+
+
+def test_version_help_and_completion(shell: Shell) -> None:
+    assert shell.run("--version").out.startswith("portico ")
+    helped = shell.run("--help")
+    assert helped.code == 0
+    for command in "serve demo list search describe call tokens refresh doctor add remove import install".split():
+        assert f"  {command}" in helped.out
+    completion = shell.run("--show-completion", "bash")
+    assert completion.code == 0
+    assert "_PORTICO_COMPLETE" in completion.out or "complete" in completion.out

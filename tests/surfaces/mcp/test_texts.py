@@ -1,0 +1,183 @@
+"""What clients read: meta-tools, instructions, results, and the next call in each surface's own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from portico.discovery.tokens import TokenEstimate
+from portico.domain.call import Result
+from portico.errors import InvalidArguments, NextCall, UnknownTool
+from portico.surfaces.mcp.bill import surface_tokens
+from portico.surfaces.mcp.discover import DEFINITIONS, Discover
+from portico.surfaces.mcp.results import error_result, text_result, with_notes
+from portico.surfaces.mcp.static import Static
+from portico.surfaces.mcp.surface import Envelope
+from portico.testing import AGENT, FakeHouse, definition, furnish
+
+ISSUE = definition("create-issue", "Create an issue.", title="string")
+
+
+@pytest.fixture
+def house() -> FakeHouse:
+    return furnish({"github": [ISSUE]}, pins=("github.create_issue",))
+
+
+async def ask(house: FakeHouse, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+    meta_tool = Discover(house.gateway).meta_tool(name)
+    assert meta_tool is not None
+    result = await meta_tool(AGENT, arguments, Envelope())
+    return "\n".join(block["text"] for block in result["content"]), bool(result.get("isError"))
+
+
+@pytest.mark.requirement("P-DISCOVER-LIST")
+async def test_discover_lists_its_own_tools_and_the_pins(house: FakeHouse) -> None:
+    listed = await Discover(house.gateway).tools(AGENT)
+    names = [tool["name"] for tool in listed]
+    assert names == ["search_tools", "describe_tools", "call_tool", "github__create-issue"]
+    for tool in DEFINITIONS:
+        assert tool["_meta"] == {"anthropic/alwaysLoad": True}
+        assert tool["annotations"]["readOnlyHint"] is (tool["name"] != "call_tool")
+
+
+@pytest.mark.requirement("P-DISCOVER-TOKENS")
+def test_discover_costs_less_than_seven_hundred_tokens_with_any_catalog() -> None:
+    house = furnish({f"server-{number}": [definition("x")] for number in range(300)})
+    assert surface_tokens(house.gateway) <= 700
+    assert surface_tokens(house.gateway, "static") > 5_000
+
+
+def test_the_list_is_the_same_to_the_byte_whatever_the_catalog_holds() -> None:
+    assert orjson.dumps(DEFINITIONS) == orjson.dumps(DEFINITIONS)
+    one, two = furnish({"a": [definition("x")]}), furnish({})
+    assert Discover(one.gateway).schema_of("call_tool") is Discover(two.gateway).schema_of("call_tool")
+    assert Discover(one.gateway).meta_tool("a__x") is None
+
+
+@pytest.mark.requirement("P-INSTRUCTIONS")
+@pytest.mark.parametrize("servers", [[], ["github"], [f"server{n}" for n in range(300)], ["x" * 600]])
+def test_instructions_name_the_servers_within_512_characters(servers: list[str]) -> None:
+    house = furnish({name: [definition("x")] for name in servers})
+    text = Discover(house.gateway).instructions(AGENT)
+    assert len(text) <= 512
+    assert "search_tools" in text
+    if servers and len(servers[0]) < 100:
+        assert f"Servers: {servers[0]}" in text
+    if len(servers) == 300:
+        assert " more." in text
+    assert len(Static(house.gateway).instructions(AGENT)) <= 512
+
+
+async def test_static_lists_every_permitted_tool(house: FakeHouse) -> None:
+    (tool,) = await Static(house.gateway).tools(AGENT)
+    assert tool == {**ISSUE, "name": "github__create-issue"}
+    assert Static(house.gateway).meta_tool("search_tools") is None
+
+
+@pytest.mark.parametrize(
+    ("call", "discover", "static"),
+    [
+        (
+            NextCall("call", {"name": "github.create_issue", "arguments": {"title": "é"}}),
+            'call_tool({"name": "github.create_issue", "arguments": {"title": "é"}})',
+            'github__create-issue({"title": "é"})',
+        ),
+        (
+            NextCall("describe", {"names": ["github.create_issue"]}),
+            'describe_tools({"names": ["github.create_issue"]})',
+            "call one of github__create-issue",
+        ),
+        (NextCall("search", {"query": "x"}), 'search_tools({"query": "x"})', "tools/list"),
+        (NextCall("list", {"kind": "prompt"}), 'search_tools({"query": ""})', "tools/list"),
+    ],
+)
+def test_the_next_call_is_spelled_in_the_words_of_the_surface(
+    house: FakeHouse, call: NextCall, discover: str, static: str
+) -> None:
+    assert Discover(house.gateway).spell(call) == discover
+    assert Static(house.gateway).spell(call) == static
+
+
+def test_an_error_is_a_result_that_says_what_failed_and_what_was_sent(house: FakeHouse) -> None:
+    error = UnknownTool("x", details=("a", "b"), next_call=NextCall("search", {"query": "y"}))
+    assert error_result(error, Discover(house.gateway).spell, ["mended", "mended"]) == text_result(
+        'error unknown_tool for x; nothing was sent\n- a\n- b\nnext: search_tools({"query": "y"})\nnote: mended',
+        is_error=True,
+    )
+
+
+def test_a_result_is_passed_on_unchanged_unless_something_was_repaired() -> None:
+    raw = {"content": [{"type": "image"}], "structuredContent": {"a": 1}, "isError": True, "_meta": {"b": 2}}
+    assert with_notes(Result(raw)) == raw
+    mended = with_notes(Result(raw, ("one",)), ["two"])
+    assert mended == {**raw, "content": [{"type": "image"}, {"type": "text", "text": "note: two\nnote: one"}]}
+    assert len(raw["content"]) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.requirement("P-LENIENT")
+async def test_a_malformed_call_works_and_says_what_was_put_right(house: FakeHouse) -> None:
+    text, is_error = await ask(house, "call_tool", {"name": "GITHUB__create_issue", "arguments": '{"title": "x"}'})
+    assert (text, is_error) == ("create-issue was called\nnote: read `arguments` from a JSON string", False)
+
+
+@pytest.mark.requirement("P-ERROR-FORMAT")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "text"),
+    [
+        ("call_tool", {}, "error invalid_arguments for call_tool; nothing was sent\n- missing: name (string)\nnext: "),
+        ("describe_tools", {"names": []}, "error invalid_arguments for describe_tools; nothing was sent\n- missing: "),
+        ("describe_tools", {"names": ["no"]}, "error unknown_tool for no; nothing was sent\n- no tool has that name"),
+        ("call_tool", {"name": "github.creat_issue"}, "error unknown_tool for github.creat_issue; nothing was sent\n"),
+    ],
+)
+async def test_meta_tools_explain_what_is_missing(
+    house: FakeHouse, tool: str, arguments: dict[str, Any], text: str
+) -> None:
+    answer, is_error = await ask(house, tool, arguments)
+    assert answer.startswith(text)
+    assert "\nnext: " in answer
+    assert is_error
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["github.create_issue"],
+        "github.create_issue",
+        '["github.create_issue"]',
+        "github.create_issue, github::create-issue",
+        [{"name": "github.create_issue"}],
+        "['github.create_issue']",
+    ],
+)
+async def test_names_to_describe_may_be_written_loosely(house: FakeHouse, names: object) -> None:
+    answer, is_error = await ask(house, "describe_tools", {"names": names})
+    assert answer.startswith("## github.create_issue [write]")
+    assert not is_error
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | st.just("[" * 100_000),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ["query", "q", "server", "category", "limit", "cursor", "names", "name", "tools", "arguments"]
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(["search_tools", "describe_tools", "call_tool"]),
+    st.dictionaries(st.sampled_from(KEYS), json_values),
+)
+async def test_any_arguments_of_a_meta_tool_get_an_answer(name: str, arguments: dict[str, Any]) -> None:
+    text, _ = await ask(furnish({"github": [ISSUE]}), name, arguments)
+    assert text
+
+
+def test_the_estimate_of_an_error_is_small() -> None:
+    error = InvalidArguments("x" * 50, details=("y" * 50,) * 10)
+    assert TokenEstimate().count(str(error)) < 200

@@ -1,0 +1,158 @@
+"""The catalog as a library: the example of the design, and everything around it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from anyio import fail_after
+
+from portico import Catalog
+from portico.errors import AmbiguousTool, InvalidArguments, InvalidDefinition, UnknownTool
+from portico.testing import definition
+
+ISSUE = definition("create_issue", "Create a bug report or another issue", title="string")
+
+
+def run(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"{name}: {arguments['title']}"
+
+
+def handle_base_tableList(database: str = "main") -> list[str]:  # noqa: N802
+    """List the tables of a database."""
+    return [database]
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    made = Catalog()
+    made.add_tools("github", [ISSUE], call=run)
+    made.register_tool(handle_base_tableList, category="base")
+    return made
+
+
+@pytest.mark.requirement("P-LIBRARY", "S0-53")
+async def test_the_example_of_the_design(catalog: Catalog) -> None:
+    hits = catalog.search("open a bug report", limit=5)
+    assert (hits[0].handle, hits[0].server, hits[0].name) == ("github.create_issue", "github", "create_issue")
+    assert hits[0].score > 0
+    assert hits[0].why
+    assert catalog.describe(["github.create_issue"]).text.startswith("## github.create_issue [write]")
+    result = await catalog.call("github.create_issue", {"title": "x"})
+    assert result.text == "create_issue: x"
+    assert not result.is_error
+    assert len(catalog) == 2
+
+
+@pytest.mark.requirement("S0-2", "S0-46")
+async def test_tools_may_be_added_late_and_are_found_at_once(catalog: Catalog) -> None:
+    catalog.search("weather")
+
+    async def forecast(city: str, days: int = 1) -> dict[str, Any]:
+        """Forecast the weather."""
+        return {"city": city, "days": days}
+
+    handle = catalog.register_tool(forecast, category="sky")
+    assert handle == "_local.forecast"
+    assert [hit.handle for hit in catalog.search("weather")] == ["_local.forecast"]
+    assert [hit.handle for hit in catalog.search("weather", category="sky")] == ["_local.forecast"]
+    assert catalog.search("weather", category="base") == []
+    result = await catalog.call("forecast", {"city": "Oslo", "days": "3"})
+    assert result.structured == {"city": "Oslo", "days": 3}
+    assert result.notes
+
+
+async def test_a_tool_can_be_removed_by_any_spelling(catalog: Catalog) -> None:
+    assert catalog.unregister("local.base_tableList")
+    assert not catalog.unregister("local.base_tableList")
+    assert catalog.unregister("github::create_issue")
+    assert len(catalog) == 0
+    with pytest.raises(UnknownTool):
+        await catalog.call("github.create_issue", {"title": "x"})
+
+
+@pytest.mark.requirement("P-RESOLVE-AMBIGUOUS")
+def test_removing_an_ambiguous_name_removes_nothing(catalog: Catalog) -> None:
+    catalog.add_tools("gitlab", [ISSUE], call=run)
+    with pytest.raises(AmbiguousTool):
+        catalog.unregister("create_issue")
+    assert len(catalog) == 3
+
+
+def test_definitions_that_cannot_be_used_are_listed_with_reasons() -> None:
+    catalog = Catalog()
+    bad: list[Any] = [{"name": ""}, {}, "junk", None, {"name": "x", "inputSchema": []}, ISSUE]
+    catalog.add_tools("s", bad, call=run)
+    assert len(catalog) == 1
+    assert len(catalog.rejected) == 5
+    assert {refusal.server for refusal in catalog.rejected} == {"s"}
+
+
+async def test_a_second_definition_of_a_name_replaces_the_first(catalog: Catalog) -> None:
+    catalog.add_tools("github", [{**ISSUE, "description": "now different"}], call=lambda name, arguments: "second")
+    assert len(catalog) == 2
+    assert "now different" in catalog.describe(["create_issue"]).text
+    assert (await catalog.call("create_issue", {"title": "x"})).text == "second"
+
+
+def test_a_function_may_move_to_another_shelf(catalog: Catalog) -> None:
+    catalog.register_tool(handle_base_tableList, category="moved")
+    assert [hit.handle for hit in catalog.search("tables", category="moved")] == ["_local.base_tableList"]
+    assert len(catalog) == 2
+
+
+def test_a_prefix_is_a_category_without_being_told() -> None:
+    catalog = Catalog()
+    catalog.register_tool(handle_base_tableList)
+    assert catalog.search("tables", category="base")
+
+
+def test_a_function_of_which_no_tool_can_be_made_is_refused() -> None:
+    def impossible(a: int = 10**30) -> None: ...
+
+    catalog = Catalog()
+    with pytest.raises(InvalidDefinition):
+        catalog.register_tool(impossible)
+    assert len(catalog) == 0
+
+
+@pytest.mark.requirement("P-LIBRARY-ERRORS")
+async def test_errors_of_functions_are_results_and_errors_of_calls_are_raised(catalog: Catalog) -> None:
+    def explode(a: int) -> None:
+        raise ValueError("boom")
+
+    catalog.register_tool(explode)
+    with fail_after(5):
+        result = await catalog.call("explode", {"a": 1})
+    assert result.is_error
+    assert result.text == "ValueError: boom"
+    with pytest.raises(InvalidArguments, match=r"missing: a \(integer\)"):
+        await catalog.call("explode")
+    with pytest.raises(UnknownTool, match="did you mean: _local.explode"):
+        await catalog.call("exploed")
+
+
+@pytest.mark.requirement("P-LIBRARY-IMPORTS")
+@pytest.mark.parametrize("module", ["portico", "portico.catalog"])
+def test_importing_the_library_pulls_in_no_mcp_and_no_web(module: str) -> None:
+    script = (
+        f"import sys, {module}\n"
+        "heavy = {'mcp', 'mcp_types', 'starlette', 'uvicorn', 'aiohttp', 'fastapi', 'httpx', 'typer', 'rich'}\n"
+        "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))\n"
+        "print(len(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split("\n")[0] == "[]"
+
+
+def test_every_public_name_can_be_had() -> None:
+    import portico
+
+    for name in portico.__all__:
+        assert getattr(portico, name).__name__ == name
+    assert set(portico.__all__) <= set(dir(portico))
+    with pytest.raises(AttributeError):
+        _ = portico.Nothing
