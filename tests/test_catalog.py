@@ -131,7 +131,7 @@ async def test_errors_of_functions_are_results_and_errors_of_calls_are_raised(ca
     assert result.text == "ValueError: boom"
     with pytest.raises(InvalidArguments, match=r"missing: a \(integer\)"):
         await catalog.call("explode")
-    with pytest.raises(UnknownTool, match="did you mean: _local.explode"):
+    with pytest.raises(UnknownTool, match=r"did you mean: _local\.explode"):
         await catalog.call("exploed")
 
 

@@ -34,7 +34,7 @@ def house() -> FakeHouse:
 
 @pytest.fixture(scope="module")
 def large() -> FakeHouse:
-    return furnish({name: tools for name, tools in generate(20, 300).items()})
+    return furnish(generate(20, 300))
 
 
 def handles(found: Disclosure) -> list[str]:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import orjson
 
+from portico.domain.caller import Caller
 from portico.domain.server import Health, Server, State
 from portico.domain.tool import Rejected, Tool
 from portico.errors import CallError, UnknownServer
 from portico.intake.intake import Intake
-from portico.ports import Provider, TokenCounter
+from portico.ports import Policy, Provider, TokenCounter
+
+OPERATOR = Caller(name="operator", surface="admin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,9 @@ class ServerReport:
     health: Health
     source: str
     tools: tuple[Tool, ...] = ()
+    """Those that an agent can see."""
+    hidden: int = 0
+    """How many the config's filter keeps out."""
     rejected: tuple[Rejected, ...] = ()
     server: Server | None = None
     target: str = ""
@@ -63,6 +69,7 @@ class Admin:
     intake: Intake
     providers: Mapping[str, Provider]
     counter: TokenCounter
+    policy: Policy
     targets: Mapping[str, str]
     disabled: tuple[str, ...] = ()
 
@@ -84,11 +91,15 @@ class Admin:
             raise UnknownServer(f"no server is called {name!r}; configured: {', '.join(self.providers) or 'none'}")
         edition = self.intake.editions.current.edition
         provider = self.providers[name]
+        own = [tool for tool in edition.tools.values() if tool.id.server == name]
+        visible = self.policy.visible(OPERATOR, edition)
+        tools = tuple(tool for tool in own if tool.id in visible)
         return ServerReport(
             name=name,
             health=self._health(name),
             source=provider.source,
-            tools=tuple(tool for tool in edition.tools.values() if tool.id.server == name),
+            tools=tools,
+            hidden=len(own) - len(tools),
             rejected=tuple(refusal for refusal in edition.rejected if refusal.server == name),
             server=edition.servers.get(name),
             target=self.targets.get(name, ""),

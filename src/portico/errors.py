@@ -97,6 +97,11 @@ class CallError(PorticoError):
         self.subject, self.details, self.sent, self.next_call = subject, tuple(details), sent, next_call
         super().__init__(self._text())
 
+    def add(self, detail: str) -> None:
+        """Say one thing more."""
+        self.details = (*self.details, detail)
+        self.args = (self._text(),)
+
     def about(self, subject: str) -> None:
         """Speak of the subject by another name: the one that the caller knows."""
         self.subject = subject

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from portico.discovery.budgets import Rungs, fit
 from portico.discovery.cards import full_rungs, summary_rungs
+from portico.discovery.spelling import Spell, as_meta_tool
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Budget, Disclosure, Hit, Level
 from portico.domain.edition import Edition
 from portico.domain.items import Item
+from portico.domain.names import identifier
 from portico.domain.tool import Tool, ToolId
-from portico.errors import CallError
+from portico.errors import CallError, NextCall, UnknownTool
 from portico.execution.executor import Executor
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
@@ -37,7 +38,8 @@ class Query:
     text: str = ""
     server: str = ""
     category: str = ""
-    limit: int = 5
+    limit: int = 0
+    """How many tools; 0 leaves it to the settings."""
     cursor: str = ""
 
 
@@ -52,6 +54,7 @@ class Gateway:
     counter: TokenCounter
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
+    search_limit: int = 5
 
     @property
     def edition(self) -> Edition:
@@ -86,19 +89,23 @@ class Gateway:
         within = self._within(caller, published.edition, query)
         return published.index.query(query.text, within=within, limit=SEARCH_CARDS_LIMIT)
 
-    def search(self, caller: Caller, query: Query, budget: Budget | None = None) -> Disclosure:
+    def search(
+        self, caller: Caller, query: Query, budget: Budget | None = None, spell: Spell = as_meta_tool
+    ) -> Disclosure:
         """Ranked one-line signatures; an exact name gives the full card; no words give the map."""
-        budget = budget or Budget(tokens=self.search_tokens, cards=query.limit)
+        budget = budget or Budget(tokens=self.search_tokens, cards=query.limit or self.search_limit)
         edition = self.edition
         if not query.text.strip():
-            return self._map(caller, edition, query, budget)
+            return self._map(caller, edition, query, budget, spell)
         exact = self._exact(caller, edition, query)
         if exact is not None:
-            return fit([full_rungs(exact)], tokens=max(budget.tokens, 2_000), counter=self.counter)
+            return fit([full_rungs(exact, spell)], tokens=max(budget.tokens, 2_000), counter=self.counter)
         found = [hit.tool for hit in self.hits(caller, query)]
-        return self._page(caller, edition, query, found, budget)
+        return self._page(caller, edition, query, found, budget, spell)
 
-    def describe(self, caller: Caller, names: Sequence[str], tokens: int = DESCRIBE_TOKENS) -> Disclosure:
+    def describe(
+        self, caller: Caller, names: Sequence[str], tokens: int = DESCRIBE_TOKENS, spell: Spell = as_meta_tool
+    ) -> Disclosure:
         """Full cards for up to eight tools; names that are not known are answered in place.
 
         Raises:
@@ -111,8 +118,9 @@ class Gateway:
         wanted = [*dict.fromkeys(names)]
         for name in wanted[:DESCRIBE_LIMIT]:
             try:
-                cards.append(full_rungs(edition.resolver.resolve(name, visible)))
+                cards.append(full_rungs(edition.resolver.resolve(name, visible), spell))
             except CallError as error:
+                self._explain(error)
                 errors.append(error)
                 cards.append(Rungs(handle=name, texts=((Level.NAME, _in_place(error)),)))
         if errors and len(errors) == len(cards):
@@ -129,15 +137,24 @@ class Gateway:
         """
         if self.intake.is_starting and self.parameters_of(caller, call.tool) is None:
             await self.settled()
-        return await self.executor.run(caller, call, self.edition)
+        try:
+            return await self.executor.run(caller, call, self.edition)
+        except UnknownTool as error:
+            self._explain(error)
+            raise
+
+    def find(self, caller: Caller, spelling: str) -> Tool | None:
+        """The permitted tool of a spelling, or None when there is no such tool."""
+        edition = self.edition
+        try:
+            return edition.resolver.resolve(spelling, self.policy.visible(caller, edition))
+        except CallError:
+            return None
 
     def parameters_of(self, caller: Caller, spelling: str) -> Mapping[str, Any] | None:
         """The parameters of a permitted tool, or None when there is no such tool."""
-        edition = self.edition
-        try:
-            return edition.resolver.resolve(spelling, self.policy.visible(caller, edition)).properties
-        except CallError:
-            return None
+        tool = self.find(caller, spelling)
+        return tool.properties if tool else None
 
     async def pass_on(self, item: Item, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Pass a prompt or resource request on to the server that it belongs to.
@@ -146,6 +163,18 @@ class Gateway:
             CallError: the server could not answer it.
         """
         return await self.executor.provider_of(item.server).request(method, params)
+
+    def unavailable(self) -> dict[str, str]:
+        """Servers of which nothing is known because they could not be asked, with the reason."""
+        known = self.edition.servers
+        return {name: reason for name, reason in sorted(self.intake.failures.items()) if name not in known}
+
+    def _explain(self, error: CallError) -> None:
+        """Say so when a tool is not known because its server did not start."""
+        wanted = identifier(error.subject).casefold()
+        for name, reason in self.unavailable().items():
+            if wanted.startswith(identifier(name).casefold()):
+                error.add(f"the server {name!r} is not available: {reason}")
 
     def _within(self, caller: Caller, edition: Edition, query: Query) -> set[ToolId] | frozenset[ToolId]:
         visible = frozenset(self.policy.visible(caller, edition))
@@ -160,7 +189,7 @@ class Gateway:
         }
 
     def _page(
-        self, caller: Caller, edition: Edition, query: Query, found: Sequence[Tool], budget: Budget
+        self, caller: Caller, edition: Edition, query: Query, found: Sequence[Tool], budget: Budget, spell: Spell
     ) -> Disclosure:
         """The tools from the cursor on, as many as fit; the next page begins with the first that did not."""
         start = _offset(query.cursor, edition)
@@ -174,7 +203,7 @@ class Gateway:
                 [summary_rungs(tool) for tool in page],
                 tokens=budget.tokens,
                 counter=self.counter,
-                tail=_more(query, edition, start + len(page), left) if left > 0 else "",
+                tail=_more(query, edition, start + len(page), left, spell) if left > 0 else "",
                 total=len(found) - start,
             )
             if disclosure.shown == len(page) or len(page) == 1:
@@ -191,13 +220,13 @@ class Gateway:
         except CallError:
             return None
 
-    def _map(self, caller: Caller, edition: Edition, query: Query, budget: Budget) -> Disclosure:
+    def _map(self, caller: Caller, edition: Edition, query: Query, budget: Budget, spell: Spell) -> Disclosure:
         """The pinned tools and the map of servers and categories, or one server's or category's tools."""
         within = self._within(caller, edition, query)
         if query.server or query.category:
             tools = [tool for id, tool in edition.tools.items() if id in within]
-            return self._page(caller, edition, query, tools, budget)
-        head = map_text(edition, within)
+            return self._page(caller, edition, query, tools, budget, spell)
+        head = map_text(edition, within, self.unavailable())
         return fit(
             [summary_rungs(tool) for tool in self.pinned(caller)],
             tokens=budget.tokens,
@@ -219,12 +248,12 @@ class Gateway:
         lines = [f"no tool fits {query.text[:100]!r}" if query.text.strip() else "no tool is on that shelf"]
         if near:
             lines.append("nearest names: " + ", ".join(tool.handle for tool in near))
-        lines.append(map_text(edition, self.policy.visible(caller, edition)))
+        lines.append(map_text(edition, self.policy.visible(caller, edition), self.unavailable()))
         text = self._fitted_map("\n".join(lines), budget)
         return Disclosure(text=text, tokens=self.counter.count(text))
 
 
-def map_text(edition: Edition, within: set[ToolId] | Any) -> str:
+def map_text(edition: Edition, within: Set[ToolId], unavailable: Iterable[str] = ()) -> str:
     """Every server and every category with the number of tools that this caller sees there."""
     servers: dict[str, int] = {}
     categories: dict[str, int] = {}
@@ -235,6 +264,8 @@ def map_text(edition: Edition, within: set[ToolId] | Any) -> str:
     lines = [f"{len(within)} tools on {len(servers)} servers."]
     if set(categories) != {"misc"} and categories:
         lines.append("categories: " + ", ".join(f"{name} ({count})" for name, count in sorted(categories.items())))
+    if missing := ", ".join(unavailable):
+        lines.append(f"not available: {missing}")
     lines.append("servers:")
     for name, count in sorted(servers.items()):
         server = edition.servers[name]
@@ -256,16 +287,17 @@ def _offset(cursor: str, edition: Edition) -> int:
     return 0
 
 
-def _more(query: Query, edition: Edition, offset: int, left: int) -> str:
+def _more(query: Query, edition: Edition, offset: int, left: int, spell: Spell) -> str:
     if len(query.text) > REPEATED_LENGTH:
         return f'{left} more: the same search with "cursor": "{edition.number}:{offset}"'
     parameters = {
         "query": query.text,
         **({"server": query.server} if query.server else {}),
         **({"category": query.category} if query.category else {}),
+        **({"limit": query.limit} if query.limit else {}),
         "cursor": f"{edition.number}:{offset}",
     }
-    return f"{left} more: search_tools({json.dumps(parameters, ensure_ascii=False)})"
+    return f"{left} more: {spell(NextCall('search', parameters))}"
 
 
 def _in_place(error: CallError) -> str:

@@ -21,6 +21,8 @@ class House:
     """Servers of which nothing is remembered: they have to be asked before their tools can be found."""
     problems: tuple[ConfigError, ...] = ()
     """Parts of the config that could not be used."""
+    surface: str = "discover"
+    """The surface that the config chooses."""
     notices: list[Callable[[str, str, Mapping[str, Any]], None]] = field(default_factory=list)
     """Who wants to hear what upstream servers announce."""
 

@@ -86,7 +86,7 @@ def _keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str
 
     def noticed(name: str, method: str, params: Mapping[str, Any]) -> None:
         for server in servers.values():
-            tasks.start_soon(server.pass_notice, method, params)
+            tasks.start_soon(server.pass_notice, name, method, params)
 
     house.gateway.editions.subscribe(published)
     house.notices.append(noticed)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -23,8 +23,6 @@ from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError
 from portico.gateway import Gateway
-from portico.house import House
-from portico.ports import Provider
 from portico.stores.memory import RecentJournal
 from portico.wiring import Parts, assemble
 
@@ -89,15 +87,15 @@ class FakeProvider:
 
     async def arrived(self) -> None:
         """Wait until something is held."""
-        if self._arrived is not None:
-            await self._arrived.wait()
+        assert self._arrived is not None, "hold() comes first"
+        await self._arrived.wait()
 
     def health(self) -> Health:
         """As it was set."""
         return Health(state=self.state)
 
     async def offer(self) -> Offering:
-        """What was told to `offers`."""
+        """What is offered at this moment, even if it is held and something else is offered meanwhile."""
         self.offered += 1
         offering = Offering(server=self.server, tools=tuple(self.tools))
         await self._pass()
@@ -115,8 +113,7 @@ class FakeProvider:
         """What was told to `returns`, or a text that repeats the call."""
         self.calls.append((name, arguments))
         await self._pass()
-        said = {"content": [{"type": "text", "text": f"{name} was called"}]}
-        return self._results.get(name, said)
+        return self._results.get(name, {"content": [{"type": "text", "text": f"{name} was called"}]})
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """The request itself, so that a test can see what was passed on."""
@@ -134,34 +131,21 @@ class FakeProvider:
             raise self._failure
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FakeHouse:
     """A house over fake providers, with everything that a test looks at."""
 
-    house: House
-
-    @property
-    def gateway(self) -> Gateway:
-        """The door for agents."""
-        return self.house.gateway
-
-    @property
-    def admin(self) -> Admin:
-        """The door for operators."""
-        return self.house.admin
+    gateway: Gateway
+    admin: Admin
 
     @property
     def invocations(self) -> list[Invocation]:
         """What the journal holds."""
-        journal = self.gateway.executor.journal
-        assert isinstance(journal, RecentJournal)
-        return list(journal.recent)
+        return list(cast(RecentJournal, self.gateway.executor.journal).recent)
 
     def provider(self, server: str = "fake") -> FakeProvider:
         """The fake behind one server."""
-        found = self.admin.providers[server]
-        assert isinstance(found, FakeProvider)
-        return found
+        return cast(FakeProvider, self.admin.providers[server])
 
     async def edition(self, number: int) -> Edition:
         """Wait for an edition."""
@@ -177,13 +161,13 @@ def furnish(
 ) -> FakeHouse:
     """A house that already knows what these servers offer; `parts` are those of `portico.wiring.Parts`."""
     providers = {name: FakeProvider(server=name, tools=list(tools)) for name, tools in servers.items()}
-    mapped: dict[str, Provider] = {name: fake for name, fake in providers.items()}
-    house = assemble(Parts(providers=mapped, specs={spec.name: spec for spec in specs}, **parts))
-    offerings = [Offering(server=name, tools=tuple(fake.tools)) for name, fake in providers.items()]
-    house.gateway.editions.accept((offering, providers[offering.server].source) for offering in offerings)
+    house = assemble(Parts(providers={**providers}, specs={spec.name: spec for spec in specs}, **parts))
+    house.gateway.editions.accept(
+        (Offering(server=name, tools=tuple(fake.tools)), "upstream") for name, fake in providers.items()
+    )
     for fake in providers.values():
         fake.on_change = house.admin.intake.changed
-    return FakeHouse(house)
+    return FakeHouse(house.gateway, house.admin)
 
 
 @asynccontextmanager

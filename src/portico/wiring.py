@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 from anyio.abc import TaskGroup
@@ -48,6 +49,7 @@ class Parts:
     explicit_categories: Mapping[str, str] = field(default_factory=dict)
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
+    search_limit: int = 5
 
 
 def assemble(parts: Parts) -> House:
@@ -57,7 +59,12 @@ def assemble(parts: Parts) -> House:
         explicit=parts.explicit_categories,
         servers={name: spec.category for name, spec in specs.items() if spec.category},
     )
-    editions = Editions(build_index=build_index, rule=rule, aliases={n: s.alias for n, s in specs.items() if s.enabled})
+    editions = Editions(
+        build_index=build_index,
+        rule=rule,
+        aliases={n: s.alias for n, s in specs.items() if s.enabled},
+        descriptions={n: s.description for n, s in specs.items()},
+    )
     intake = Intake(providers=parts.providers, editions=editions, store=parts.store)
     policy = GlobPolicy({name: spec.tools for name, spec in specs.items()})
     counter = TokenEstimate()
@@ -70,11 +77,13 @@ def assemble(parts: Parts) -> House:
         counter=counter,
         pins=parts.pins,
         search_tokens=parts.search_tokens,
+        search_limit=parts.search_limit,
     )
     admin = Admin(
         intake=intake,
         providers=parts.providers,
         counter=counter,
+        policy=policy,
         targets={name: _target(spec) for name, spec in specs.items()},
         disabled=tuple(name for name, spec in specs.items() if not spec.enabled),
     )
@@ -89,6 +98,7 @@ def build(settings: Settings) -> House:
         explicit_categories=settings.categories,
         pins=settings.pins,
         search_tokens=settings.search.tokens,
+        search_limit=settings.search.limit,
     )
     house = assemble(parts)
     upstreams = {
@@ -100,6 +110,7 @@ def build(settings: Settings) -> House:
     }
     parts.providers.update(upstreams)
     house.problems = settings.problems
+    house.surface = settings.surface
     house.unknown = house.admin.intake.load()
     for name, server in house.gateway.edition.servers.items():
         upstreams[name].expect(server.protocol)
@@ -123,7 +134,15 @@ def settings_for(config: str | None) -> Settings:
     Raises:
         ConfigError: the file cannot be used at all.
     """
-    return load_settings(config, os.environ, Path.cwd())
+    settings = load_settings(config, os.environ, Path.cwd())
+    ahead = [key for key in settings.extra if key != "store"]
+    unknown = tuple(
+        ConfigError(
+            "this version cannot use it yet", file=str(settings.file), where=key, fix="Leave it out until then."
+        )
+        for key in ahead
+    )
+    return replace(settings, problems=(*settings.problems, *unknown))
 
 
 def watch(house: House, tasks: TaskGroup) -> None:
@@ -162,8 +181,9 @@ def _open_store(settings: Settings) -> Store:
 
 
 def _target(spec: ServerSpec) -> str:
-    """How a server is reached, for people; arguments may hold secrets and are counted, not shown."""
+    """How a server is reached, for people; user names, queries and arguments may hold secrets and are not shown."""
     if spec.url:
-        return spec.url.split("?", 1)[0].split("@")[-1]
-    shown = [part for part in spec.args[:4] if "=" not in part]
-    return " ".join([spec.command, *shown])
+        parts = urlsplit(spec.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    count = len(spec.args)
+    return spec.command + (f" (with {count} argument{'s' if count > 1 else ''})" if count else "")

@@ -7,18 +7,18 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.catalogue import generate
 
 from portico.discovery.index import WordIndex, build_index
 from portico.discovery.words import query_words, stem, words
 from portico.domain.disclosure import Hit
 from portico.domain.edition import Edition
 from portico.testing import definition, furnish
-from tests.catalogue import generate
 
 
 @pytest.fixture(scope="module")
 def edition() -> Edition:
-    return furnish({name: tools for name, tools in generate(12, 150).items()}).gateway.edition
+    return furnish(generate(12, 150)).gateway.edition
 
 
 @pytest.fixture(scope="module")

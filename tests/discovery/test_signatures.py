@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.catalogue import generate
 
 from portico.discovery.cards import full_rungs, summary_rungs
 from portico.discovery.signatures import first_sentence, parameters, signature
 from portico.discovery.tokens import TokenEstimate
 from portico.testing import definition, tool
-from tests.catalogue import generate
 
 LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 

@@ -35,6 +35,14 @@ def problems(checked: Tool, **arguments: Any) -> tuple[str, ...]:
     return caught.value.details
 
 
+def verdict(checked: Tool, arguments: dict[str, Any]) -> str:
+    try:
+        found = ArgumentCheck().check(checked, arguments)
+    except InvalidArguments as error:
+        return "explained" if error.details else "refused without a word"
+    return "fits" if found.arguments.keys() == arguments.keys() else "lost"
+
+
 @pytest.mark.requirement("P-ERROR-FORMAT")
 def test_the_error_text_of_the_design() -> None:
     raw = definition("create_issue", "Create", owner="string", repo="string", title="string")
@@ -161,10 +169,7 @@ def test_a_deeply_nested_value_is_judged_not_crashed_on() -> None:
     value: Any = 1
     for _ in range(5_000):
         value = [value]
-    try:
-        check(made(a="array"), a=value)
-    except InvalidArguments as error:
-        assert "not JSON" in str(error)
+    assert verdict(made(a="array"), {"a": value}) in ("fits", "explained")
 
 
 @pytest.mark.parametrize(
@@ -218,9 +223,4 @@ json_values = st.recursive(
 @given(st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), json_values))
 def test_arbitrary_arguments_fit_or_are_explained(arguments: dict[str, Any]) -> None:
     checked = made(a="integer", b={"type": ["boolean", "array"]}, c="string?")
-    try:
-        found = ArgumentCheck().check(checked, arguments)
-    except InvalidArguments as error:
-        assert error.details
-    else:
-        assert found.arguments.keys() == arguments.keys()
+    assert verdict(checked, arguments) in ("fits", "explained")

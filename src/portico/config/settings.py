@@ -12,7 +12,7 @@ from portico.errors import ConfigError
 
 from .paths import Paths
 
-SURFACES = ("discover", "static", "search", "capabilities", "gateway")
+SURFACES = ("discover", "static")
 """The surfaces that `surface` may name."""
 
 PORT = 8421

@@ -9,10 +9,12 @@ import orjson
 
 from portico.domain.disclosure import Level
 from portico.domain.tool import Tool
+from portico.errors import NextCall
 
 from .budgets import Rungs
 from .examples import example_arguments
 from .signatures import first_sentence, signature
+from .spelling import Spell, as_meta_tool
 
 _WORDY = frozenset({"description", "title", "examples", "$comment", "markdownDescription", "enumDescriptions"})
 
@@ -28,12 +30,12 @@ def summary_rungs(tool: Tool) -> Rungs:
     return Rungs(handle=tool.handle, texts=tuple(texts))
 
 
-def full_rungs(tool: Tool) -> Rungs:
+def full_rungs(tool: Tool, spell: Spell = as_meta_tool) -> Rungs:
     """Everything, then without output and example, short texts, types only, the handle."""
     head = f"## {tool.handle} [{tool.effect}]"
     schema = tool.input_schema
     brief = first_sentence(tool.description, 200)
-    example = f"example: call_tool({_json({'name': tool.handle, 'arguments': example_arguments(tool)})})"
+    example = "example: " + spell(NextCall("call", {"name": tool.handle, "arguments": example_arguments(tool)}))
     output = f"\nreturns: {_json(tool.output_schema)}" if tool.output_schema else ""
     short = _json(without_words(schema))
     texts = [

@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from portico.errors import NextCall, UnknownItem
 
 from .names import distinct, listable
 from .server import Server
+
+PREFIX = "portico://"
+"""Begins the URI of a resource whose own URI another server has too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,8 @@ class Items:
                 return item
         for item in self.templates:
             if fits_template(uri, item.listed):
-                return Item(server=item.server, original=uri, listed=uri, definition={})
+                original = uri if item.listed == item.original else _told_apart(uri)
+                return Item(server=item.server, original=original, listed=uri, definition={})
         raise _unknown(uri, "resource", self.resources)
 
     def template(self, uri: str) -> Item:
@@ -61,6 +65,11 @@ class Items:
             UnknownItem: no server has it.
         """
         return _pick(uri, "resource template", self.templates)
+
+    def listed_uri(self, server: str, original: str) -> str:
+        """How clients know a resource of a server."""
+        found = (item.listed for item in self.resources if (item.server, item.original) == (server, original))
+        return next(found, original)
 
 
 def collect(servers: Iterable[Server]) -> Items:
@@ -97,10 +106,15 @@ def _listed_uris(servers: list[Server], kind: str, key: str) -> tuple[Item, ...]
             if not isinstance(uri, str) or not uri or uri in own:
                 continue
             own.add(uri)
-            listed = uri if uri not in taken else f"portico://{server.identifier}/{quote(uri, safe='{}')}"
+            listed = uri if uri not in taken else f"{PREFIX}{server.identifier}/{quote(uri, safe='{}')}"
             taken.add(listed)
             items.append(Item(server=server.name, original=uri, listed=listed, definition={**raw, key: listed}))
     return tuple(items)
+
+
+def _told_apart(uri: str) -> str:
+    """The server's own URI inside one that was given a prefix of ours."""
+    return unquote(uri.removeprefix(PREFIX).split("/", 1)[1])
 
 
 def fits_template(uri: str, template: str) -> bool:

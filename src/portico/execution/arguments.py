@@ -74,7 +74,7 @@ def _checked(tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.
     repaired, notes = _repair(tool, arguments, validator)
     if notes and validator.is_valid(repaired):
         return Checked(repaired, notes)
-    raise _explained(tool, arguments, validator)
+    raise _explained(tool, repaired, validator)
 
 
 def compile_schema(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from asyncio import CancelledError
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,8 @@ class Executor:
     policy: Policy
     journal: Journal
     arguments: ArgumentCheck = field(default_factory=ArgumentCheck)
+    running: Counter[str] = field(default_factory=Counter)
+    """How many calls each server is at work on."""
 
     async def run(self, caller: Caller, call: Call, edition: Edition) -> Result:
         """Run one call and return what the tool returned, unchanged.
@@ -74,6 +77,7 @@ class Executor:
         self.policy.admit(caller, tool, call.arguments)
         checked = self.arguments.check(tool, call.arguments)
         provider = self.provider_of(tool.id.server)
+        self.running[tool.id.server] += 1
         try:
             raw = await provider.call(
                 tool.id.name, checked.arguments, meta=call.meta, on_progress=call.on_progress, answers=call.answers
@@ -81,6 +85,8 @@ class Executor:
         except CallError as error:
             _advise(error, tool, checked.arguments)
             raise
+        finally:
+            self.running[tool.id.server] -= 1
         return Result(raw, checked.notes)
 
 

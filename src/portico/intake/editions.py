@@ -44,6 +44,8 @@ class Editions:
     rule: CategoryRule = field(default_factory=CategoryRule)
     aliases: dict[str, str] = field(default_factory=dict)
     """Configured servers and their aliases; a server keeps its spelling while it offers nothing."""
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+    """What the config says of servers, which counts more than what they say of themselves."""
     _accepted: dict[str, _Accepted] = field(default_factory=dict)
     _current: Published | None = None
     _listeners: list[Callable[[Edition], None]] = field(default_factory=list)
@@ -85,7 +87,10 @@ class Editions:
 
     def _merge(self) -> Edition:
         identifiers = name_servers(self.aliases)
-        servers = {name: _server(a, identifiers[name]) for name, a in sorted(self._accepted.items())}
+        servers = {
+            name: _server(a, identifiers[name], self.descriptions.get(name, ""))
+            for name, a in sorted(self._accepted.items())
+        }
         handles = {
             ToolId(name, tool): f"{server.identifier}.{spelling}"
             for name, server in servers.items()
@@ -128,7 +133,7 @@ def _take_in(offering: Offering, source: str) -> _Accepted:
     return _Accepted(offering=offering, source=source, definitions=definitions, rejected=tuple(rejected))
 
 
-def _server(accepted: _Accepted, identifier: str) -> Server:
+def _server(accepted: _Accepted, identifier: str, description: str) -> Server:
     offering = accepted.offering
     return Server(
         name=offering.server,
@@ -136,7 +141,7 @@ def _server(accepted: _Accepted, identifier: str) -> Server:
         source=accepted.source,
         title=offering.title,
         version=offering.version,
-        description=offering.description,
+        description=description or offering.description,
         instructions=offering.instructions,
         protocol=offering.protocol,
         capabilities=offering.capabilities,

@@ -44,7 +44,7 @@ async def test_discover_lists_its_own_tools_and_the_pins(house: FakeHouse) -> No
         assert tool["annotations"]["readOnlyHint"] is (tool["name"] != "call_tool")
 
 
-@pytest.mark.requirement("P-DISCOVER-TOKENS")
+@pytest.mark.requirement("P-TOKENS-DISCOVER")
 def test_discover_costs_less_than_seven_hundred_tokens_with_any_catalog() -> None:
     house = furnish({f"server-{number}": [definition("x")] for number in range(300)})
     assert surface_tokens(house.gateway) <= 700

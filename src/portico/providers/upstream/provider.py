@@ -107,7 +107,7 @@ class UpstreamProvider:
             raise fault.as_call_error(f"{method} of {self.server}") from fault.__cause__
 
     def expect(self, protocol: str) -> None:
-        """Take the revision that the server spoke last time as a hint, which saves the probe; a wrong one does no harm."""
+        """Take the revision that the server spoke last as a hint, which saves the probe; a wrong one does no harm."""
         self._dialler.expect(Era.of(protocol))
 
     def retry_now(self) -> None:

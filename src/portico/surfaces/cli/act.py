@@ -57,8 +57,7 @@ def refresh(
     """Ask servers for their definitions again."""
 
     async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport]]:
-        wanted = set(servers or house.admin.providers)
-        _check_known(house, wanted)
+        wanted = _named(house, servers)
         outcomes = await ask(house, wanted - set(house.admin.disabled))
         return outcomes, [house.admin.report(name) for name in sorted(wanted)]
 
@@ -83,9 +82,8 @@ def doctor(
     """Check each server: does it start, does it speak, how many tools, what to do next."""
 
     async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport], int]:
-        wanted = set(servers or house.admin.providers)
-        _check_known(house, wanted)
-        outcomes = await ask(house, wanted - set(house.admin.disabled))
+        wanted = _named(house, servers)
+        outcomes = await ask(house, wanted - set(house.admin.disabled), tell=False)
         reports = [r for r in house.admin.reports() if not servers or r.name in wanted]
         return outcomes, reports, len(house.problems)
 
@@ -101,7 +99,7 @@ def doctor(
     else:
         for report in reports:
             _print_checkup(report, failed.get(report.name))
-        say(f"{len(reports) - len(failed)} of {len(reports)} servers are well.")
+        say(f"{len(outcomes) - len(failed)} of {len(outcomes)} servers are well.")
     if failed or broken:
         raise typer.Exit(Exit.UPSTREAM if failed else Exit.CONFIG)
 
@@ -149,11 +147,18 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _check_known(house: House, wanted: set[str]) -> None:
-    unknown = wanted - set(house.admin.providers) - set(house.admin.disabled)
+def _named(house: House, servers: list[str] | None) -> set[str]:
+    """The servers that are meant, by their names or identifiers; all that are switched on when none is named."""
+    if not servers:
+        return set(house.admin.providers)
+    known = {name: name for name in (*house.admin.providers, *house.admin.disabled)}
+    spelled = {server.identifier: name for name, server in house.gateway.edition.servers.items()} | known
+    unknown = [name for name in servers if name not in spelled]
     if unknown:
-        known = ", ".join(sorted(house.admin.providers)) or "none"
-        raise UnknownServer(f"no server is called {', '.join(sorted(unknown))}; configured: {known}")
+        raise UnknownServer(
+            f"no server is called {', '.join(unknown)}; configured: {', '.join(sorted(known)) or 'none'}"
+        )
+    return {spelled[name] for name in servers}
 
 
 def _print_result(result: Result, *, with_notes: bool) -> None:

@@ -12,7 +12,7 @@ from . import act, browse, configure, serve
 from .desk import Desk, Exit, Options, options
 from .output import warn
 
-HELP = "Portico: the MCP gateway that shows an agent five tools instead of hundreds, and every tool still works."
+HELP = "Portico: the MCP gateway that shows an agent a few tools instead of hundreds, and every tool still works."
 
 app = typer.Typer(
     name="portico",

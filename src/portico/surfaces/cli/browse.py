@@ -15,7 +15,7 @@ from portico.gateway import Query
 from portico.house import House
 
 from .desk import options
-from .output import data, fail, say, table, warn
+from .output import data, fail, say, spell, table, warn
 from .waiting import in_house
 
 CALLER = Caller(surface="cli")
@@ -29,10 +29,10 @@ def list_(
 ) -> None:
     """List the servers, or one server's tools."""
 
-    async def work(house: House) -> list[ServerReport]:
-        return house.admin.reports()
+    async def work(house: House) -> tuple[list[ServerReport], int]:
+        return house.admin.reports(), len(house.problems)
 
-    reports = in_house(options(ctx), work, as_json=as_json)
+    reports, problems = in_house(options(ctx), work, as_json=as_json)
     if server is not None:
         reports = [r for r in reports if server in (r.name, r.server.identifier if r.server else r.name)]
         if not reports:
@@ -42,7 +42,7 @@ def list_(
     elif server is not None:
         _print_tools(reports[0])
     else:
-        _print_servers(reports)
+        _print_servers(reports, problems)
 
 
 def search(
@@ -50,15 +50,16 @@ def search(
     query: Annotated[str, typer.Argument(help="What the tool should do, in a few words.")],
     server: Annotated[str, typer.Option(help="Only this server.")] = "",
     category: Annotated[str, typer.Option(help="Only this category.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=50, help="How many tools.")] = 5,
+    limit: Annotated[int | None, typer.Option(min=1, max=50, help="How many tools.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show each part of the scores.")] = False,
     as_json: Json = False,
 ) -> None:
     """Find tools by what they do."""
-    question = Query(text=query, server=server, category=category, limit=limit)
+    question = Query(text=query, server=server, category=category, limit=limit or 0)
 
     async def work(house: House) -> tuple[list[Hit], str]:
-        return house.gateway.hits(CALLER, question)[:limit], house.gateway.search(CALLER, question).text
+        hits = house.gateway.hits(CALLER, question)
+        return hits[: limit or house.gateway.search_limit], house.gateway.search(CALLER, question, spell=spell).text
 
     hits, text = in_house(options(ctx), work, as_json=as_json)
     if as_json:
@@ -81,7 +82,7 @@ def describe(
 
     async def work(house: House) -> tuple[str, list[Tool]]:
         gateway = house.gateway
-        text = gateway.describe(CALLER, tools, tokens=1_000_000).text
+        text = gateway.describe(CALLER, tools, tokens=1_000_000, spell=spell).text
         visible = gateway.policy.visible(CALLER, gateway.edition)
         found = [gateway.edition.resolver.resolve(name, visible) for name in tools] if as_json else []
         return text, found
@@ -98,7 +99,7 @@ def tokens(ctx: typer.Context, as_json: Json = False) -> None:
     desk = options(ctx).desk
 
     async def work(house: House) -> Bill:
-        return house.admin.bill(desk.surface_tokens(house, "discover"))
+        return house.admin.bill(desk.surface_tokens(house, house.surface))
 
     bill = in_house(options(ctx), work, as_json=as_json)
     if as_json:
@@ -168,6 +169,7 @@ def report_data(report: ServerReport, *, with_tools: bool) -> dict[str, Any]:
         "protocol": report.server.protocol if report.server else None,
         "version": report.server.version if report.server else None,
         "tools": len(report.tools),
+        "hidden": report.hidden,
         "limited": report.server.limited if report.server else "",
         "rejected": [{"name": r.name, "reason": r.reason} for r in report.rejected],
         "notes": [{"name": t.id.name, "note": note} for t in report.tools for note in t.notes],
@@ -177,7 +179,10 @@ def report_data(report: ServerReport, *, with_tools: bool) -> dict[str, Any]:
     return found
 
 
-def _print_servers(reports: list[ServerReport]) -> None:
+def _print_servers(reports: list[ServerReport], problems: int) -> None:
+    if not reports and problems:
+        say("No server of the config can be used; what is wrong is said above.")
+        return
     if not reports:
         say("No servers yet. Try: portico add NAME -- COMMAND..., or: portico import claude-code --write")
         return
@@ -185,7 +190,7 @@ def _print_servers(reports: list[ServerReport]) -> None:
         (
             report.server.identifier if report.server else report.name,
             str(report.health.state),
-            str(len(report.tools)),
+            str(len(report.tools)) + (f" ({report.hidden} hidden)" if report.hidden else ""),
             str(len(report.rejected)) if report.rejected else "",
             report.health.reason.split("\n", 1)[0][:70] or report.target[:70],
         )

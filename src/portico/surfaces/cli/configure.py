@@ -12,6 +12,7 @@ import typer
 
 from portico.config import (
     CLIENTS,
+    PORT,
     ImportPlan,
     add_server,
     apply,
@@ -26,7 +27,7 @@ from portico.config import (
     server_entries,
     undo,
 )
-from portico.errors import PorticoError
+from portico.errors import PorticoError, UnknownServer
 
 from .browse import Json
 from .desk import Exit, options
@@ -60,6 +61,9 @@ def remove(
     """Remove a server from the config."""
     try:
         file = config_file(ctx)
+        known = server_entries(file) if file.exists() else {}
+        if name not in known:
+            raise UnknownServer(f"no server is called {name!r} in {file}; there are: {', '.join(known) or 'none'}")
         remove_server(file, name)
     except PorticoError as error:
         raise fail(error) from error
@@ -99,6 +103,7 @@ def install(
     via: Annotated[str, typer.Option(help="stdio, or http for a gateway that is already running.")] = "stdio",
     project: Annotated[bool, typer.Option("--project", help="The project's file instead of the user's.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Take the client's other servers out.")] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The gateway's port, with --via http.")] = PORT,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the difference.")] = False,
     undo_: Annotated[bool, typer.Option("--undo", help="Put the file back as it was.")] = False,
 ) -> None:
@@ -117,6 +122,7 @@ def install(
             environ=os.environ,
             cwd=Path.cwd(),
             via="http" if via == "http" else "stdio",
+            port=port,
             command=command,
             args=args,
             scope=scope,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -105,4 +106,11 @@ def spell(call: NextCall) -> str:
         return f"portico call {parameters.get('name')} {shlex.quote(arguments)}"
     if call.action == "describe":
         return f"portico describe {' '.join(parameters.get('names', []))}"
+    if call.action == "search" and "cursor" in parameters:
+        # A page of a terminal is as long as one likes, so the next one is a longer list.
+        return f"portico search {json.dumps(parameters.get('query', ''))} --limit {_longer(parameters)}"
     return 'portico search "what you want to do"'
+
+
+def _longer(parameters: Mapping[str, Any]) -> int:
+    return min(50, 2 * int(str(parameters["cursor"]).rpartition(":")[2] or 5))

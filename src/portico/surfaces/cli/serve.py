@@ -28,10 +28,13 @@ def serve(
     except PorticoError as error:
         raise fail(error) from error
     except BaseExceptionGroup as group:
-        ours = first_of_ours(group)
-        if ours is None:
-            raise
-        raise fail(ours) from group
+        raise _ours(group) from group
+
+
+def _ours(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The end that a group of errors means: ours, when one of them is; otherwise the group itself."""
+    ours = first_of_ours(group)
+    return fail(ours) if ours is not None else group
 
 
 def demo(
@@ -44,3 +47,5 @@ def demo(
         options(ctx).desk.demo(once, port)
     except PorticoError as error:
         raise fail(error) from error
+    except BaseExceptionGroup as group:
+        raise _ours(group) from group

@@ -55,8 +55,8 @@ def first_of_ours(group: BaseExceptionGroup[BaseException]) -> PorticoError | No
     return None
 
 
-async def ask(house: House, servers: set[str]) -> dict[str, CallError | None]:
-    """Ask servers for their definitions behind a progress bar; failures are told and returned."""
+async def ask(house: House, servers: set[str], *, tell: bool = True) -> dict[str, CallError | None]:
+    """Ask servers for their definitions behind a progress bar; failures are returned and, with `tell`, said."""
     outcomes: dict[str, CallError | None] = {}
     with progress(len(servers), "Asking servers") as advance:
 
@@ -66,7 +66,7 @@ async def ask(house: House, servers: set[str]) -> dict[str, CallError | None]:
 
         await house.admin.refresh(servers, done)
     for server, failure in sorted(outcomes.items()):
-        if failure is not None:
+        if failure is not None and tell:
             warn(f"{server}: {'; '.join(failure.details) or failure}")
     return outcomes
 

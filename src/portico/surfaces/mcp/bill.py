@@ -8,6 +8,7 @@ from portico.domain.caller import Caller
 from portico.gateway import Gateway
 
 from .discover import DEFINITIONS, Discover
+from .static import Static
 
 
 def surface_tokens(gateway: Gateway, surface: str = "discover") -> int:
@@ -15,7 +16,8 @@ def surface_tokens(gateway: Gateway, surface: str = "discover") -> int:
     caller = Caller(surface=surface)
     if surface == "static":
         listed = [tool.definition for tool in gateway.listing(caller)]
-        return gateway.counter.count(orjson.dumps(listed).decode())
-    listed = [*DEFINITIONS, *(tool.definition for tool in gateway.pinned(caller))]
-    instructions = Discover(gateway).instructions(caller)
+        instructions = Static(gateway).instructions(caller)
+    else:
+        listed = [*DEFINITIONS, *(tool.definition for tool in gateway.pinned(caller))]
+        instructions = Discover(gateway).instructions(caller)
     return gateway.counter.count(orjson.dumps(listed).decode()) + gateway.counter.count(instructions)

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from portico.discovery.spelling import as_meta_tool, spelled
 from portico.domain.caller import Caller
 from portico.errors import CallError, NextCall
 from portico.execution.leniency import unwrap
 from portico.gateway import DESCRIBE_LIMIT, SEARCH_CARDS_LIMIT, Gateway, Query
 
-from .results import error_result, must_stay_protocol_error, spelled, text_result, with_notes
+from .results import error_result, must_stay_protocol_error, text_result, with_notes
 from .surface import Envelope, JsonObject, MetaTool
 
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tools", "call_tool"
@@ -35,7 +36,7 @@ DEFINITIONS: tuple[JsonObject, ...] = (
                 "query": {"type": "string"},
                 "server": {"type": "string", "description": "only this server"},
                 "category": {"type": "string"},
-                "limit": {"type": "integer", "default": 5},
+                "limit": {"type": "integer"},
                 "cursor": {"type": "string", "description": "from the last answer"},
             },
             "required": ["query"],
@@ -107,8 +108,7 @@ class Discover:
 
     def spell(self, call: NextCall) -> str:
         """The next call as a call of a meta-tool."""
-        tool = {"search": SEARCH, "describe": DESCRIBE, "call": CALL}.get(call.action, SEARCH)
-        return spelled(tool, dict(call.parameters) if call.action != "list" else {"query": ""})
+        return as_meta_tool(call)
 
     async def _search(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
         loading = await self.gateway.settled()
@@ -172,9 +172,9 @@ def _text(value: object) -> str:
 
 def _limit(value: object) -> int:
     try:
-        return max(1, min(SEARCH_CARDS_LIMIT, int(str(value)))) if value is not None else 5
+        return max(1, min(SEARCH_CARDS_LIMIT, int(str(value)))) if value is not None else 0
     except ValueError:
-        return 5
+        return 0
 
 
 def _names(arguments: JsonObject) -> list[str]:

@@ -1,13 +1,13 @@
 """Log messages of a server reach the client whose call they belong to, and no other.
 
-A server does not say which call a message belongs to. So it is passed on only while exactly one call that wants
-messages is in flight; with more of them it could reach the wrong client, and is dropped.
+A server does not say which call a message belongs to. So it is passed on only while that server is at work on exactly
+one call, and that call wants messages; otherwise it could reach the wrong client, and is dropped.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -26,8 +26,10 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 class Logs:
     """Knows who wants messages, and passes them on."""
 
+    running: Mapping[str, int]
+    """How many calls each server is at work on."""
     _levels: weakref.WeakKeyDictionary[Connection, str] = field(default_factory=weakref.WeakKeyDictionary)
-    _listening: list[Context] = field(default_factory=list)
+    _listening: list[tuple[str, Context]] = field(default_factory=list)
 
     async def set_level(self, ctx: Context, params: JsonObject) -> JsonObject:
         """A client of the handshake era says which messages it wants."""
@@ -49,22 +51,24 @@ class Logs:
         return replace(envelope, meta={**envelope.meta, types.LOG_LEVEL_META_KEY: level})
 
     @contextmanager
-    def listening(self, ctx: Context) -> Iterator[None]:
-        """While this is open, messages may belong to this request."""
+    def listening(self, ctx: Context, server_of: Callable[[], str]) -> Iterator[None]:
+        """While this is open, messages of the server that is called may belong to this request."""
         if not self._level(ctx):
             yield
             return
-        self._listening.append(ctx)
+        entry = (server_of(), ctx)
+        self._listening.append(entry)
         try:
             yield
         finally:
-            self._listening.remove(ctx)
+            self._listening.remove(entry)
 
-    async def deliver(self, params: JsonObject) -> None:
+    async def deliver(self, server: str, params: JsonObject) -> None:
         """Pass one message on, when it is plain whose it is."""
-        if len(self._listening) != 1:
+        listening = [ctx for name, ctx in self._listening if name == server]
+        if len(listening) != 1 or self.running.get(server, 0) != 1:
             return
-        ctx = self._listening[0]
+        ctx = listening[0]
         level = params.get("level")
         if level not in LEVELS or LEVELS.index(str(level)) < LEVELS.index(self._level(ctx)):
             return

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+import anyio
 import mcp_types as types
 from mcp.server.connection import Connection
 from mcp.shared.exceptions import MCPError
 
 from portico.domain.items import Item
+from portico.errors import CallError
 from portico.gateway import Gateway
 
 from .asking import until_complete
@@ -24,6 +28,8 @@ class Passage:
 
     gateway: Gateway
     _subscribers: dict[str, weakref.WeakSet[Connection]] = field(default_factory=dict)
+    _watched: Counter[str] = field(default_factory=Counter)
+    """How many clients watch each resource."""
 
     async def list_prompts(self, ctx: Context, params: JsonObject) -> JsonObject:
         """All prompts, under their listed names."""
@@ -55,24 +61,55 @@ class Passage:
     async def subscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
         """Subscribe a client of the handshake era to a resource."""
         item = self._resource(params)
-        result = await self.gateway.pass_on(item, "resources/subscribe", {"uri": item.original})
-        connections = self._subscribers.setdefault(item.original, weakref.WeakSet())
-        connections.add(connection_of(ctx))
-        return result
+        connections = self._subscribers.setdefault(item.listed, weakref.WeakSet())
+        if connection_of(ctx) not in connections:
+            await self._watch(item)
+            connections.add(connection_of(ctx))
+        return {}
 
     async def unsubscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
         """End a subscription; the server is told when the last client has gone."""
         item = self._resource(params)
-        connections = self._subscribers.get(item.original, weakref.WeakSet())
-        connections.discard(connection_of(ctx))
-        if connections:
-            return {}
-        self._subscribers.pop(item.original, None)
-        return await self.gateway.pass_on(item, "resources/unsubscribe", {"uri": item.original})
+        connections = self._subscribers.get(item.listed, weakref.WeakSet())
+        if connection_of(ctx) in connections:
+            connections.discard(connection_of(ctx))
+            await self._unwatch(item)
+        return {}
+
+    @asynccontextmanager
+    async def watching(self, uris: Iterable[str]) -> AsyncIterator[None]:
+        """While this is open, the servers of these resources tell us when one of them changes."""
+        items = []
+        try:
+            for uri in uris:
+                with suppress(CallError):  # a resource that nobody has is honoured, and never changes
+                    item = self.gateway.edition.items.resource(uri)
+                    await self._watch(item)
+                    items.append(item)
+            yield
+        finally:
+            with anyio.CancelScope(shield=True), suppress(CallError):
+                for item in items:
+                    await self._unwatch(item)
 
     def subscribers(self, uri: str) -> Iterable[Connection]:
-        """The connections that want to hear of a resource."""
+        """The connections that want to hear of a resource, by its listed URI."""
         return list(self._subscribers.get(uri, ()))
+
+    async def _watch(self, item: Item) -> None:
+        self._watched[item.listed] += 1
+        if self._watched[item.listed] == 1:
+            try:
+                await self.gateway.pass_on(item, "resources/subscribe", {"uri": item.original})
+            except CallError:
+                self._watched[item.listed] -= 1
+                raise
+
+    async def _unwatch(self, item: Item) -> None:
+        self._watched[item.listed] -= 1
+        if self._watched[item.listed] <= 0:
+            del self._watched[item.listed]
+            await self.gateway.pass_on(item, "resources/unsubscribe", {"uri": item.original})
 
     async def complete(self, ctx: Context, params: JsonObject) -> JsonObject:
         """Completion for a prompt's or a template's argument, from its server."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,11 +49,6 @@ def with_notes(result: Result, notes: Sequence[str] = ()) -> dict[str, Any]:
     if lines:
         raw["content"] = [*result.content, {"type": "text", "text": "\n".join(lines)}]
     return raw
-
-
-def spelled(tool: str, arguments: Any) -> str:
-    """A call as an agent would write it."""
-    return f"{tool}({json.dumps(arguments, ensure_ascii=False, default=str)})"
 
 
 def _lines(notes: Sequence[str]) -> list[str]:

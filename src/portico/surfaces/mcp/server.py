@@ -62,9 +62,10 @@ class SurfaceServer(Server[Any]):
 
     def __init__(self, gateway: Gateway, surface: Surface, version: str) -> None:
         self._bus = InMemorySubscriptionBus()
+        self._listens = ListenHandler(self._bus)
         self._caller = Caller(surface=surface.name)
         self._surface, self._gateway = surface, gateway
-        self._logs = Logs()
+        self._logs = Logs(gateway.executor.running)
         self._tools = Tools(gateway, surface, self._caller, self._logs)
         self._passage = Passage(gateway)
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
@@ -75,7 +76,7 @@ class SurfaceServer(Server[Any]):
             version=version,
             title="Portico",
             get_tool_input_schema=self._tools.schema_of,
-            on_subscriptions_listen=ListenHandler(self._bus),
+            on_subscriptions_listen=self._listen,
         )
         for method, params in _ANSWERED.items():
             self.add_request_handler(method, params, _taken_earlier)
@@ -141,15 +142,23 @@ class SurfaceServer(Server[Any]):
             raise MCPError(types.INTERNAL_ERROR, "the tool asks for input, which this client cannot be asked for")
         return result
 
-    async def pass_notice(self, method: str, params: JsonObject) -> None:
+    async def pass_notice(self, server: str, method: str, params: JsonObject) -> None:
         """Pass on a notification that an upstream server sent."""
         uri = params.get("uri")
         if method == "notifications/resources/updated" and isinstance(uri, str):
-            await self._bus.publish(ResourceUpdated(uri=uri))
-            for connection in self._passage.subscribers(uri):
-                await connection.notify(method, dict(params))
+            listed = self._gateway.edition.items.listed_uri(server, uri)
+            await self._bus.publish(ResourceUpdated(uri=listed))
+            for connection in self._passage.subscribers(listed):
+                await connection.notify(method, {**params, "uri": listed})
         elif method == "notifications/message":
-            await self._logs.deliver(params)
+            await self._logs.deliver(server, params)
+
+    async def _listen(
+        self, ctx: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """One stream of changes for a client of 2026-07-28; servers are asked to watch what it watches."""
+        async with self._passage.watching(params.notifications.resource_subscriptions or ()):
+            return await self._listens(ctx, params)
 
     async def _notify(self, method: str) -> None:
         for connection in list(self._connections):
@@ -198,7 +207,7 @@ def as_protocol_error(error: CallError) -> MCPError:
     if isinstance(error, UpstreamError):
         return MCPError(error.rpc_code, error.message, error.data)
     if isinstance(error, UnknownItem):
-        return MCPError(types.INVALID_PARAMS, str(error), {"uri": error.subject})
+        return MCPError(types.INVALID_PARAMS, str(error), {"uri": error.subject} if "://" in error.subject else None)
     return MCPError(types.INTERNAL_ERROR, str(error))
 
 

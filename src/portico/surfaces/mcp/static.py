@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from portico.discovery.spelling import spelled
 from portico.domain.caller import Caller
 from portico.errors import CallError, NextCall
 from portico.gateway import Gateway
 
-from .results import spelled
 from .surface import JsonObject, MetaTool
 
 

@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from portico.domain.caller import Caller
 from portico.errors import CallError
+from portico.execution.leniency import Request, unwrap
 from portico.gateway import Gateway
 
 from .asking import until_complete
@@ -47,10 +48,9 @@ class Tools:
         name = params.get("name")
         if not isinstance(name, str):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs `name`: the name of a listed tool, or server.tool")
-        arguments = params.get("arguments")
-        given: JsonObject = arguments if isinstance(arguments, Mapping) else {}
+        given = params.get("arguments")
         envelope = self.logs.opened(ctx, envelope_of(ctx, params))
-        with self.logs.listening(ctx):
+        with self.logs.listening(ctx, lambda: self._server_of(name, given)):
             result = await self._call(name, given, envelope)
             return await until_complete(
                 ctx, result, lambda answers: self._call(name, given, replace(envelope, answers=answers))
@@ -58,9 +58,9 @@ class Tools:
 
     async def plain_call(self, params: JsonObject) -> JsonObject:
         """One call with nothing beside it but its own `_meta`."""
-        arguments, meta = params.get("arguments"), params.get("_meta")
-        given: JsonObject = arguments if isinstance(arguments, Mapping) else {}
-        return await self._call(params["name"], given, Envelope(meta=own_meta(meta) if meta else {}))
+        meta = params.get("_meta")
+        envelope = Envelope(meta=own_meta(meta)) if isinstance(meta, Mapping) else Envelope()
+        return await self._call(params["name"], params.get("arguments"), envelope)
 
     async def changed(self) -> bool:
         """Whether the list is another one than clients were last given."""
@@ -78,16 +78,30 @@ class Tools:
         except CallError:
             return None
 
-    async def _call(self, name: str, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+    async def _call(self, name: str, arguments: object, envelope: Envelope) -> JsonObject:
+        request = self._request(name, arguments)
         meta_tool = self.surface.meta_tool(name)
         if meta_tool is not None:
-            return await meta_tool(self.caller, arguments, envelope)
+            return await meta_tool(self.caller, request.arguments, envelope)
         try:
-            return with_notes(await self.gateway.call(self.caller, envelope.around(name, arguments)))
+            result = await self.gateway.call(self.caller, envelope.around(name, request.arguments))
+            return with_notes(result, request.notes)
         except CallError as error:
             if must_stay_protocol_error(error, envelope):
                 raise
             return error_result(error, self.surface.spell)
+
+    def _request(self, name: str, arguments: object) -> Request:
+        """The arguments as an object; a model that wrote them as a string is understood."""
+        if arguments is None or isinstance(arguments, Mapping):
+            return Request(name, arguments or {})
+        return unwrap({"name": name, "arguments": arguments}, lambda spelling: None)
+
+    def _server_of(self, name: str, arguments: object) -> str:
+        """The server that a call goes to, straight or through a meta-tool."""
+        inner = arguments.get("name") if isinstance(arguments, Mapping) and self.surface.meta_tool(name) else None
+        tool = self.gateway.find(self.caller, str(inner or name))
+        return tool.id.server if tool else ""
 
 
 def _start(cursor: object, total: int) -> int:
