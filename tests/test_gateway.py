@@ -68,7 +68,7 @@ def test_a_hit_is_one_callable_line(house: FakeHouse) -> None:
 def test_more_hits_are_announced_with_the_exact_next_call(house: FakeHouse) -> None:
     found = house.gateway.search(AGENT, Query(text="issue", limit=1))
     number = house.gateway.edition.number
-    assert found.next == f'1 more: search_tools({{"query": "issue", "cursor": "{number}:1"}})'
+    assert found.next == f'1 more: search_tools({{"query": "issue", "limit": 1, "cursor": "{number}:1"}})'
     assert found.truncated
     assert found.text.endswith(found.next)
 
@@ -81,7 +81,7 @@ def test_an_exact_name_gives_the_full_card(house: FakeHouse, spelling: str) -> N
     assert handles(found) == ["github.create_issue"]
     assert found.cards[0].level is Level.FULL
     assert '"required":["title"]' in found.text
-    assert found.text.endswith('example: call_tool({"name":"github.create_issue","arguments":{"title":"..."}})')
+    assert found.text.endswith('example: call_tool({"name": "github.create_issue", "arguments": {"title": "..."}})')
 
 
 def test_no_words_give_the_map(house: FakeHouse) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.house.source import ROOT
 
-FORBIDDEN = {
-    "a path of somebody's machine": re.compile(r"/work/|/root/|/home/\w+/"),
+FORBIDDEN = {  # ana is the person in the guides
+    "a path of somebody's machine": re.compile(r"/work/|/root/|/home/(?!ana/)\w+/"),
     "the address of a registry": re.compile(r"https?://[^\s\"')]*(pypi|npmjs|pythonhosted)\.[a-z]+"),
     "a ticket that a reader cannot open": re.compile(r"\bissue #?\d+\b|\bsession \d+\b", re.IGNORECASE),
 }

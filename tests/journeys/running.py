@@ -17,6 +17,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 START_SECONDS = 30
+QUIET = Path(os.devnull).open("w")  # noqa: SIM115  as long as the tests run
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 """Protocol revision -> the SDK client's mode."""
 
@@ -121,9 +122,8 @@ async def client(
         env={"PORTICO_HOME": str(home)},
         cwd=home,
     )
-    with Path(os.devnull).open("w") as quiet:
-        async with Client(stdio_client(parameters, errlog=quiet), mode=ERAS[era], **options) as connected:
-            yield connected
+    async with Client(stdio_client(parameters, errlog=QUIET), mode=ERAS[era], **options) as connected:
+        yield connected
 
 
 def text_of(result: Any) -> str:

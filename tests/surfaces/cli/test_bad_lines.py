@@ -43,7 +43,7 @@ LINES: dict[str, tuple[list[str], Exit]] = {
     "list an unknown server as data": (["list", "nobody", "--json"], Exit.UNKNOWN),
     "refresh an unknown server": (["refresh", "nobody"], Exit.UNKNOWN),
     "doctor of an unknown server": (["doctor", "nobody", "--json"], Exit.UNKNOWN),
-    "remove an unknown server": (["remove", "nobody"], Exit.CONFIG),
+    "remove an unknown server": (["remove", "nobody"], Exit.UNKNOWN),
     "add nothing": (["add", "name"], Exit.USAGE),
     "add a bad environment": (["add", "name", "--env", "novalue", "--", "x"], Exit.USAGE),
     "add a name that is taken": (["add", "tiny", "--", "x"], Exit.CONFIG),

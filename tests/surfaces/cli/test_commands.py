@@ -146,7 +146,7 @@ def test_add_list_and_remove_a_server(shell: Shell) -> None:
     assert shell.run("call", "mine.read_file", "path=x").out == 'read_file {"path": "x"}\n'
     assert shell.run("remove", "mine").code == 0
     assert shell.run("list").out.startswith("No servers yet.")
-    assert shell.run("remove", "mine").code == Exit.CONFIG
+    assert shell.run("remove", "mine").code == Exit.UNKNOWN
 
 
 @pytest.mark.requirement("P-CLI-JSON")

@@ -30,7 +30,7 @@ class UpstreamProvider:
         self, spec: ServerSpec, *, on_change: OnChange, on_notice: OnNotice, client_version: str, protocol: str = ""
     ) -> None:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
-        self._spec = spec
+        self._spec, self._on_change = spec, on_change
         self._inbox = Inbox(spec.name, on_change, on_notice)
         self._dialler = Dialler(spec, self._inbox, client_info(client_version), Era.of(protocol))
         self._owner = Owner(spec.name, self._dialler, spec.timeouts.idle, spec.timeouts.start)
@@ -94,9 +94,14 @@ class UpstreamProvider:
             params["_meta"] = meta
         try:
             self._require_enabled()
-            return await self._run(params, on_progress)
+            result = await self._run(params, on_progress)
         except Fault as fault:
             raise fault.as_call_error(f"{self.server}.{name}") from fault.__cause__
+        if not self._was_asked:
+            # What is known of it was remembered from an earlier run; it may have been upgraded since.
+            self._was_asked = True
+            self._on_change(self.server)
+        return result
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Pass on one other request."""
