@@ -24,13 +24,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .server import SurfaceServer
+from .server import HEARD, SurfaceServer
 
 BODY_LIMIT = 4 * 1024 * 1024
 SDK_EVERY_SECONDS = 60.0
 """How often a session's call goes to the SDK all the same, which closes sessions that it does not hear from."""
-
-_SEEN = "portico/seen"
 
 
 @dataclass(slots=True)
@@ -62,7 +60,7 @@ class PlainCalls:
         elif refused is None and self._is_plain(message, connection):
             await self._answer(session, message, scope, receive, send)
         else:
-            connection.state[_SEEN] = monotonic()
+            connection.state[HEARD] = monotonic()
             await self.app(scope, _replayed(body, receive), send)
 
     async def _answer(
@@ -91,7 +89,7 @@ class PlainCalls:
         meta = params.get("_meta")
         wants_progress = isinstance(meta, dict) and "progressToken" in meta
         is_well_formed = isinstance(message.get("id"), int | str) and isinstance(params.get("name"), str)
-        is_recent = monotonic() - connection.state.get(_SEEN, 0.0) < SDK_EVERY_SECONDS
+        is_recent = monotonic() - connection.state[HEARD] < SDK_EVERY_SECONDS
         return is_well_formed and is_recent and not wants_progress and not self.server.may_interrupt(connection)
 
     def _cancels(self, session: str, message: Mapping[str, Any]) -> bool:

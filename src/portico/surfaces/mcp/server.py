@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import Any
 
 import mcp_types as types
@@ -39,6 +40,8 @@ from .tools import Tools
 Handler = Callable[[Context, JsonObject], Awaitable[JsonObject]]
 
 LIST_TTL_MS = 30_000
+HEARD = "portico/heard"
+"""When the SDK last heard from a session, in the session's own state."""
 _CACHED = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 _ANSWERED: Mapping[str, type[types.RequestParams]] = {
     "tools/list": types.PaginatedRequestParams,
@@ -180,6 +183,7 @@ class SurfaceServer(Server[Any]):
         """Remember a client of the handshake era for as long as its connection lasts."""
         self._connections.add(connection)
         if connection.session_id:
+            connection.state[HEARD] = monotonic()
             self.sessions[connection.session_id] = connection
             connection.exit_stack.callback(self.sessions.pop, connection.session_id, None)
 
