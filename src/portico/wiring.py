@@ -113,7 +113,7 @@ def build(settings: Settings) -> House:
     house.surface = settings.surface
     house.unknown = house.admin.intake.load()
     for name, server in house.gateway.edition.servers.items():
-        upstreams[name].expect(server.protocol)
+        upstreams[name].remember(server.protocol)
     return house
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from portico.domain.items import collect, fits_template
@@ -63,14 +61,12 @@ def test_templates_are_read_as_the_rfc_says(template: str, uri: str, fits: bool)
 
 
 @pytest.mark.requirement("P-NO-SLOW-PATTERNS")
+@pytest.mark.timeout(10)
 def test_no_template_makes_matching_slow() -> None:
-    started = time.perf_counter()
     assert not fits_template("x" * 2_000 + "!", "{+a}x" * 40)
-    assert time.perf_counter() - started < 1
 
 
-def test_ten_thousand_resources_are_collected_quickly() -> None:
-    many = Server(name="m", identifier="m", resources=tuple({"uri": f"file:///{n}"} for n in range(10_000)))
-    started = time.perf_counter()
-    assert len(collect([many]).resources) == 10_000
-    assert time.perf_counter() - started < 2
+@pytest.mark.timeout(10)
+def test_two_hundred_thousand_resources_are_collected_quickly() -> None:
+    many = Server(name="m", identifier="m", resources=tuple({"uri": f"file:///{n}"} for n in range(200_000)))
+    assert len(collect([many]).resources) == 200_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from urllib.parse import quote
 
 import pytest
@@ -137,13 +136,12 @@ def test_a_local_name_with_a_dot_does_not_take_over_a_handle() -> None:
     assert resolve(edition, "github.create").id.server == "github"
 
 
-@pytest.mark.parametrize("spelling", ["." * 200_000, "a/" * 100_000, "x" * 1_000_000, "__" * 100_000, ""])
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("spelling", ["." * 1_000_000, "a/" * 500_000, "x" * 1_000_000, "__" * 500_000, ""])
 def test_a_monstrous_name_is_unknown_at_once(spelling: str) -> None:
     edition = edition_of(**{f"server{number}": ["search", "read"] for number in range(50)})
-    started = time.perf_counter()
     with pytest.raises(UnknownTool) as caught:
         resolve(edition, spelling)
-    assert time.perf_counter() - started < 0.5
     assert len(str(caught.value)) < 1_000
 
 

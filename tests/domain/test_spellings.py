@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -133,13 +132,12 @@ def test_spellings_do_not_depend_on_the_order_of_arrival(names: list[str], rng: 
     assert name_tools(names) == expected
 
 
-def test_ten_thousand_collisions_are_told_apart_quickly_and_stay_listable() -> None:
-    names = [chr(0x4E00 + number) * 130 for number in range(10_000)]
-    started = time.perf_counter()
+@pytest.mark.timeout(20)
+def test_forty_thousand_collisions_are_told_apart_quickly_and_stay_listable() -> None:
+    names = [(chr(0x4E00 + number // 200) + chr(0x4E00 + number % 200)) * 65 for number in range(40_000)]
     listed = list_names((ToolId("s", name), "upstream") for name in names)
-    assert len(set(name_tools(names).values())) == len(set(listed.values())) == 10_000
+    assert len(set(name_tools(names).values())) == len(set(listed.values())) == 40_000
     assert all(LISTED.match(name) for name in listed.values())
-    assert time.perf_counter() - started < 5
 
 
 def test_what_is_taken_is_never_given_out() -> None:

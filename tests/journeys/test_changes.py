@@ -10,7 +10,7 @@ import mcp_types as types
 import pytest
 
 from tests.journeys.kit import definition, serving
-from tests.journeys.running import client, gateway, text_of, write_config
+from tests.journeys.running import client, gateway, portico, text_of, write_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -69,3 +69,19 @@ async def test_discover_lists_the_same_bytes_whatever_the_servers_offer(tmp_path
                 while "refund" not in found:
                     found = text_of(await connected.call_tool("search_tools", {"query": "refund order"}))
             assert [t.model_dump() for t in (await connected.list_tools(cache_mode="refresh")).tools] == before
+
+
+@pytest.mark.requirement("P-LIST-CHANGED")
+async def test_a_server_that_was_upgraded_while_the_gateway_was_away_is_noticed_at_its_first_call(tmp_path: Path):
+    file = tmp_path / "tools.json"
+    write_config(tmp_path, {"shop": serving(file, [definition("ping")])})
+    assert portico(tmp_path, "refresh").returncode == 0
+    serving(file, [definition("ping"), definition("refund_order")])
+    with gateway(tmp_path) as running:
+        async with client("http", "2026-07-28", surface="discover", running=running) as connected:
+            assert "shop (1)" in text_of(await connected.call_tool("search_tools", {"query": ""}))
+            await connected.call_tool("call_tool", {"name": "shop.ping", "arguments": {}})
+            with anyio.fail_after(15):
+                found = ""
+                while "shop (2)" not in found:
+                    found = text_of(await connected.call_tool("search_tools", {"query": ""}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -81,11 +80,9 @@ async def test_progress_is_forwarded_and_starts_the_idle_timer_again(
 
 @both_eras
 async def test_timed_out_call_is_cancelled_at_the_server(way: str, sdk: SdkServer, upstreams: Upstreams) -> None:
-    provider = await reach(way, sdk, upstreams, Timeouts(start=10, call=0.4, total=20, idle=0))
-    began = time.monotonic()
-    with pytest.raises(UpstreamTimeout) as caught:
+    provider = await reach(way, sdk, upstreams, Timeouts(start=10, call=0.4, total=60, idle=0))
+    with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match=r"timeouts\.call") as caught:
         await use(provider, "hang")
-    assert time.monotonic() - began < 1.0
     assert caught.value.sent is Sent.UNKNOWN
     with anyio.fail_after(5):
         await sdk.cancelled.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from portico.errors import Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 from portico.providers.upstream import backoff, protocol
 
 pytestmark = pytest.mark.anyio
-HASTY = Timeouts(start=5, call=0.5, total=1.2, idle=0)
+PATIENT = Timeouts(start=60, call=60, total=60, idle=0)
+HASTY = Timeouts(start=5, call=0.5, total=60, idle=0)
 
 
 @pytest.fixture
@@ -66,11 +66,9 @@ async def test_what_is_not_mcp_is_said_at_once(
     raw: RawServer, upstreams: Upstreams, fields: dict[str, Any], words: str
 ) -> None:
     raw.on["*"] = always(**fields)
-    provider = upstreams.http(raw.url)
-    began = time.monotonic()
-    with pytest.raises(UpstreamGone) as caught:
+    provider = upstreams.http(raw.url, timeouts=PATIENT)
+    with anyio.fail_after(10), pytest.raises(UpstreamGone) as caught:
         await provider.offer()
-    assert time.monotonic() - began < 2
     assert words in str(caught.value) + "\n"
     assert caught.value.sent is Sent.NOTHING
     assert provider.health().state is State.FAILED
@@ -264,13 +262,11 @@ def cut(*, events: bytes = b"", kind: str = "text/event-stream", end: bool = Fal
     ],
 )
 async def test_answer_that_is_cut_off_is_an_error_at_once(raw: RawServer, upstreams: Upstreams, handler: Any) -> None:
-    provider = upstreams.http(raw.url)
+    provider = upstreams.http(raw.url, timeouts=PATIENT)
     await use(provider, "x")
     raw.on["tools/call"] = handler
-    began = time.monotonic()
-    with pytest.raises(UpstreamGone) as caught:
+    with anyio.fail_after(10), pytest.raises(UpstreamGone) as caught:
         await use(provider, "x")
-    assert time.monotonic() - began < 1
     assert caught.value.sent is Sent.UNKNOWN
     assert raw.methods().count("tools/call") == 2
 
@@ -301,10 +297,8 @@ async def test_black_hole_ends_at_the_deadline_and_the_next_call_works(raw: RawS
         raise AssertionError
 
     raw.on["tools/call"] = swallow
-    began = time.monotonic()
-    with pytest.raises(UpstreamTimeout):
+    with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match=r"timeouts\.call"):
         await use(provider, "x")
-    assert 0.45 < time.monotonic() - began < 0.8
     del raw.on["tools/call"]
     assert "ok" in await use(provider, "x")
 
@@ -322,10 +316,8 @@ async def test_drip_feed_ends_at_the_deadline(raw: RawServer, upstreams: Upstrea
             await anyio.sleep(0.05)
 
     raw.on["tools/call"] = drip
-    began = time.monotonic()
-    with pytest.raises(UpstreamTimeout):
+    with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match=r"timeouts\.call"):
         await use(provider, "x")
-    assert time.monotonic() - began < 1.0
 
 
 async def test_oversized_answers_are_refused(

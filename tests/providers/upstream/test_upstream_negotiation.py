@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
+import anyio
 import pytest
 from upstream_world import Upstreams, said, use
 
@@ -55,9 +55,9 @@ async def test_server_that_ignores_the_probe_is_usable_within_its_bound(
 ) -> None:
     assert negotiation.PROBE <= 2
     monkeypatch.setattr(negotiation, "PROBE", 0.3)
-    began = time.monotonic()
-    assert (await upstreams.stdio(probe="ignore").offer()).protocol == "2025-11-25"
-    assert time.monotonic() - began < 1.0
+    provider = upstreams.stdio(probe="ignore", timeouts=Timeouts(start=300, call=60, total=60, idle=0))
+    with anyio.fail_after(10):
+        assert (await provider.offer()).protocol == "2025-11-25"
 
 
 async def test_server_that_exits_at_the_probe_is_started_again_without_it(upstreams: Upstreams) -> None:
@@ -123,8 +123,6 @@ async def test_server_with_only_unknown_modern_revisions_is_named(upstreams: Ups
 
 
 async def test_silent_server_fails_at_the_start_limit(upstreams: Upstreams) -> None:
-    provider = upstreams.stdio(mute=True, timeouts=Timeouts(start=0.9, call=1, total=1, idle=0))
-    began = time.monotonic()
-    with pytest.raises(UpstreamGone, match=r"handshake within 0\.9 s"):
+    provider = upstreams.stdio(mute=True, timeouts=Timeouts(start=0.9, call=60, total=60, idle=0))
+    with anyio.fail_after(10), pytest.raises(UpstreamGone, match=r"handshake within 0\.9 s"):
         await provider.offer()
-    assert 0.7 < time.monotonic() - began < 1.9

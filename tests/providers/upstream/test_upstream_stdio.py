@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from portico.domain.server import ServerSpec, State, Timeouts
 from portico.errors import Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 
 pytestmark = pytest.mark.anyio
+PATIENT = Timeouts(start=60, call=60, total=60, idle=0)
 
 
 async def test_result_passes_unchanged(upstreams: Upstreams) -> None:
@@ -163,11 +163,9 @@ async def _ignore(done: float, total: float | None, message: str | None) -> None
 
 
 async def test_call_times_out_and_is_cancelled_at_the_server(upstreams: Upstreams) -> None:
-    provider = upstreams.stdio(timeouts=Timeouts(start=10, call=0.3, total=20, idle=0))
-    began = time.monotonic()
-    with pytest.raises(UpstreamTimeout) as caught:
+    provider = upstreams.stdio(timeouts=Timeouts(start=10, call=0.3, total=60, idle=0))
+    with anyio.fail_after(10), pytest.raises(UpstreamTimeout) as caught:
         await use(provider, "hang")
-    assert 0.25 < time.monotonic() - began < 1.0
     assert caught.value.sent is Sent.UNKNOWN
     assert "timeouts.call" in str(caught.value)
     call, cancelled, _ = said(await use(provider, "seen"))[-3:]
@@ -183,20 +181,17 @@ async def test_progress_starts_the_idle_timer_again(upstreams: Upstreams) -> Non
 
 async def test_total_caps_a_call_that_makes_progress_for_ever(upstreams: Upstreams) -> None:
     provider = upstreams.stdio(timeouts=Timeouts(start=10, call=0.5, total=1.0, idle=0))
-    began = time.monotonic()
-    with pytest.raises(UpstreamTimeout, match=r"timeouts\.total"):
-        await provider.call("progress", {"steps": 50, "gap": 0.1, "endless": True}, meta={}, on_progress=_ignore)
-    assert 0.9 < time.monotonic() - began < 1.5
+    with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match=r"timeouts\.total"):
+        await provider.call("progress", {"steps": 1_000, "gap": 0.1, "endless": True}, meta={}, on_progress=_ignore)
 
 
+@pytest.mark.timeout(20)
 async def test_cancelled_caller_cancels_at_the_server(upstreams: Upstreams) -> None:
-    provider = upstreams.stdio()
+    provider = upstreams.stdio(timeouts=PATIENT)
     async with anyio.create_task_group() as group:
         group.start_soon(_call_and_hang, provider)
         await upstreams.news.wait_for(notices=1)
-        began = time.monotonic()
         group.cancel_scope.cancel()
-    assert time.monotonic() - began < 0.2
     last = said(await use(provider, "seen"))
     assert "notifications/cancelled" in [message.get("method") for message in last]
     assert said(await use(provider, "echo", a=1)) == {"a": 1}
@@ -224,11 +219,11 @@ async def test_servers_requests_are_answered_and_unsupported_ones_refused(upstre
 
 
 async def test_missing_command_is_named_with_a_remedy(upstreams: Upstreams) -> None:
-    provider = upstreams.provide(ServerSpec(name="s", transport="stdio", command="no-such-command-here"))
-    began = time.monotonic()
-    with pytest.raises(UpstreamGone) as caught:
+    provider = upstreams.provide(
+        ServerSpec(name="s", transport="stdio", command="no-such-command-here", timeouts=PATIENT)
+    )
+    with anyio.fail_after(10), pytest.raises(UpstreamGone) as caught:
         await provider.offer()
-    assert time.monotonic() - began < 0.5
     assert caught.value.sent is Sent.NOTHING
     assert "'no-such-command-here' was not found" in str(caught.value)
     assert "check PATH or the `command` field" in str(caught.value)
@@ -260,11 +255,9 @@ async def test_file_without_permission_is_named(upstreams: Upstreams, tmp_path: 
 
 
 async def test_child_that_exits_at_once_is_noticed_with_its_last_words(upstreams: Upstreams) -> None:
-    provider = upstreams.stdio(exit_at_start=3, words="config file is missing")
-    began = time.monotonic()
-    with pytest.raises(UpstreamGone) as caught:
+    provider = upstreams.stdio(exit_at_start=3, words="config file is missing", timeouts=PATIENT)
+    with anyio.fail_after(10), pytest.raises(UpstreamGone) as caught:
         await provider.offer()
-    assert time.monotonic() - began < 1.0
     assert caught.value.sent is Sent.NOTHING
     assert "exited with code 3" in str(caught.value)
     assert "config file is missing" in str(caught.value)
@@ -285,12 +278,10 @@ async def test_secrets_are_not_repeated_from_stderr(upstreams: Upstreams) -> Non
 async def test_death_in_a_call_is_reported_and_the_next_call_works(
     upstreams: Upstreams, tool: str, ending: str
 ) -> None:
-    provider = upstreams.stdio()
+    provider = upstreams.stdio(timeouts=PATIENT)
     await use(provider, "echo")
-    began = time.monotonic()
-    with pytest.raises(UpstreamGone, match=ending) as caught:
+    with anyio.fail_after(10), pytest.raises(UpstreamGone, match=ending) as caught:
         await use(provider, tool)
-    assert time.monotonic() - began < 1.0
     assert caught.value.sent is Sent.UNKNOWN
     assert said(await use(provider, "echo", a=1)) == {"a": 1}
     assert len(upstreams.spawned()) == 2

@@ -35,7 +35,7 @@ class UpstreamProvider:
         self._dialler = Dialler(spec, self._inbox, client_info(client_version), Era.of(protocol))
         self._owner = Owner(spec.name, self._dialler, spec.timeouts.idle, spec.timeouts.start)
         self._patience = Patience(spec.timeouts.call, spec.timeouts.total)
-        self._was_asked = False
+        self._was_asked = self._is_remembered = False
 
     @property
     def server(self) -> str:
@@ -74,7 +74,7 @@ class UpstreamProvider:
             found: Offering = await self._owner.use(lambda live: take_stock(self.server, live, self._patience))
         except Fault as fault:
             raise fault.as_call_error(subject) from fault.__cause__
-        self._was_asked = True
+        self._was_asked, self._is_remembered = True, False
         self._dialler.header_maps.clear()
         self._dialler.header_maps.update(header_maps(found.tools))
         return found
@@ -97,9 +97,9 @@ class UpstreamProvider:
             result = await self._run(params, on_progress)
         except Fault as fault:
             raise fault.as_call_error(f"{self.server}.{name}") from fault.__cause__
-        if not self._was_asked:
-            # What is known of it was remembered from an earlier run; it may have been upgraded since.
-            self._was_asked = True
+        if self._is_remembered:
+            # What is known of it comes from an earlier run; it may have been upgraded since.
+            self._is_remembered = False
             self._on_change(self.server)
         return result
 
@@ -111,9 +111,10 @@ class UpstreamProvider:
         except Fault as fault:
             raise fault.as_call_error(f"{method} of {self.server}") from fault.__cause__
 
-    def expect(self, protocol: str) -> None:
-        """Take the revision that the server spoke last as a hint, which saves the probe; a wrong one does no harm."""
+    def remember(self, protocol: str) -> None:
+        """Know the server from an earlier run: the revision it spoke saves the probe, its definitions may be old."""
         self._dialler.expect(Era.of(protocol))
+        self._is_remembered = True
 
     def retry_now(self) -> None:
         """Let the next use try again at once, although earlier ones failed."""
