@@ -52,6 +52,7 @@ PROMISES = {
     "P-BAD-DEFINITIONS": "Bad definitions are refused with visible reasons, and the others load.",
     "P-BAD-CONFIG": "A bad config is named by file and line, and its good servers run.",
     "P-NO-SHADOWING": "Names that collapse are told apart, and meta-tools are never shadowed.",
+    "P-COMES-BACK": "A server that could not be asked at first is named, asked again, and found when it is back.",
     "P-ERRORS": "An error says what failed, whether anything was sent, and the next call.",
     "P-LENIENT": "Malformed calls are repaired once.",
     "P-DOOR-ORIGIN": "A web page cannot reach the gateway by rebinding.",

@@ -10,7 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from portico.house import House
 from portico.surfaces.cli.app import run_cli
 from portico.surfaces.cli.desk import Desk
-from portico.wiring import VERSION, open_house, settings_for
+from portico.version import VERSION
+from portico.wiring import open_house, settings_for
 
 
 def main() -> None:

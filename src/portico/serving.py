@@ -22,7 +22,8 @@ from portico.surfaces.mcp.http import build_app, serve
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.static import Static
 from portico.surfaces.mcp.stdio import serve_stdio
-from portico.wiring import VERSION, open_house, watch
+from portico.version import VERSION
+from portico.wiring import open_house, watch
 
 SURFACES: Mapping[str, Callable[[Any], Discover | Static]] = {"discover": Discover, "static": Static}
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,11 +29,7 @@ from portico.ports import Provider, Store
 from portico.providers.upstream import UpstreamProvider
 from portico.stores.memory import MemoryStore, RecentJournal
 from portico.stores.sqlite import open_sqlite
-
-try:
-    VERSION = version("portico")
-except PackageNotFoundError:
-    VERSION = "0"
+from portico.version import VERSION
 
 CLOSE_SECONDS = 10.0
 

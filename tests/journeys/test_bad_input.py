@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.journeys.kit import definition, serving
+from tests.journeys.kit import SERVER, definition, serving
 from tests.journeys.running import client, gateway, portico, text_of, write_config
 
 pytestmark = pytest.mark.timeout(90)
@@ -193,3 +193,25 @@ async def test_malformed_calls_are_repaired_once(tmp_path: Path, malformed: dict
         "tool": "add_label",
         "arguments": {"issue": 7, "label": "bug"},
     }
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("P-COMES-BACK")
+async def test_a_server_that_could_not_be_asked_at_first_is_asked_again(tmp_path: Path):
+    entry = serving(tmp_path / "tools.json", [definition("ping")])
+    script = tmp_path / "late.py"
+    script.write_text("raise SystemExit('not ready yet')")
+    write_config(tmp_path, {"late": entry | {"args": [str(script), entry["args"][1]]}})
+    with gateway(tmp_path) as running:
+        async with client("http", "2026-07-28", surface="discover", running=running) as connected:
+            missing = text_of(await connected.call_tool("call_tool", {"name": "late.ping", "arguments": {}}))
+            assert missing.startswith("error unknown_tool for late.ping; nothing was sent")
+            assert "the server 'late' is not available: " in missing
+            assert "not ready yet" in missing
+            assert "not available: late" in text_of(await connected.call_tool("search_tools", {"query": ""}))
+            script.write_text(SERVER.read_text())
+            with anyio.fail_after(30):
+                found = ""
+                while "late (1)" not in found:
+                    found = text_of(await connected.call_tool("search_tools", {"query": ""}))
+            assert not (await connected.call_tool("call_tool", {"name": "late.ping", "arguments": {}})).is_error

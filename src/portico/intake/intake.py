@@ -19,6 +19,9 @@ from .editions import Editions
 PARALLEL_OFFERS = 4
 """Servers asked at the same time: a cold start of a hundred must not start a hundred processes at once."""
 
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
+"""Seconds between two questions to a server that could not be asked; the pause doubles."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -37,6 +40,7 @@ class Intake:
     _tasks: TaskGroup | None = None
     _pending: dict[str, anyio.Event] = field(default_factory=dict)
     _again: set[str] = field(default_factory=set)
+    _tries: dict[str, int] = field(default_factory=dict)
     _slots: anyio.CapacityLimiter | None = None
 
     def load(self) -> set[str]:
@@ -72,18 +76,18 @@ class Intake:
     @property
     def is_starting(self) -> bool:
         """Whether some server is being asked for the first time."""
-        return any(not self._is_known(name) for name in self._pending)
+        return any(self._is_awaited(name) for name in self._pending)
 
     async def settled(self, seconds: float) -> set[str]:
         """Wait until no server is being asked for the first time, at most so long; returns those that still are."""
         with anyio.move_on_after(seconds):
-            while waiting := [event for name, event in self._pending.items() if not self._is_known(name)]:
+            while waiting := [event for name, event in self._pending.items() if self._is_awaited(name)]:
                 await waiting[0].wait()
         return self.starting()
 
     def starting(self) -> set[str]:
         """The servers that are being asked for the first time."""
-        return {name for name in self._pending if not self._is_known(name)}
+        return {name for name in self._pending if self._is_awaited(name)}
 
     async def refresh(self, server: str) -> Edition:
         """Ask one server now and publish what it says.
@@ -118,12 +122,22 @@ class Intake:
     async def _ask_in_background(self, server: str) -> None:
         try:
             await self.refresh(server)
+            self._tries.pop(server, None)
         except CallError as error:
             logger.warning("%s", error)
         finally:
             self._pending.pop(server).set()
         if server in self._again:
             self._again.discard(server)
+            self.begin(server)
+        elif not self._is_known(server):
+            await self._ask_later(server)
+
+    async def _ask_later(self, server: str) -> None:
+        """Ask a server that nothing is known of once more, after a pause that grows; it may have come back by then."""
+        tries = self._tries[server] = self._tries.get(server, 0) + 1
+        await anyio.sleep(min(FIRST_PAUSE * 2 ** (tries - 1), LONGEST_PAUSE))
+        if not self._is_known(server):
             self.begin(server)
 
     async def _ask(self, server: str) -> Offering:
@@ -142,6 +156,10 @@ class Intake:
         except StoreError as error:
             logger.warning("definitions of %r are not remembered: %s", server, error)
         return offering
+
+    def _is_awaited(self, server: str) -> bool:
+        """Whether nothing is known of a server yet, not even that it fails."""
+        return not self._is_known(server) and server not in self.failures
 
     def _is_known(self, server: str) -> bool:
         return server in self.editions.current.edition.servers
