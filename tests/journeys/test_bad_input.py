@@ -193,6 +193,7 @@ async def test_malformed_calls_are_repaired_once(tmp_path: Path, malformed: dict
         "tool": "add_label",
         "arguments": {"issue": 7, "label": "bug"},
     }
+    assert [line for line in text_of(result).split("\n") if line.startswith("note: ")], "what was repaired is said"
 
 
 @pytest.mark.anyio

@@ -142,13 +142,19 @@ class Discover:
                 f"error invalid_arguments for {CALL}; nothing was sent\n- missing: name (string)\nnext: {call}",
                 is_error=True,
             )
+        notes = [*request.notes, *self._respelled(caller, request.name)]
         try:
             result = await self.gateway.call(caller, envelope.around(request.name, request.arguments))
-            return with_notes(result, request.notes)
+            return with_notes(result, notes)
         except CallError as error:
             if must_stay_protocol_error(error, envelope):
                 raise
-            return error_result(error, self.spell, request.notes)
+            return error_result(error, self.spell, notes)
+
+    def _respelled(self, caller: Caller, name: str) -> list[str]:
+        """A line that teaches the handle to a model which spelled it in another way that is understood."""
+        tool = self.gateway.find(caller, name)
+        return [f"{name} is spelled {tool.handle} here"] if tool is not None and tool.handle != name else []
 
 
 def _query(arguments: JsonObject) -> Query:
