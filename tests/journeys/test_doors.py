@@ -31,6 +31,15 @@ def post(running: Gateway, **headers: str) -> int:
         return error.code
 
 
+def get(url: str, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
 @pytest.mark.requirement("P-DOOR-ORIGIN")
 @pytest.mark.parametrize(
     "headers",
@@ -46,6 +55,8 @@ def test_a_web_page_cannot_reach_the_gateway(tmp_path: Path, headers: dict[str, 
     write_config(tmp_path, {})
     with gateway(tmp_path) as running:
         assert post(running, **headers) in (403, 421)
+        for path in ("/mcp/static", "/mcp/discover", "/livez", "/readyz"):
+            assert get(running.url.replace("/mcp", path), **headers) in (403, 421), path
 
 
 @pytest.mark.requirement("P-DOOR-LOOPBACK")

@@ -15,6 +15,8 @@ Format = Literal["json", "yaml", "toml"]
 
 SIZE = 4 * 1024 * 1024
 """Bytes that a config file may have."""
+JSON_SIZE = 32 * 1024 * 1024
+"""Bytes that a JSON file may have: some clients keep their history beside their servers."""
 
 _PARSERS = {"json": jsonc.parse, "yaml": yamldoc.parse, "toml": tomldoc.parse}
 _SUFFIXES: dict[str, Format] = {
@@ -86,13 +88,14 @@ def read_text(file: File) -> str:
     Raises:
         ConfigError: the file cannot be read, is not UTF-8, or is too large.
     """
+    size = JSON_SIZE if _SUFFIXES.get(file.suffix.lower()) == "json" else SIZE
     try:
         with file.open("rb") as stream:
-            raw = stream.read(SIZE + 1)
+            raw = stream.read(size + 1)
     except OSError as error:
         raise _unreadable(file, error) from None
-    if len(raw) > SIZE:
-        limit = SIZE // 1024 // 1024
+    if len(raw) > size:
+        limit = size // 1024 // 1024
         raise ConfigError(f"the file is larger than {limit} MB", file=str(file), fix="Name a config file.")
     try:
         return raw.decode("utf-8-sig")

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -30,11 +30,18 @@ def build_app(
     `starting` names the servers that are being asked for the first time; until there are none, we are not ready.
     """
 
+    security = _security(port)
+    guard = TransportSecurityMiddleware(security)
+
+    async def live(request: Request) -> Response:
+        return await guard.validate_request(request) or JSONResponse({"live": True})
+
     async def ready(request: Request) -> Response:
+        if refused := await guard.validate_request(request):
+            return refused
         waiting = sorted(starting())
         return JSONResponse({"ready": not waiting, "starting": waiting}, status_code=503 if waiting else 200)
 
-    security = _security(port)
     managers = {name: StreamableHTTPSessionManager(app=s, security_settings=security) for name, s in servers.items()}
     endpoints = {
         name: PlainCalls(StreamableHTTPASGIApp(manager), servers[name], security) for name, manager in managers.items()
@@ -47,7 +54,7 @@ def build_app(
                 await stack.enter_async_context(manager.run())
             yield
 
-    routes = [Route("/livez", endpoint=_live), Route("/readyz", endpoint=ready)]
+    routes = [Route("/livez", endpoint=live), Route("/readyz", endpoint=ready)]
     routes += [Route("/mcp", endpoint=endpoints[default])]
     routes += [Route(f"/mcp/{name}", endpoint=endpoint) for name, endpoint in endpoints.items()]
     return Starlette(routes=routes, lifespan=lifespan)
@@ -85,10 +92,6 @@ class _Announcing(uvicorn.Server):
 
     def _stop(self) -> None:
         self.should_exit = True
-
-
-async def _live(request: Request) -> Response:
-    return JSONResponse({"live": True})
 
 
 def _security(port: int) -> TransportSecuritySettings:

@@ -8,6 +8,7 @@ Everything else, and everything unusual, is the SDK's.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -79,7 +80,7 @@ class PlainCalls:
         if cancelling.cancelled_caught:
             answer["error"] = {"code": types.REQUEST_TIMEOUT, "message": "the client cancelled this request"}
         headers = {"mcp-session-id": session}
-        await Response(orjson.dumps(answer), media_type="application/json", headers=headers)(scope, receive, send)
+        await Response(_dumped(answer), media_type="application/json", headers=headers)(scope, receive, send)
 
     def _is_plain(self, message: Mapping[str, Any], connection: Connection) -> bool:
         """Whether nothing but the result can come of this call, and the SDK has heard of the session lately."""
@@ -125,6 +126,13 @@ def _parsed(body: bytes) -> Mapping[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else {}
+
+
+def _dumped(answer: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(answer)
+    except TypeError:  # integers beyond 64 bits
+        return json.dumps(answer).encode()
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -20,7 +20,8 @@ from .logs import Logs
 from .results import error_result, must_stay_protocol_error, with_notes
 from .surface import Envelope, JsonObject, Surface
 
-PAGE = 1_000
+PAGE = 5_000
+"""Definitions in one answer: many clients never ask for a second page, so the first one is large."""
 
 
 @dataclass(slots=True)
