@@ -127,6 +127,14 @@ class Store(Protocol):
         """Remember one server's offering, whole."""
         ...
 
+    def save_failure(self, server: str, fingerprint: str, reason: str) -> None:
+        """Remember that a server could not be asked; its next offering makes this forgotten."""
+        ...
+
+    def failures(self, servers: Mapping[str, str], *, within: float) -> dict[str, str]:
+        """Why servers could not be asked: those that failed within so many seconds, under the same fingerprint."""
+        ...
+
     def forget(self, servers: Iterable[str]) -> None:
         """Drop what is remembered of these servers."""
         ...

@@ -143,6 +143,7 @@ def settings_for(config: str | None) -> Settings:
 def watch(house: House, tasks: TaskGroup) -> None:
     """Keep a house in step with its servers, and start asking those that it knows nothing of."""
     house.admin.intake.watch(tasks)
+    house.admin.intake.failures.clear()  # a gateway that starts asks everybody anew
     for server in sorted(house.unknown):
         house.admin.intake.begin(server)
 

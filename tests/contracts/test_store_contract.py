@@ -81,3 +81,13 @@ def test_names_with_quotes_and_other_alphabets_are_kept(store: Store) -> None:
 
 def test_closing_twice_is_fine(store: Store) -> None:
     store.close()
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_a_failure_is_remembered_until_the_server_is_heard_again_or_changed(store: Store) -> None:
+    store.save_failure("github", "1", "no such command")
+    assert store.failures({"github": "1", "other": "1"}, within=60) == {"github": "no such command"}
+    assert store.failures({"github": "2"}, within=60) == {}
+    assert store.failures({"github": "1"}, within=-1) == {}
+    store.save(OFFERING, "1")
+    assert store.failures({"github": "1"}, within=60) == {}

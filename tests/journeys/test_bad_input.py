@@ -216,3 +216,20 @@ async def test_a_server_that_could_not_be_asked_at_first_is_asked_again(tmp_path
                 while "late (1)" not in found:
                     found = text_of(await connected.call_tool("search_tools", {"query": ""}))
             assert not (await connected.call_tool("call_tool", {"name": "late.ping", "arguments": {}})).is_error
+
+
+@pytest.mark.requirement("P-BROKEN-IS-NOT-SLOW")
+def test_a_broken_server_is_not_asked_again_by_every_command(tmp_path: Path):
+    starts = tmp_path / "starts"
+    script = tmp_path / "broken.py"
+    script.write_text(f"open({str(starts)!r}, 'a').write('x'); raise SystemExit('broken')")
+    good = serving(tmp_path / "tools.json", [definition("ping")])
+    write_config(tmp_path, {"good": good, "broken": {"command": good["command"], "args": [str(script)]}})
+    assert portico(tmp_path, "search", "ping").returncode == 0
+    asked = len(starts.read_text())
+    again = portico(tmp_path, "search", "ping")
+    assert again.returncode == 0
+    assert "portico doctor broken" in again.stderr
+    assert len(starts.read_text()) == asked
+    assert portico(tmp_path, "doctor", "broken").returncode == 6
+    assert len(starts.read_text()) > asked

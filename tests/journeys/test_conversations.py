@@ -13,9 +13,11 @@ import aiohttp
 import anyio
 import mcp_types as types
 import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from tests.journeys.kit import definition, serving
-from tests.journeys.running import ERAS, Gateway, client, gateway, text_of, write_config
+from tests.journeys.running import ERAS, QUIET, Gateway, client, gateway, text_of, write_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -158,3 +160,21 @@ async def test_a_client_of_2026_hears_when_a_resource_changes(running: Gateway):
                 await connected.call_tool("fixture__test_trigger_resource_update", {"uri": resource})
                 event = await anext(aiter(events))
         assert getattr(event, "uri", None) == resource
+
+
+@pytest.mark.requirement("P-PASS-DEFINITIONS")
+@pytest.mark.parametrize("era", ERAS)
+async def test_definitions_are_listed_as_the_server_wrote_them(era: str, running: Gateway):
+    parameters = StdioServerParameters(command=sys.executable, args=[str(FIXTURE)])
+    async with (
+        Client(stdio_client(parameters, errlog=QUIET), mode=ERAS[era]) as direct,
+        client("http", era, surface="static", running=running) as connected,
+    ):
+        plain = {f"fixture__{tool.name}": tool for tool in (await direct.list_tools()).tools}
+        through = {
+            tool.name: tool for tool in (await connected.list_tools()).tools if tool.name.startswith("fixture__")
+        }
+    assert through.keys() == plain.keys()
+    for name, tool in plain.items():
+        assert through[name].model_dump(exclude={"name"}) == tool.model_dump(exclude={"name"}), name
+    assert "$defs" in through["fixture__json_schema_2020_12_tool"].input_schema

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
@@ -16,9 +17,11 @@ from portico.ports import Provider, Store
 
 from .editions import Editions
 
-PARALLEL_OFFERS = 4
+PARALLEL_OFFERS = 8
 """Servers asked at the same time: a cold start of a hundred must not start a hundred processes at once."""
 
+FAILURE_SECONDS = 600.0
+"""For so long a failure is remembered, so that a broken server does not hold up every command."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 """Seconds between two questions to a server that could not be asked; the pause doubles."""
 
@@ -45,8 +48,10 @@ class Intake:
 
     def load(self) -> set[str]:
         """Publish what the store remembers and return the servers that it does not know; starts nothing."""
+        marks = {name: provider.fingerprint for name, provider in self.providers.items()}
         try:
-            known = self.store.load({name: provider.fingerprint for name, provider in self.providers.items()})
+            known = self.store.load(marks)
+            self.failures.update(self.store.failures(marks, within=FAILURE_SECONDS))
         except StoreError as error:
             logger.warning("nothing is remembered, definitions are fetched again: %s", error)
             known = {}
@@ -148,7 +153,7 @@ class Intake:
             try:
                 offering = await provider.offer()
             except CallError as error:
-                self.failures[server] = "; ".join(error.details) or str(error)
+                self._failed(server, "; ".join(error.details) or str(error))
                 raise
         self.failures.pop(server, None)
         try:
@@ -156,6 +161,11 @@ class Intake:
         except StoreError as error:
             logger.warning("definitions of %r are not remembered: %s", server, error)
         return offering
+
+    def _failed(self, server: str, reason: str) -> None:
+        self.failures[server] = reason
+        with suppress(StoreError):  # what cannot be remembered is only asked once more
+            self.store.save_failure(server, self.providers[server].fingerprint, reason)
 
     def _is_awaited(self, server: str) -> bool:
         """Whether nothing is known of a server yet, not even that it fails."""

@@ -28,7 +28,14 @@ def _create_offerings(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_offerings,)
+def _create_failures(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE failures (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, failed_at REAL NOT NULL,"
+        " reason TEXT NOT NULL)"
+    )
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_offerings, _create_failures)
 """Append only: the number of those that ran is the file's `user_version`."""
 
 
@@ -82,11 +89,30 @@ class SqliteStore:
             " fingerprint = excluded.fingerprint, saved_at = excluded.saved_at, offering = excluded.offering",
             (offering.server, fingerprint, time(), blob),
         )
+        self._run("DELETE FROM failures WHERE server = ?", (offering.server,))
+
+    def save_failure(self, server: str, fingerprint: str, reason: str) -> None:
+        """Remember that a server could not be asked.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        self._run(
+            "INSERT INTO failures VALUES (?, ?, ?, ?) ON CONFLICT (server) DO UPDATE SET"
+            " fingerprint = excluded.fingerprint, failed_at = excluded.failed_at, reason = excluded.reason",
+            (server, fingerprint, time(), reason),
+        )
+
+    def failures(self, servers: Mapping[str, str], *, within: float) -> dict[str, str]:
+        """Why servers could not be asked, as long as that is recent."""
+        rows = self._run("SELECT server, fingerprint, reason FROM failures WHERE failed_at >= ?", (time() - within,))
+        return {server: reason for server, mark, reason in rows if servers.get(server) == mark}
 
     def forget(self, servers: Iterable[str]) -> None:
         """Drop what is remembered of these servers."""
         for server in servers:
             self._run("DELETE FROM offerings WHERE server = ?", (server,))
+            self._run("DELETE FROM failures WHERE server = ?", (server,))
 
     def close(self) -> None:
         """Close the file."""

@@ -31,7 +31,7 @@ def in_house(
         async with options.desk.open_house(options.config) as house:
             problems(house.problems)
             if complete and house.unknown:
-                await ask(house, house.unknown)
+                await _complete(house)
             return await work(house)
 
     try:
@@ -43,6 +43,15 @@ def in_house(
         if ours is None:
             raise
         raise fail(ours, as_json=as_json) from group
+
+
+async def _complete(house: House) -> None:
+    """Ask the servers that nothing is known of, but for those that failed a moment ago: they would again."""
+    failed = house.unknown & house.admin.intake.failures.keys()
+    for server in sorted(failed):
+        reason = house.admin.intake.failures[server]
+        warn(f"{server}: failed lately and is not asked again now ({reason}); next: portico doctor {server}")
+    await ask(house, house.unknown - failed)
 
 
 def first_of_ours(group: BaseExceptionGroup[BaseException]) -> PorticoError | None:
