@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: help setup demo test check bench conformance fleet clean
+.PHONY: help setup demo test check bench conformance clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -33,7 +33,7 @@ check: $(STAMP) ## Lint, types and import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-bench: $(STAMP) ## Measure, beside other things in the same run (FLEET=definitions.json for a larger catalogue)
+bench: $(STAMP) ## Measure, beside other things in the same run (ARGS="--quick", ARGS="--fleet definitions.json")
 	@$(BIN)/python bench/run.py $(ARGS)
 
 conformance: $(STAMP) ## Run the official MCP conformance suite against the gateway, both versions, both eras

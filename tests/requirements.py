@@ -55,6 +55,7 @@ PROMISES = {
     "P-NO-SHADOWING": "Names that collapse are told apart, and meta-tools are never shadowed.",
     "P-COMES-BACK": "A server that could not be asked at first is named, asked again, and found when it is back.",
     "P-BROKEN-IS-NOT-SLOW": "A server that failed a moment ago does not hold up every command.",
+    "P-DEMO": "The demo shows the bill and the walk, and ends well however it is read.",
     "P-ERRORS": "An error says what failed, whether anything was sent, and the next call.",
     "P-LENIENT": "Malformed calls are repaired once.",
     "P-DOOR-ORIGIN": "A web page cannot reach the gateway by rebinding.",

@@ -95,6 +95,7 @@ async def _step(client: Client, tool: str, arguments: Mapping[str, Any]) -> None
 def _invite(url: str) -> None:
     say(f"\nThe gateway is serving at {url} (stop with Ctrl-C). Paste one of these to connect a client:")
     say(f"  Claude Code:      claude mcp add --transport http portico {url}")
-    say(f'  Cursor, VS Code:  {{"mcpServers": {{"portico": {{"url": "{url}"}}}}}}')
+    say(f'  Cursor:           {{"mcpServers": {{"portico": {{"url": "{url}"}}}}}}')
+    say(f'  VS Code:          {{"servers": {{"portico": {{"type": "http", "url": "{url}"}}}}}}')
     say("Your own servers:   portico import claude-code --write && portico serve")
     sys.stdout.flush()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -36,9 +38,19 @@ def safe(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
+@contextmanager
+def _to_a_reader() -> Iterator[None]:
+    """Go on in silence when nobody reads any more, as `portico list | head` does."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def say(text: str = "") -> None:
     """Print a line of output."""
-    typer.echo(safe(text))
+    with _to_a_reader():
+        typer.echo(safe(text))
 
 
 def warn(text: str) -> None:
@@ -49,7 +61,8 @@ def warn(text: str) -> None:
 def data(value: Any) -> None:
     """Print JSON, with control characters spelled out: a program reads the same, a terminal obeys nothing."""
     dumped = orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
-    sys.stdout.write(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", dumped) + "\n")
+    with _to_a_reader():
+        typer.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", dumped))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> None:
@@ -59,8 +72,8 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Iterabl
     aligned = set(right)
     for number, line in enumerate([tuple(headings), *lines]):
         cells = [c.rjust(w) if i in aligned else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
-        text = "  ".join(cells).rstrip()
-        typer.secho(text, bold=number == 0)
+        with _to_a_reader():
+            typer.secho("  ".join(cells).rstrip(), bold=number == 0)
 
 
 def problems(found: Iterable[ConfigError]) -> None:
