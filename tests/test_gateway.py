@@ -127,7 +127,7 @@ def test_the_pages_together_are_all_hits_without_repeats(
     large: FakeHouse, query: Query, tokens: int, limit: int
 ) -> None:
     if query.text:
-        expected = [hit.handle for hit in large.gateway.hits(AGENT, query)]
+        expected = [hit.handle for hit in large.gateway.hits(AGENT, query).hits]
     else:
         listing = large.gateway.listing(AGENT)
         expected = [tool.handle for tool in listing if not query.server or tool.id.server == query.server]
@@ -138,7 +138,7 @@ def test_the_pages_together_are_all_hits_without_repeats(
 @pytest.mark.requirement("P-PAGES-COMPLETE")
 def test_a_long_query_has_complete_pages_too(large: FakeHouse) -> None:
     query = Query(text="create or update an invoice, a message, a page and a contact " * 8, limit=9)
-    expected = [hit.handle for hit in large.gateway.hits(AGENT, query)]
+    expected = [hit.handle for hit in large.gateway.hits(AGENT, query).hits]
     assert walk(large, query) == expected
 
 

@@ -86,7 +86,7 @@ class Catalog:
     def search(self, query: str, limit: int = 5, *, server: str = "", category: str = "") -> list[Hit]:
         """The best tools for a query, each with its handle, score and the parts of the score."""
         found = self._house.gateway.hits(self._caller, Query(text=query, server=server, category=category))
-        return found[:limit]
+        return list(found.hits[:limit])
 
     def describe(self, names: Sequence[str]) -> Disclosure:
         """Full cards; `.text` is what an agent reads.

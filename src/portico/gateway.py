@@ -11,7 +11,7 @@ from portico.discovery.cards import full_rungs, summary_rungs
 from portico.discovery.spelling import Spell, as_meta_tool
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
-from portico.domain.disclosure import Budget, Disclosure, Hit, Level
+from portico.domain.disclosure import Budget, Disclosure, Findings, Level
 from portico.domain.edition import Edition
 from portico.domain.items import Item
 from portico.domain.names import identifier
@@ -83,8 +83,8 @@ class Gateway:
                 continue
         return found
 
-    def hits(self, caller: Caller, query: Query) -> list[Hit]:
-        """The ranked hits of a query, all pages of it up to the cap."""
+    def hits(self, caller: Caller, query: Query) -> Findings:
+        """The ranked hits of a query, all pages of it up to the cap, and whether they answer it."""
         published = self.editions.current
         within = self._within(caller, published.edition, query)
         return published.index.query(query.text, within=within, limit=SEARCH_CARDS_LIMIT)
@@ -100,7 +100,7 @@ class Gateway:
         exact = self._exact(caller, edition, query)
         if exact is not None:
             return fit([full_rungs(exact, spell)], tokens=max(budget.tokens, 2_000), counter=self.counter)
-        found = [hit.tool for hit in self.hits(caller, query)]
+        found = [hit.tool for hit in self.hits(caller, query).hits]
         return self._page(caller, edition, query, found, budget, spell)
 
     def describe(

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from portico.domain.call import Invocation, OnProgress
 from portico.domain.caller import Caller
-from portico.domain.disclosure import Hit
+from portico.domain.disclosure import Findings
 from portico.domain.edition import Edition
 from portico.domain.server import Health, Offering
 from portico.domain.tool import Tool, ToolId
@@ -95,7 +95,7 @@ class Policy(Protocol):
 class Index(Protocol):
     """Finds tools by what they do; always asked within a visible set, and an empty set finds nothing."""
 
-    def query(self, text: str, *, within: Set[ToolId], limit: int) -> list[Hit]:
+    def query(self, text: str, *, within: Set[ToolId], limit: int) -> Findings:
         """The best tools first."""
         ...
 

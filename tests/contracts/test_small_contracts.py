@@ -55,16 +55,16 @@ def test_a_policy_only_narrows_and_admits_what_it_shows(name: str, edition: Edit
 def test_an_index_finds_only_what_is_visible_best_first(name: str, edition: Edition) -> None:
     index = INDEXES[name](edition, None)
     visible = {id for id in edition.tools if id.server == "a"}
-    hits = index.query("does x1", within=visible, limit=2)
+    hits = index.query("does x1", within=visible, limit=2).hits
     assert hits[0].tool.id == ToolId("a", "x1")
     assert len(hits) <= 2
     assert {hit.tool.id for hit in hits} <= visible
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    assert index.query("does x1", within=set(), limit=2) == []
-    assert index.query("does x1", within=visible, limit=0) == []
-    assert index.query("", within=visible, limit=2) == []
-    assert index.query("does x1", within={ToolId("gone", "gone")}, limit=2) == []
-    assert INDEXES[name](edition, index).query("does x1", within=visible, limit=2) == hits
+    assert index.query("does x1", within=set(), limit=2).hits == ()
+    assert index.query("does x1", within=visible, limit=0).hits == ()
+    assert index.query("", within=visible, limit=2).hits == ()
+    assert index.query("does x1", within={ToolId("gone", "gone")}, limit=2).hits == ()
+    assert INDEXES[name](edition, index).query("does x1", within=visible, limit=2).hits == hits
 
 
 @pytest.mark.requirement("P-JOURNAL-CONTRACT")

@@ -25,7 +25,7 @@ def index(edition: Edition) -> WordIndex:
 
 
 def ask(index: WordIndex, edition: Edition, text: str, limit: int = 50) -> list[Hit]:
-    return index.query(text, within=edition.tools.keys(), limit=limit)
+    return list(index.query(text, within=edition.tools.keys(), limit=limit).hits)
 
 
 STRANGE = {
@@ -94,9 +94,9 @@ def test_names_in_other_alphabets_are_told_apart() -> None:
 def test_only_the_visible_set_is_found(index: WordIndex, edition: Edition) -> None:
     visible = set(list(edition.tools)[::7])
     for text in ("create", "list all", "delete file", next(iter(edition.tools)).name):
-        found = {hit.tool.id for hit in index.query(text, within=visible, limit=50)}
+        found = {hit.tool.id for hit in index.query(text, within=visible, limit=50).hits}
         assert found <= visible
-        assert index.query(text, within=set(), limit=50) == []
+        assert index.query(text, within=set(), limit=50).hits == ()
 
 
 def test_the_order_is_the_same_every_time(edition: Edition) -> None:

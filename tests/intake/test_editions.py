@@ -47,7 +47,7 @@ def test_the_index_knows_the_edition_that_a_listener_hears_of(editions: Editions
     def listen(edition: Edition) -> None:
         current = editions.current
         assert current.edition is edition
-        hits = current.index.query("weather", within=edition.tools.keys(), limit=9)
+        hits = current.index.query("weather", within=edition.tools.keys(), limit=9).hits
         seen.append([hit.handle for hit in hits])
 
     editions.subscribe(listen)
@@ -110,7 +110,7 @@ def test_a_server_keeps_its_spelling_while_the_other_offers_nothing() -> None:
 
 def test_before_the_first_offering_there_is_an_empty_edition(editions: Editions) -> None:
     assert editions.current.edition.number == 0
-    assert editions.current.index.query("anything", within=set(), limit=5) == []
+    assert editions.current.index.query("anything", within=set(), limit=5).hits == ()
 
 
 def test_a_tool_named_like_a_meta_tool_is_neither_merged_nor_in_the_way() -> None:

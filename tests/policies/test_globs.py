@@ -42,7 +42,7 @@ def house() -> FakeHouse:
 async def test_a_denied_tool_is_nowhere(house: FakeHouse) -> None:
     gateway = house.gateway
     assert [tool.handle for tool in gateway.listing(AGENT)] == ["s.list_tables"]
-    assert [hit.name for hit in gateway.hits(AGENT, Query(text="drop table"))] == ["list_tables"]
+    assert [hit.name for hit in gateway.hits(AGENT, Query(text="drop table")).hits] == ["list_tables"]
     for text in ("", "s.drop_table", "drop"):
         assert "drop_table" not in gateway.search(AGENT, Query(text=text)).text.replace(f"{text!r}", "")
     assert gateway.parameters_of(AGENT, "s.drop_table") is None

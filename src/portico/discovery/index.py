@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from portico.domain.disclosure import Hit
+from portico.domain.disclosure import Findings, Hit
 from portico.domain.edition import Edition
 from portico.domain.tool import Tool, ToolId
 from portico.ports import Index
@@ -61,7 +61,7 @@ class WordIndex:
             for spelling in {_plain(document.tool.handle), _plain(document.tool.id.name)}:
                 self._names[spelling].append(number)
 
-    def query(self, text: str, *, within: Set[ToolId], limit: int) -> list[Hit]:
+    def query(self, text: str, *, within: Set[ToolId], limit: int) -> Findings:
         """The best permitted tools first; ties are settled by handle."""
         parts: dict[int, dict[str, float]] = defaultdict(dict)
         for word, weight in query_words(text).items():
@@ -74,7 +74,7 @@ class WordIndex:
             if (tool := self.documents[number].tool).id in within
         ]
         hits.sort(key=lambda hit: (-hit.score, hit.handle))
-        return hits[:limit]
+        return Findings(hits=tuple(hits[:limit]), fits=bool(hits))
 
     def _scored(self, word: str) -> list[tuple[int, float]]:
         """The tools that have a word and what it adds to each; worked out when it is first asked for."""

@@ -51,6 +51,15 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What an index answers: the hits, best first, and whether the best of them answers the query at all."""
+
+    hits: tuple[Hit, ...] = ()
+    fits: bool = False
+    """False when no tool answers the query; the hits are then only the nearest ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """A tool at one level, rendered."""
 

@@ -57,8 +57,8 @@ def search(
     """Find tools by what they do."""
     question = Query(text=query, server=server, category=category, limit=limit or 0)
 
-    async def work(house: House) -> tuple[list[Hit], str]:
-        hits = house.gateway.hits(CALLER, question)
+    async def work(house: House) -> tuple[tuple[Hit, ...], str]:
+        hits = house.gateway.hits(CALLER, question).hits
         return hits[: limit or house.gateway.search_limit], house.gateway.search(CALLER, question, spell=spell).text
 
     hits, text = in_house(options(ctx), work, as_json=as_json)
