@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+from collections import defaultdict
+from collections.abc import Container, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -11,13 +13,26 @@ from hypothesis import strategies as st
 
 from portico.domain.names import META_TOOLS, RESERVED_SERVERS, distinct, identifier, server_identifier
 from portico.domain.tool import ToolId
-from portico.intake.naming import list_names, name_servers, name_tools
+from portico.intake.naming import name_servers, name_tools, tell_apart, wish_names
 
 LISTED = re.compile(r"^[A-Za-z0-9_.-]{1,128}\Z")
 IDENTIFIER = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 
 part = st.text(alphabet="ab_.-: /é1", min_size=1, max_size=6) | st.text(min_size=1, max_size=150)
 pairs = st.sets(st.tuples(part, part), min_size=1, max_size=12)
+
+
+def list_names(tools: Iterable[tuple[ToolId, str]], handles: Container[str] = ()) -> dict[ToolId, str]:
+    """The names in `tools/list` of tools with their sources, as an edition puts them together."""
+    wishes: dict[str, dict[str, str]] = defaultdict(dict)
+    for id, source in tools:
+        wishes[id.server] |= wish_names(id.server, [id.name], source)
+    told_apart = tell_apart(wishes, handles)
+    return {
+        ToolId(server, name): told_apart.get(server, {}).get(name, wish)
+        for server, own in wishes.items()
+        for name, wish in own.items()
+    }
 
 
 @pytest.mark.requirement("S3-35", "S3-36", "S3-37", "S3-38", "S3-39", "S3-40", "S3-41", "S3-42", "S3-E2", "S3-E3")

@@ -117,3 +117,21 @@ def test_a_tool_named_like_a_meta_tool_is_neither_merged_nor_in_the_way() -> Non
     editions = Editions(build_index=build_index)
     edition = editions.accept([(Offering(server="local", tools=(definition("search_tools"),)), "local")])
     assert [tool.listed for tool in edition.tools.values()] == ["local__search_tools"]
+
+
+def test_a_tool_is_put_on_another_shelf_in_one_whole_edition(editions: Editions) -> None:
+    first = editions.accept([offering("a", definition("x"), definition("y")), offering("a.b", definition("c"))])
+    second = editions.shelve(ToolId("a", "x"), "tables")
+    assert second.number == first.number + 1
+    assert second.categories == {"misc": 2, "tables": 1}
+    assert second.tools[ToolId("a", "y")] is first.tools[ToolId("a", "y")]
+    assert second.chapters["a.b"] is first.chapters["a.b"]
+    assert editions.shelve(ToolId("a", "x"), "tables") is second
+
+
+def test_a_shelf_waits_for_its_tool_and_is_kept_when_the_tool_changes(editions: Editions) -> None:
+    assert editions.shelve(ToolId("a", "x"), "tables").number == 0
+    editions.accept([offering("a", definition("x"))])
+    editions.withdraw("a")
+    edition = editions.accept([offering("a", definition("x", "changed")), offering("b", definition("x"))])
+    assert [tool.category for tool in edition.tools.values()] == ["tables", "misc"]

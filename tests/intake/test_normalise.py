@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from portico.domain.tool import Effect
 from portico.errors import InvalidDefinition
-from portico.intake.normalise import DEFINITION_LIMIT, DESCRIPTION_LIMIT, normalise
+from portico.intake.normalise import DEFINITION_LIMIT, DESCRIPTION_LIMIT, TAG_LENGTH, TAGS_LIMIT, normalise
 from portico.testing import furnish
 
 json_values = st.recursive(
@@ -273,3 +273,33 @@ def test_arbitrary_json_is_taken_or_refused_and_never_breaks_intake(raw: object,
 @given(st.dictionaries(st.sampled_from(KEYWORDS), schemas, max_size=5))
 def test_arbitrary_schemas_are_taken_or_refused(schema: dict[str, Any]) -> None:
     assert is_taken({"name": "x", "inputSchema": {**schema, "type": "object"}}) in (True, False)
+
+
+@pytest.mark.requirement("P-TAGS")
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"tags": ["a", "B c"]},
+        {"annotations": {"tags": ["a", "B c"]}},
+        {"_meta": {"tags": ["a", "B c"]}},
+        {"_meta": {"fastmcp": {"tags": ["a", "B c"]}}},
+        {"_meta": {"_fastmcp": {"tags": ["a", "B c"]}}},
+        {"tags": ["a"], "_meta": {"fastmcp": {"tags": ["A", " B \n c "]}}},
+    ],
+)
+def test_tags_are_found_where_libraries_put_them(place: dict[str, Any]) -> None:
+    assert normalise({**with_schema(), **place}).tags == ("a", "B c")
+    assert furnish({"s": [{**with_schema(), **place}]}).gateway.edition.tools.popitem()[1].tags == ("a", "B c")
+
+
+@pytest.mark.requirement("P-TAGS")
+@pytest.mark.parametrize(
+    "tags", ["text", 5, {"a": 1}, None, [1, None, ["a"], {}], ["", "  ", "x" * (TAG_LENGTH + 1), "\x00", "\u202ea"]]
+)
+def test_what_is_no_tag_is_left_out(tags: object) -> None:
+    assert normalise({**with_schema(), "tags": tags, "_meta": {"fastmcp": tags}}).tags == ()
+
+
+@pytest.mark.requirement("P-TAGS")
+def test_a_tool_has_a_handful_of_tags_and_no_more() -> None:
+    assert len(normalise({**with_schema(), "tags": [f"t{number}" for number in range(500)]}).tags) == TAGS_LIMIT

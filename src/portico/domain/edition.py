@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .chapter import Chapter
 from .items import Items
 from .resolver import Resolver
 from .server import Server
@@ -16,10 +17,11 @@ class Edition:
     """All tools at one moment, in a fixed order; a change makes the next edition."""
 
     number: int
+    chapters: Mapping[str, Chapter] = field(repr=False)
     tools: Mapping[ToolId, Tool]
     servers: Mapping[str, Server]
-    rejected: tuple[Rejected, ...] = ()
-    items: Items = field(default_factory=Items)
+    rejected: tuple[Rejected, ...]
+    items: Items
     resolver: Resolver = field(repr=False)
 
     @property
@@ -31,5 +33,21 @@ class Edition:
         return dict(sorted(counts.items()))
 
 
-EMPTY = Edition(number=0, tools={}, servers={}, resolver=Resolver((), {}))
+def bind(number: int, chapters: Mapping[str, Chapter], items: Items) -> Edition:
+    """Make an edition of chapters, in their order; of each tool only its place is written anew."""
+    tools: dict[ToolId, Tool] = {}
+    for chapter in chapters.values():
+        tools.update(chapter.tools)
+    return Edition(
+        number=number,
+        chapters=chapters,
+        tools=tools,
+        servers={name: chapter.server for name, chapter in chapters.items()},
+        rejected=tuple(refusal for chapter in chapters.values() for refusal in chapter.rejected),
+        items=items,
+        resolver=Resolver(chapters),
+    )
+
+
+EMPTY = bind(0, {}, Items())
 """What is published before the first offering."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
+from typing import TypeVar
+
+K = TypeVar("K", str, tuple[str, str])
 
 LUA_KEYWORDS = frozenset(
     "and break do else elseif end false for function goto if in local nil not or repeat return then true"
@@ -51,20 +54,26 @@ def server_identifier(name: str) -> str:
     return f"_{safe}" if safe in RESERVED_SERVERS else safe
 
 
-def distinct(spelled: Iterable[tuple[str, str]], taken: Collection[str] = ()) -> dict[str, str]:
-    """Give each (original, wanted) pair a spelling of its own.
+def distinct(spelled: Iterable[tuple[K, str]], taken: Container[str] = (), wanted: Container[str] = ()) -> dict[K, str]:
+    """Give each (original, wanted) pair a spelling of its own, in sorted order of the originals.
 
-    The first original in sorted order keeps what it wanted, the next ones get `_2`, `_3`; a suffix never runs into
-    a spelling that somebody else wanted, so the outcome does not depend on the order of arrival.
+    The first original keeps what it wanted, unless it is taken; the next ones get `_2`, `_3`. A suffix never runs into
+    a spelling that somebody else wanted, here or in `wanted`, so the outcome does not depend on the order of arrival.
     """
     pairs = sorted(spelled)
-    wanted = {spelling for _, spelling in pairs} | set(taken)
-    used = set(taken)
-    chosen: dict[str, str] = {}
+    here = {spelling for _, spelling in pairs}
+    if not taken and len(here) == len(pairs):
+        return dict(pairs)
+    used: set[str] = set()
+    chosen: dict[K, str] = {}
     following: dict[str, int] = {}  # where the count of a spelling stands, so that many collisions stay cheap
     for original, spelling in pairs:
         candidate, number = spelling, following.get(spelling, 2)
-        while candidate in used or (candidate != spelling and candidate in wanted):
+        while (
+            candidate in used
+            or candidate in taken
+            or (candidate != spelling and (candidate in here or candidate in wanted))
+        ):
             candidate, number = f"{spelling}_{number}", number + 1
         used.add(candidate)
         following[spelling] = number

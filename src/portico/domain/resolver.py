@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from operator import attrgetter
 from urllib.parse import unquote
 
 from portico.errors import AmbiguousTool, NextCall, UnknownTool
 
+from .chapter import Chapter, Spellings
 from .names import identifier
-from .server import Server
 from .tool import Tool, ToolId
 
 SEPARATORS = ("::", "__", "/", ".")
@@ -18,21 +18,19 @@ CANDIDATES = 10
 SHOWN_LENGTH = 200
 """Characters of an unknown name that an error repeats."""
 
-_Table = Mapping[str, Set[ToolId]]
-
 
 class Resolver:
-    """Knows every spelling of every tool of one edition.
+    """Knows every spelling of every tool of one edition; each chapter is asked for its own.
 
     Order: exact handle or listed name, exact other spelling, unique bare name, then the same without regard to case.
     A tool outside `within` does not exist here: it is neither found nor named as a candidate.
     """
 
-    def __init__(self, tools: Iterable[Tool], servers: Mapping[str, Server]) -> None:
-        self._tools = {tool.id: tool for tool in tools}
-        self._exact = _Spellings(self._tools.values(), servers, str)
-        self._folded: _Spellings | None = None
-        self._servers = servers
+    def __init__(self, chapters: Mapping[str, Chapter]) -> None:
+        self._chapters = chapters
+        self._by_identifier = {chapter.server.identifier: chapter for chapter in chapters.values()}
+        self._exact = _Spellings(chapters.values(), str, attrgetter("exact"))
+        self._folded = _Spellings(chapters.values(), str.casefold, attrgetter("folded"))
 
     def resolve(self, spelling: str, within: Set[ToolId]) -> Tool:
         """The one permitted tool that a spelling means.
@@ -42,11 +40,11 @@ class Resolver:
             AmbiguousTool: several permitted tools share it; all are listed, none is picked.
         """
         for found in self._stages(spelling):
-            permitted = [self._tools[id] for id in sorted(found & within)]
+            permitted = {tool.id: tool for tool in found if tool.id in within}
             if len(permitted) == 1:
-                return permitted[0]
+                return permitted.popitem()[1]
             if permitted:
-                raise _ambiguous(spelling, permitted)
+                raise _ambiguous(spelling, [permitted[id] for id in sorted(permitted)])
         raise self._unknown(spelling, within)
 
     def near(self, spelling: str, within: Set[ToolId], limit: int = CANDIDATES) -> list[Tool]:
@@ -55,7 +53,8 @@ class Resolver:
         bare = wanted.rsplit("__", 1)[-1].rsplit(".", 1)[-1]
         scored = []
         for id in within:
-            tool = self._tools.get(id)
+            chapter = self._chapters.get(id.server)
+            tool = chapter.tools.get(id) if chapter else None
             if tool is not None:
                 names = (tool.handle.casefold().replace(".", "_"), identifier(id.name).casefold())
                 score = max(_similarity(wanted, names[0]), _similarity(bare, names[1]))
@@ -63,15 +62,19 @@ class Resolver:
                     scored.append((-score, tool.handle, tool))
         return [tool for _, _, tool in sorted(scored, key=lambda row: row[:2])[:limit]]
 
-    def _stages(self, spelling: str) -> Iterator[Set[ToolId]]:
+    def _stages(self, spelling: str) -> Iterator[Iterable[Tool]]:
+        yield self._by_handle(spelling)
         bare = spelling.strip()
         readings = (spelling,) if spelling == bare else (spelling, bare)  # a name may really end in a space
         for reading in readings:
             yield from self._exact.stages(reading)
-        if self._folded is None:
-            self._folded = _Spellings(self._tools.values(), self._servers, str.casefold)
         for reading in readings:
             yield from self._folded.stages(reading.casefold())
+
+    def _by_handle(self, spelling: str) -> Iterable[Tool]:
+        """What most callers say: the handle names the chapter, so that no other is asked."""
+        chapter = self._by_identifier.get(spelling.partition(".")[0])
+        return chapter.exact.whole.find(spelling) if chapter else ()
 
     def _unknown(self, spelling: str, within: Set[ToolId]) -> UnknownTool:
         near = self.near(spelling[:SHOWN_LENGTH], within)
@@ -91,37 +94,31 @@ class Resolver:
 
 
 class _Spellings:
-    """The spellings of all tools under one way of folding letters."""
+    """The spellings of all chapters under one way of folding letters."""
 
-    def __init__(self, tools: Iterable[Tool], servers: Mapping[str, Server], fold: Callable[[str], str]) -> None:
-        self._whole: dict[str, set[ToolId]] = defaultdict(set)
-        self._servers: dict[str, set[str]] = defaultdict(set)
-        self._within_server: dict[tuple[str, str], set[ToolId]] = defaultdict(set)
-        self._bare: dict[str, set[ToolId]] = defaultdict(set)
-        for server in servers.values():
-            for spelling in (server.name, server.identifier):
-                self._servers[fold(spelling)].add(server.name)
+    def __init__(
+        self, chapters: Collection[Chapter], fold: Callable[[str], str], table: Callable[[Chapter], Spellings]
+    ) -> None:
+        self._chapters = chapters
+        self._table = table
+        self._servers: dict[str, list[Chapter]] = {}
+        for chapter in chapters:
+            for spelling in {fold(chapter.server.name), fold(chapter.server.identifier)}:
+                self._servers.setdefault(spelling, []).append(chapter)
         self._longest_server = max(map(len, self._servers), default=0)
-        for tool in tools:
-            self._whole[fold(tool.handle)].add(tool.id)
-            self._whole[fold(tool.listed)].add(tool.id)
-            for spelling in {tool.id.name, tool.handle.split(".", 1)[1]}:
-                self._within_server[tool.id.server, fold(spelling)].add(tool.id)
-                self._bare[fold(spelling)].add(tool.id)
 
-    def stages(self, spelling: str) -> Iterator[Set[ToolId]]:
-        yield self._whole.get(spelling, frozenset())
+    def stages(self, spelling: str) -> Iterator[Iterable[Tool]]:
+        tables = [self._table(chapter) for chapter in self._chapters]
+        yield [tool for table in tables for tool in table.whole.find(spelling)]
         yield self._qualified(spelling)
-        yield self._bare.get(spelling, frozenset())
+        yield [tool for table in tables for tool in table.bare.find(spelling)]
 
-    def _qualified(self, spelling: str) -> Set[ToolId]:
+    def _qualified(self, spelling: str) -> Iterator[Tool]:
         """Every reading of `server SEP tool`; a percent-encoded path is one of them."""
-        found: set[ToolId] = set()
         for text in {spelling, unquote(spelling.removeprefix("/"))}:
             for server_part, tool_part in _splits(text, self._longest_server):
-                for server in self._servers.get(server_part, ()):
-                    found |= self._within_server.get((server, tool_part), frozenset())
-        return found
+                for chapter in self._servers.get(server_part, ()):
+                    yield from self._table(chapter).bare.find(tool_part)
 
 
 def _splits(text: str, longest: int) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 FALLBACK = "misc"
@@ -25,16 +25,25 @@ class CategoryRule:
 
     def category(self, server: str, name: str, source: str) -> str:
         """The one category of a tool."""
-        return (
-            self.explicit.get(f"{server}.{name}")
-            or _longest(name, {key[:-1]: value for key, value in self.explicit.items() if key.endswith("*")})
+        return self.categories(server, (name,), source)[name]
+
+    def categories(self, server: str, names: Iterable[str], source: str) -> dict[str, str]:
+        """The one category of each tool of a server."""
+        wide = {key[:-1]: category for key, category in self.explicit.items() if key.endswith("*")}
+        prefixes = self.prefixes if source != "upstream" else {}
+        default = self.servers.get(server) or FALLBACK
+        return {
+            name: self.explicit.get(f"{server}.{name}")
+            or _longest(name, wide)
             or self.explicit.get(server)
-            or (_longest(name, self.prefixes) if source != "upstream" else "")
-            or self.servers.get(server)
-            or FALLBACK
-        )
+            or _longest(name, prefixes)
+            or default
+            for name in names
+        }
 
 
 def _longest(name: str, prefixes: Mapping[str, str]) -> str:
+    if not prefixes:
+        return ""
     fitting = [prefix for prefix in prefixes if name.startswith(prefix)]
     return prefixes[max(fitting, key=len)] if fitting else ""

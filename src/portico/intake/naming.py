@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping
+from itertools import chain
 
 from portico.domain.names import LISTED_LIMIT, META_TOOLS, distinct, identifier, listable, server_identifier
 from portico.domain.tool import ToolId
@@ -15,25 +17,58 @@ def name_servers(aliases: Mapping[str, str]) -> dict[str, str]:
 
 
 def name_tools(names: Iterable[str]) -> dict[str, str]:
-    """Identifiers for the tools of one server."""
+    """Identifiers for the tools of one server, in sorted order of their names."""
     return distinct((name, identifier(name)) for name in names)
 
 
-def list_names(tools: Iterable[tuple[ToolId, str]], handles: Collection[str] = ()) -> dict[ToolId, str]:
-    """The name that each (tool, source) has in `tools/list`; never one that is some tool's handle.
+def wish_names(server: str, names: Iterable[str], source: str) -> dict[str, str]:
+    """The name that each tool of a server has in `tools/list`, unless another tool wants it too.
 
     A local tool is listed bare, unless a surface lists a tool of its own under that name.
     """
-    wanted = {f"{id.server}\0{id.name}": (id, _wanted(id, source)) for id, source in tools}
-    chosen = distinct(((key, spelling) for key, (_, spelling) in wanted.items()), handles)
-    return {id: chosen[key] for key, (id, _) in wanted.items()}
+    prefix = f"{listable(server)}__"
+    return {name: _wish(prefix, ToolId(server, name), source) for name in names}
 
 
-def _wanted(id: ToolId, source: str) -> str:
+def tell_apart(wishes: Mapping[str, Mapping[str, str]], handles: Container[str]) -> dict[str, dict[str, str]]:
+    """Other names, by server and tool, for those that cannot be listed as they wish.
+
+    Two tools are never listed under one name, and none under the handle of any tool. Only a contested wish is looked
+    at again: which suffix it leads to depends on those who share it, and on what all others want.
+    """
+    wanted = Counter(chain.from_iterable(own.values() for own in wishes.values()))
+    contested = {wish for wish, count in wanted.items() if count > 1 or ("." in wish and wish in handles)}
+    shared = {
+        (server, name): wish
+        for server, own in (wishes.items() if contested else ())
+        for name, wish in own.items()
+        if wish in contested
+    }
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for (server, name), listed in distinct(shared.items(), taken=handles, wanted=wanted).items():
+        if listed != shared[server, name]:
+            found[server][name] = listed
+    return found
+
+
+class Handles:
+    """Every handle there is, known by its two halves: a server's identifier, and one among its tools' identifiers."""
+
+    __slots__ = ("_tools",)
+
+    def __init__(self, tools: Mapping[str, Container[str]]) -> None:
+        self._tools = tools
+
+    def __contains__(self, spelling: object) -> bool:
+        server, _, tool = str(spelling).partition(".")
+        return tool in self._tools.get(server, ())
+
+
+def _wish(prefix: str, id: ToolId, source: str) -> str:
     bare = listable(id.name)
     if source == "local" and identifier(bare) not in META_TOOLS:
         return _fitted(bare, id)
-    return _fitted(f"{listable(id.server)}__{bare}", id)
+    return _fitted(prefix + bare, id)
 
 
 def _fitted(spelling: str, id: ToolId) -> str:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from portico.domain.tool import Effect
 from portico.errors import InvalidDefinition
 
-from .schemas import check_schema
+from .schemas import check_schema, is_harmless
 
 DEFINITION_LIMIT = 256 * 1024
 DESCRIPTION_LIMIT = 8_000
 NAME_LIMIT = 512
+TAGS_LIMIT = 20
+TAG_LENGTH = 50
+
+_OBJECT = (dict, Mapping)
+"""What counts as an object; dict comes first because it is what nearly all are, and quickly told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """A definition that passed: ready for a name of ours."""
+class Definition(NamedTuple):
+    """A definition that passed: ready for a name of ours. A tuple, because a start makes one for every tool."""
 
+    given: Mapping[str, Any]
+    """The definition as its server gave it."""
     name: str
     title: str
     description: str
@@ -31,6 +36,7 @@ class Definition:
     raw: Mapping[str, Any]
     """The definition as it will be listed, but for its name."""
     notes: tuple[str, ...]
+    tags: tuple[str, ...] = ()
 
 
 def normalise(raw: object) -> Definition:
@@ -39,19 +45,20 @@ def normalise(raw: object) -> Definition:
     Raises:
         InvalidDefinition: with a reason that the server's author can act on.
     """
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, _OBJECT):
         raise InvalidDefinition(f"the definition is {_kind(raw)}, not an object")
     name = _name(raw)
-    _check_size(raw)
+    check = not is_harmless(_written(raw))
     notes: list[str] = []
-    schema = _input_schema(raw, notes)
-    output = _output_schema(raw, notes)
+    schema = _input_schema(raw, notes, check)
+    output = _output_schema(raw, notes, check)
     description = _description(raw, notes)
     listed = {**raw, "description": description, "inputSchema": schema}
     if output is None:
         listed.pop("outputSchema", None)
     _drop_malformed(listed, notes)
     return Definition(
+        given=raw,
         name=name,
         title=_title(raw),
         description=description,
@@ -60,6 +67,7 @@ def normalise(raw: object) -> Definition:
         effect=effect_of(raw.get("annotations")),
         raw=listed,
         notes=tuple(notes),
+        tags=_tags(raw),
     )
 
 
@@ -69,7 +77,9 @@ def _drop_malformed(listed: dict[str, Any], notes: list[str]) -> None:
         if field in listed and not is_well_formed(listed[field]):
             del listed[field]
             notes.append(f"its `{field}` was dropped: not {shape}")
-    hints = listed.get("annotations", {})
+    hints = listed.get("annotations")
+    if not hints:
+        return
     malformed = {key for key, kind in _HINTS.items() if key in hints and not isinstance(hints[key], kind)}
     if malformed:
         listed["annotations"] = {key: value for key, value in hints.items() if key not in malformed}
@@ -100,7 +110,7 @@ _SHAPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 def effect_of(annotations: object) -> Effect:
     """What the annotations say that a tool does; what they leave open counts as write."""
-    if isinstance(annotations, Mapping):
+    if annotations and isinstance(annotations, _OBJECT):
         if annotations.get("readOnlyHint") is True:
             return Effect.READ
         if annotations.get("destructiveHint") is True:
@@ -119,18 +129,19 @@ def _name(raw: Mapping[str, Any]) -> str:
     return name
 
 
-def _check_size(raw: Mapping[str, Any]) -> None:
+def _written(raw: Mapping[str, Any]) -> bytes:
     try:
-        size = len(orjson.dumps(raw))
+        text = orjson.dumps(raw)
     except (TypeError, orjson.JSONEncodeError, RecursionError) as error:
         raise InvalidDefinition(f"it cannot be written as JSON ({error})") from error
-    if size > DEFINITION_LIMIT:
+    if len(text) > DEFINITION_LIMIT:
         raise InvalidDefinition(
-            f"the definition has {size:,} bytes; the limit is {DEFINITION_LIMIT:,} (256 KB): shorten its schema"
+            f"the definition has {len(text):,} bytes; the limit is {DEFINITION_LIMIT:,} (256 KB): shorten its schema"
         )
+    return text
 
 
-def _input_schema(raw: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
+def _input_schema(raw: Mapping[str, Any], notes: list[str], check: bool) -> Mapping[str, Any]:
     schema = raw.get("inputSchema")
     if schema is None:
         notes.append("it has no inputSchema; taken as a tool without parameters")
@@ -140,29 +151,31 @@ def _input_schema(raw: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]
     declared = schema.get("type", "object")
     if declared != "object" and not (isinstance(declared, list) and "object" in declared):
         raise InvalidDefinition(f"its inputSchema describes {declared!r}; a tool takes an object of parameters")
-    check_schema(schema)
-    mended = dict(schema)
-    if schema.get("type") != "object":
+    if check:
+        check_schema(schema)
+    if declared != "object" or "type" not in schema:
         notes.append('its inputSchema does not say "type": "object"; added')
-        mended["type"] = "object"
+        schema = {**schema, "type": "object"}
     if not isinstance(schema.get("properties", {}), dict):
         notes.append("the `properties` of its inputSchema were dropped: not an object")
-        del mended["properties"]
+        schema = {key: value for key, value in schema.items() if key != "properties"}
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
         notes.append("the `required` of its inputSchema was mended: not a list of names")
-        mended["required"] = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    return schema if mended == schema else mended
+        names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        schema = {**schema, "required": names}
+    return schema
 
 
-def _output_schema(raw: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any] | None:
+def _output_schema(raw: Mapping[str, Any], notes: list[str], check: bool) -> Mapping[str, Any] | None:
     schema = raw.get("outputSchema")
     if schema is None:
         return None
     try:
         if not isinstance(schema, dict):
             raise InvalidDefinition(f"{_kind(schema)}, not an object")
-        check_schema(schema)
+        if check:
+            check_schema(schema)
     except InvalidDefinition as error:
         notes.append(f"its outputSchema was dropped: {error}")
         return None
@@ -182,11 +195,29 @@ def _description(raw: Mapping[str, Any], notes: list[str]) -> str:
 
 
 def _title(raw: Mapping[str, Any]) -> str:
-    annotations = raw.get("annotations")
-    for title in (raw.get("title"), annotations.get("title") if isinstance(annotations, Mapping) else None):
+    for title in (raw.get("title"), _inner(raw, "annotations").get("title")):
         if isinstance(title, str):
             return title
     return ""
+
+
+def _tags(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tags that a definition has, wherever its author's library puts them; each once, without regard to case."""
+    places = [raw, _inner(raw, "annotations")]
+    if meta := _inner(raw, "_meta"):
+        places += [meta, _inner(meta, "fastmcp"), _inner(meta, "_fastmcp")]
+    found: dict[str, str] = {}
+    for listed in [place["tags"] for place in places if "tags" in place]:
+        for value in listed if isinstance(listed, list | tuple) else ():
+            tag = " ".join(value.split()) if isinstance(value, str) else ""
+            if tag and len(tag) <= TAG_LENGTH and tag.isprintable():
+                found.setdefault(tag.casefold(), tag)
+    return tuple(found.values())[:TAGS_LIMIT]
+
+
+def _inner(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = raw.get(key, {})
+    return found if isinstance(found, _OBJECT) else {}
 
 
 def _kind(value: object) -> str:

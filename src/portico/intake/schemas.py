@@ -29,7 +29,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         InvalidDefinition: nested too deep, too large, a remote `$ref`, or `$ref`s that lead only to each other or
             to more subschemas than a validator could try.
     """
-    if _is_plain(orjson.dumps(schema)):
+    if is_harmless(orjson.dumps(schema)):
         return
     nodes = list(_nodes(schema))
     references = [node[keyword] for node in nodes for keyword in _REFERENCES if keyword in node]
@@ -41,8 +41,8 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     _check_cycles(schema, nodes)
 
 
-def _is_plain(text: bytes) -> bool:
-    """Whether a schema cannot have any of those faults: most have no reference, and fewer parts than levels allowed."""
+def is_harmless(text: bytes) -> bool:
+    """Whether no schema in a text can have any of those faults: most have no reference, and few parts."""
     return b'ef":' not in text and text.count(b"{") + text.count(b"[") <= DEPTH_LIMIT
 
 

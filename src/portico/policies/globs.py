@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from portico.domain.caller import Caller
+from portico.domain.chapter import Chapter
 from portico.domain.edition import Edition
 from portico.domain.server import ToolFilter
 from portico.domain.tool import Tool, ToolId
 from portico.errors import Refused
+
+_OPEN = ToolFilter()
 
 
 def permits(filter: ToolFilter, name: str) -> bool:
@@ -28,13 +31,23 @@ class GlobPolicy:
 
     filters: Mapping[str, ToolFilter] = field(default_factory=dict)
     _visible: WeakKeyDictionary[Edition, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
+    _permitted: WeakKeyDictionary[Chapter, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
 
     def visible(self, caller: Caller, edition: Edition) -> Set[ToolId]:
-        """The tools that the globs let through; worked out once per edition."""
+        """The tools that the globs let through; worked out once per chapter and put together once per edition."""
         found = self._visible.get(edition)
         if found is None:
-            found = frozenset(id for id in edition.tools if self._permits(id))
+            found = frozenset().union(*map(self._of, edition.chapters.values()))
             self._visible[edition] = found
+        return found
+
+    def _of(self, chapter: Chapter) -> Iterable[ToolId]:
+        if self.filters.get(chapter.server.name, _OPEN) == _OPEN:
+            return chapter.tools
+        found = self._permitted.get(chapter)
+        if found is None:
+            found = frozenset(id for id in chapter.tools if self._permits(id))
+            self._permitted[chapter] = found
         return found
 
     def admit(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
