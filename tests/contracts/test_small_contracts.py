@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.discovery.index import build_index
-from portico.discovery.tokens import TokenEstimate
+from portico.discovery.keywords import build_keyword_index
+from portico.discovery.tokens import ExactTokens, TokenEstimate
 from portico.domain.call import Invocation, Outcome
 from portico.domain.edition import EMPTY, Edition
 from portico.domain.server import ToolFilter
@@ -17,16 +19,18 @@ from portico.domain.tool import ToolId
 from portico.errors import Refused
 from portico.policies.globs import GlobPolicy
 from portico.ports import IndexBuilder, Journal, Policy, TokenCounter
-from portico.stores.memory import RecentJournal
+from portico.stores.memory import USAGE_KEPT, RecentJournal
 from portico.testing import AGENT, definition, furnish
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "everything": GlobPolicy,
     "globs": lambda: GlobPolicy({"a": ToolFilter(allow=("x*",)), "b": ToolFilter(deny=("*",))}),
 }
-INDEXES: dict[str, IndexBuilder] = {"words": build_index}
+INDEXES: dict[str, IndexBuilder] = {"words": build_index, "keywords": build_keyword_index}
 JOURNALS: dict[str, Callable[[], Journal]] = {"recent": RecentJournal}
 COUNTERS: dict[str, Callable[[], TokenCounter]] = {"estimate": TokenEstimate}
+if find_spec("splintr"):  # the extra `tokens`
+    COUNTERS["exact"] = ExactTokens
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +80,33 @@ def test_a_journal_takes_any_number_of_invocations(name: str) -> None:
             journal.record(Invocation(tool=None, spelled="\ud800", caller="", surface="", outcome=outcome, seconds=0.0))
 
 
+@pytest.mark.requirement("P-JOURNAL-CONTRACT", "P-USAGE")
+@pytest.mark.parametrize("name", JOURNALS)
+def test_a_journal_knows_the_usage_of_the_tools_that_were_called(name: str) -> None:
+    journal = JOURNALS[name]()
+    assert not journal.usage()
+    for tool, outcome in [("a", Outcome.DONE), ("a", Outcome.FAILED), ("b", Outcome.INVALID), ("c", Outcome.DONE)]:
+        journal.record(
+            Invocation(tool=ToolId("s", tool), spelled="", caller="", surface="", outcome=outcome, seconds=0.25)
+        )
+    journal.record(Invocation(tool=None, spelled="", caller="", surface="", outcome=Outcome.DONE, seconds=1.0))
+    usage = journal.usage()
+    assert {id.name: (u.calls, u.done, u.mean_ms) for id, u in usage.items()} == {"a": (2, 1, 250), "c": (1, 1, 250)}
+
+
+def test_the_recent_journal_keeps_the_usage_of_what_was_called_last_and_no_more() -> None:
+    journal = RecentJournal()
+    for number in range(USAGE_KEPT + 500):
+        for name in ("always", str(number)):
+            journal.record(
+                Invocation(tool=ToolId("s", name), spelled="", caller="", surface="", outcome=Outcome.DONE, seconds=0.0)
+            )
+    usage = journal.usage()
+    assert len(usage) == USAGE_KEPT
+    assert usage[ToolId("s", "always")].calls == USAGE_KEPT + 500
+    assert ToolId("s", "0") not in usage
+
+
 def test_the_recent_journal_keeps_the_newest_and_no_more() -> None:
     journal = RecentJournal()
     for number in range(2_500):
@@ -94,4 +125,4 @@ def test_a_counter_is_steady_and_adding_text_never_makes_it_much_cheaper(name: s
     assert counter.name
     assert counter.count("") == 0
     assert counter.count(one) == counter.count(one) >= 0
-    assert counter.count(f"{one}\n{other}") <= counter.count(one) + counter.count(other) + 1
+    assert counter.count(f"{one}\n{other}") <= counter.count(one) + counter.count(other) + 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from portico.domain.server import Offering
 from portico.ports import Store
 from portico.stores.memory import MemoryStore
-from portico.stores.sqlite import open_sqlite
+from portico.stores.sqlite import SqliteStore, open_sqlite
 
 OFFERING = Offering(
     server="github",
@@ -30,6 +31,18 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: MemoryStore(),
     "sqlite": lambda folder: open_sqlite(folder / "deep" / "portico.db"),
 }
+
+SMALL: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda folder: MemoryStore(vectors_kept=4),
+    "sqlite": lambda folder: SqliteStore(folder / "portico.db", vectors_kept=4),
+}
+
+
+@pytest.fixture(params=SMALL)
+def small_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made = SMALL[request.param](tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture(params=STORES)
@@ -91,3 +104,53 @@ def test_a_failure_is_remembered_until_the_server_is_heard_again_or_changed(stor
     assert store.failures({"github": "1"}, within=-1) == {}
     store.save(OFFERING, "1")
     assert store.failures({"github": "1"}, within=60) == {}
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_vectors_come_back_under_their_model_and_hash(store: Store) -> None:
+    store.save_vectors("one", {"a": b"\x00\x01", "b": b"\xff" * 5_000})
+    store.save_vectors("two", {"a": b"other"})
+    assert store.load_vectors("one", ["a", "b", "c"]) == {"a": b"\x00\x01", "b": b"\xff" * 5_000}
+    assert store.load_vectors("two", ["a"]) == {"a": b"other"}
+    assert store.load_vectors("three", ["a"]) == store.load_vectors("one", []) == {}
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_the_newest_vector_is_the_one_remembered(store: Store) -> None:
+    store.save_vectors("m", {"a": b"old"})
+    store.save_vectors("m", {"a": b"new"})
+    store.save_vectors("m", {})
+    assert store.load_vectors("m", ["a"]) == {"a": b"new"}
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_many_vectors_are_loaded_at_once_and_odd_names_are_kept(store: Store) -> None:
+    rows = {f"'; DROP TABLE vectors; -- \"{n} данные": str(n).encode() for n in range(3_000)}
+    store.save_vectors('"', rows)
+    assert store.load_vectors('"', list(rows)) == rows
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_vectors_not_used_for_longest_make_room(small_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = iter(range(100))
+    monkeypatch.setattr("portico.stores.sqlite.time", lambda: 2 * 86_400.0 * next(days))
+    for hash in "abcd":
+        small_store.save_vectors("m", {hash: b"1"})
+    assert small_store.load_vectors("m", ["a", "b"]).keys() == {"a", "b"}
+    small_store.save_vectors("other", {"e": b"1"})
+    assert small_store.load_vectors("m", list("abcd")).keys() == {"a", "b", "d"}
+    small_store.save_vectors("m", dict.fromkeys("uvwxyz", b"1"))
+    assert len(small_store.load_vectors("m", list("abcduvwxyz"))) == 4
+
+
+@pytest.mark.requirement("P-STORE-CONTRACT")
+def test_threads_may_use_one_store(store: Store) -> None:
+    def work(name: str) -> None:
+        for n in range(20):
+            store.save_vectors(name, {str(n): b"x"})
+            store.save(Offering(server=name), str(n))
+            assert store.load_vectors(name, [str(n)]) == {str(n): b"x"}
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, "abcd"))
+    assert store.load(dict.fromkeys("abcd", "19")).keys() == set("abcd")

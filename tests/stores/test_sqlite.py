@@ -152,3 +152,37 @@ def test_a_closed_store_says_so_in_our_words(file: Path) -> None:
     store.close()
     with pytest.raises(StoreError, match="did not answer"):
         store.load({})
+
+
+@pytest.mark.requirement("P-STORE-SHARED")
+def test_a_file_of_an_older_version_gets_its_vectors_and_keeps_its_offerings(file: Path) -> None:
+    saved(file)
+    connection = sqlite3.connect(file)
+    connection.execute("DROP TABLE vectors")
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    store = open_sqlite(file)
+    store.save_vectors("m", {"a": b"1"})
+    assert store.load_vectors("m", ["a"]) == {"a": b"1"}
+    store.close()
+    assert loaded(file) == {"s": OFFERING}
+
+
+def test_a_start_that_only_reads_vectors_writes_nothing(file: Path) -> None:
+    store = open_sqlite(file)
+    store.save_vectors("m", {"a": b"1"})
+    other = sqlite3.connect(file)
+    (before,) = other.execute("PRAGMA data_version").fetchone()
+    store.load_vectors("m", ["a"])
+    assert other.execute("PRAGMA data_version").fetchone() == (before,)
+    other.close()
+    store.close()
+
+
+def test_vectors_are_saved_all_or_none(file: Path) -> None:
+    store = open_sqlite(file)
+    with pytest.raises(StoreError, match="did not answer"):
+        store.save_vectors("m", {"a": b"1", "b": None})  # type: ignore[dict-item]
+    assert store.load_vectors("m", ["a"]) == {}
+    store.save_vectors("m", {"a": b"1"})
+    store.close()

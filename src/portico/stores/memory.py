@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from threading import Lock
 from time import time
+from types import MappingProxyType
 
 from portico.domain.call import Invocation
 from portico.domain.server import Offering
+from portico.domain.tool import ToolId
+from portico.domain.usage import Usage
+
+USAGE_KEPT = 20_000
+"""Tools whose usage is kept."""
+
+VECTORS_KEPT = 20_000
 
 
 @dataclass(slots=True)
 class MemoryStore:
     """Remembers offerings until the process ends."""
 
+    vectors_kept: int = VECTORS_KEPT
     _kept: dict[str, tuple[Offering, str]] = field(default_factory=dict)
     _failed: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+    _vectors: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """Those used last at the end."""
+    _lock: Lock = field(default_factory=Lock)
 
     def load(self, servers: Mapping[str, str]) -> dict[str, Offering]:
         """The offerings whose fingerprint is still the same."""
@@ -43,16 +57,44 @@ class MemoryStore:
             self._kept.pop(name, None)
             self._failed.pop(name, None)
 
+    def load_vectors(self, model: str, hashes: Sequence[str]) -> dict[str, bytes]:
+        """The vectors that are remembered under these hashes."""
+        with self._lock:
+            found = {hash: kept for hash in hashes if (kept := self._vectors.pop((model, hash), None)) is not None}
+            self._vectors |= {(model, hash): vector for hash, vector in found.items()}
+            return found
+
+    def save_vectors(self, model: str, rows: Mapping[str, bytes]) -> None:
+        """Remember vectors; those not used for longest make room."""
+        with self._lock:
+            for hash, vector in rows.items():
+                self._vectors.pop((model, hash), None)
+                self._vectors[model, hash] = vector
+            for key in list(islice(self._vectors, max(0, len(self._vectors) - self.vectors_kept))):
+                del self._vectors[key]
+
     def close(self) -> None:
         """Nothing to release."""
 
 
 @dataclass(slots=True)
 class RecentJournal:
-    """Keeps the newest invocations, and no more."""
+    """Keeps the newest invocations and the usage of the tools that were called last, and no more."""
 
     recent: deque[Invocation] = field(default_factory=lambda: deque(maxlen=1_000))
+    _usage: dict[ToolId, Usage] = field(default_factory=dict)
 
     def record(self, invocation: Invocation) -> None:
-        """Keep one invocation."""
+        """Keep one invocation, and count it."""
         self.recent.append(invocation)
+        if invocation.tool is None:
+            return
+        usage = self._usage.pop(invocation.tool, Usage()) + invocation
+        if usage.calls:
+            self._usage[invocation.tool] = usage
+        if len(self._usage) > USAGE_KEPT:
+            del self._usage[next(iter(self._usage))]
+
+    def usage(self) -> Mapping[ToolId, Usage]:
+        """Usage as it stands, and as it will."""
+        return MappingProxyType(self._usage)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from threading import RLock
 from time import time
 from typing import Any
 
@@ -17,6 +18,9 @@ from portico.domain.server import Offering
 from portico.errors import StoreError
 
 BUSY_SECONDS = 10.0
+VECTORS_KEPT = 20_000
+USE_SECONDS = 86_400.0
+"""How exactly the last use of a vector is known: a start that only reads writes nothing for a day."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +39,15 @@ def _create_failures(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_offerings, _create_failures)
+def _create_vectors(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE vectors (model TEXT NOT NULL, hash TEXT NOT NULL, used_at REAL NOT NULL, vector BLOB NOT NULL,"
+        " PRIMARY KEY (model, hash))"
+    )
+    connection.execute("CREATE INDEX vectors_by_use ON vectors (used_at)")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_offerings, _create_failures, _create_vectors)
 """Append only: the number of those that ran is the file's `user_version`."""
 
 
@@ -59,15 +71,16 @@ def open_sqlite(path: Path) -> SqliteStore:
 
 
 class SqliteStore:
-    """Remembers each server's offering in a database file."""
+    """Remembers each server's offering, and vectors of texts, in a database file; threads take turns."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, vectors_kept: int = VECTORS_KEPT) -> None:
+        self._path, self._vectors_kept = path, vectors_kept
+        self._turn = RLock()
         self._connection = self._open()
 
     def load(self, servers: Mapping[str, str]) -> dict[str, Offering]:
         """The offerings whose fingerprint is still the same; a row that cannot be read is as good as missing."""
-        rows = self._run("SELECT server, fingerprint, offering FROM offerings").fetchall()
+        rows = self._run("SELECT server, fingerprint, offering FROM offerings")
         found = {}
         for server, fingerprint, blob in rows:
             if servers.get(server) == fingerprint and (offering := _decoded(blob)) is not None:
@@ -114,14 +127,48 @@ class SqliteStore:
             self._run("DELETE FROM offerings WHERE server = ?", (server,))
             self._run("DELETE FROM failures WHERE server = ?", (server,))
 
+    def load_vectors(self, model: str, hashes: Sequence[str]) -> dict[str, bytes]:
+        """The vectors that are remembered under these hashes."""
+        wanted, now = orjson.dumps(list(hashes)).decode(), time()
+        found = self._run(
+            "SELECT hash, vector, used_at FROM vectors WHERE model = ? AND hash IN (SELECT value FROM json_each(?))",
+            (model, wanted),
+        )
+        if any(used_at < now - USE_SECONDS for _, _, used_at in found):
+            self._run(
+                "UPDATE vectors SET used_at = ? WHERE model = ? AND hash IN (SELECT value FROM json_each(?))",
+                (now, model, wanted),
+            )
+        return {hash: vector for hash, vector, _ in found}
+
+    def save_vectors(self, model: str, rows: Mapping[str, bytes]) -> None:
+        """Remember vectors in one transaction; those not used for longest make room.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        now = time()
+        with self._transaction():
+            for hash, vector in rows.items():
+                self._run("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", (model, hash, now, vector))
+            ((kept,),) = self._run("SELECT count(*) FROM vectors")
+            if kept > self._vectors_kept:
+                self._run(
+                    "DELETE FROM vectors WHERE rowid IN (SELECT rowid FROM vectors ORDER BY used_at, rowid LIMIT ?)",
+                    (kept - self._vectors_kept,),
+                )
+
     def close(self) -> None:
         """Close the file."""
-        self._connection.close()
+        with self._turn:
+            self._connection.close()
 
     def _open(self) -> sqlite3.Connection:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
+            connection = sqlite3.connect(
+                self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
                 _migrate(connection)
@@ -135,11 +182,24 @@ class SqliteStore:
                 "(definitions are fetched again), or set PORTICO_HOME to a folder that can be written"
             ) from error
 
-    def _run(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+    def _run(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
         try:
-            return self._connection.execute(statement, values)
+            with self._turn:
+                return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"the store {self._path} did not answer: {error}") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._turn:
+            self._run("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._run("COMMIT")
+            except BaseException:
+                with suppress(StoreError):
+                    self._run("ROLLBACK")
+                raise
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

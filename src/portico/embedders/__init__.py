@@ -1,0 +1,1 @@
+"""What texts mean, as vectors: the embedders, and the memory that spares them work."""

@@ -1,0 +1,52 @@
+"""The process that a local model runs in: reads batches of texts line by line, and writes their vectors.
+
+It has its own process because loading a model holds Python's one lock for seconds, and nothing can end it in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, TextIO
+
+import orjson
+
+BATCH = 16
+
+
+def main() -> None:
+    """Load the model that the command line names, say so, and answer until nobody asks any more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever the libraries print must not stand among the answers
+    try:
+        # Here, so that a package that is missing or broken becomes an answer.
+        from sentence_transformers import SentenceTransformer
+
+        model = SentenceTransformer(sys.argv[1])
+    except Exception as error:  # noqa: BLE001  what is wrong with a model's files comes in many shapes
+        _say(answers, {"error": _first_line(error)})
+        return
+    _say(answers, {"loaded": True})
+    for line in sys.stdin:
+        _say(answers, _embedded(model, orjson.loads(line)))
+
+
+def _embedded(model: Any, texts: list[str]) -> dict[str, Any]:
+    try:
+        found = model.encode(texts, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True)
+        return {"vectors": found.astype("float64").tolist()}
+    except Exception as error:  # noqa: BLE001  a model is somebody's code and may raise anything
+        return {"error": _first_line(error)}
+
+
+def _say(answers: TextIO, answer: dict[str, Any]) -> None:
+    answers.write(orjson.dumps(answer).decode() + "\n")
+    answers.flush()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().split("\n", 1)[0] or type(error).__name__)[:200]
+
+
+if __name__ == "__main__":
+    main()

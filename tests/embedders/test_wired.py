@@ -1,0 +1,75 @@
+"""From the config file to the doctor: a house with an embedder, and one whose embedder is away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from portico.config import Semantic, Settings, find_paths
+from portico.embedders.local import is_installed
+from portico.surfaces.cli.desk import Exit
+from portico.wiring import Parts, assemble, open_house
+from tests.surfaces.cli.shell import Shell
+
+from .embedding_server import EmbeddingServer, says
+
+KEY = "sk-very-secret-12345"
+
+
+def configured(folder: Path, semantic: dict[str, object]) -> Shell:
+    shell = Shell(folder)
+    shell.configure(json.dumps({"semantic": semantic}))
+    return shell
+
+
+@pytest.mark.anyio
+async def test_a_house_opens_the_embedder_of_its_settings_and_closes_it(
+    server: EmbeddingServer, tmp_path: Path
+) -> None:
+    asked = Semantic(url=server.url, model="m", key=KEY, timeout_s=5)
+    settings = Settings(home=find_paths({"PORTICO_HOME": str(tmp_path)}, tmp_path), semantic=asked)
+    async with open_house(settings) as house:
+        meanings = house.meanings
+        assert meanings is not None
+        assert server.requests == [], "nothing is asked before somebody needs it"
+        assert await meanings.warm("x") is not None
+    assert meanings.ask("late") is None
+    assert server.texts == ["x"]
+
+
+def test_without_the_setting_there_is_none() -> None:
+    assert assemble(Parts()).meanings is None
+
+
+@pytest.mark.requirement("P-EMBEDDER-CONFIG")
+def test_doctor_says_how_the_embedder_is_doing(server: EmbeddingServer, tmp_path: Path) -> None:
+    shell = configured(tmp_path, {"url": server.url, "model": "m", "key": "${KEY}"})
+    well = shell.run("doctor", KEY=KEY)
+    assert (well.code, well.out.splitlines()[0]) == (Exit.OK, f"ok  embedder m at {server.url}/embeddings: ready 0/0")
+    server.behaviour = says(401, KEY)
+    away = shell.run("doctor", "--json", KEY=KEY)
+    assert away.code == Exit.UPSTREAM
+    assert away.json == [
+        {
+            "embedder": f"m at {server.url}/embeddings",
+            "state": "away: it refused the key (HTTP 401), next try in 30 s",
+            "ok": False,
+        }
+    ]
+    assert KEY not in well.out + well.err + away.out + away.err
+
+
+@pytest.mark.requirement("P-EMBEDDER-CONFIG")
+@pytest.mark.skipif(is_installed(), reason="sentence-transformers is here")
+def test_a_local_model_without_its_package_is_reported_once_and_search_goes_on(tmp_path: Path) -> None:
+    shell = configured(tmp_path, {"model": "small"})
+    ended = shell.run("search", "anything")
+    file = tmp_path / "portico.yaml"
+    assert ended.err.splitlines()[0] == (
+        f"config: {file}:1: semantic.model: a local model needs sentence-transformers, which is not installed. "
+        "Run: pip install 'portico[semantic]'"
+    )
+    assert ended.err.count("sentence-transformers") == 1
+    assert shell.run("doctor").code == Exit.CONFIG
