@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from portico.domain.disclosure import Card, Disclosure, Level
 from portico.ports import TokenCounter
-
-_WITHHELD = 6
-"""Tokens of the line that counts what is withheld."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +15,29 @@ class Rungs:
     """One tool at falling detail: each rung is a level and its text, the last one is the bare handle."""
 
     handle: str
-    texts: tuple[tuple[Level, str], ...]
+    texts: Sequence[tuple[Level, str]]
+
+    def card(self, rung: int) -> Card:
+        """The card at one rung; -1 is the lowest."""
+        level, text = self.texts[rung]
+        return Card(handle=self.handle, level=level, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """What stands around the cards of an answer."""
+
+    head: str = ""
+    tail: str = ""
+    separator: str
+    total: int
+
+    def text(self, cards: Sequence[Card]) -> str:
+        """The answer with these cards; those that are not shown are counted."""
+        left = self.total - len(cards)
+        count = f"({left} more withheld)" if cards else f"({left} withheld)"
+        parts = [self.head, *(card.text for card in cards), count if left > 0 else "", self.tail]
+        return self.separator.join(part for part in parts if part)
 
 
 def fit(
@@ -30,36 +50,67 @@ def fit(
     total: int | None = None,
     separator: str = "\n",
 ) -> Disclosure:
-    """Show every card as fully as the tokens allow.
+    """Show every card as fully as the tokens allow; never more tokens than that.
 
     The last card gives way first, because the first one is the likeliest answer. When even the handles do not fit,
-    as many as do are shown with the count of the rest.
+    as many as do are shown with the count of the rest. A budget that has no room for one handle between head and tail
+    loses these two, and still shows handles and the count. When not even the count fits, the text is empty.
     """
-    room = tokens - counter.count(head) - counter.count(tail) - 2  # what rounding can add
-    rungs = [0] * len(cards)
-    costs = [counter.count(card.texts[0][1]) + 1 for card in cards]
+    total = len(cards) if total is None else total
+    around = _Frame(head=head, tail=tail, separator=separator, total=len(cards))
+    bare = _Frame(separator=separator, total=max(total, len(cards)))
+    lowest = [card.card(-1) for card in cards]
+    chosen = _fullest(cards, around, tokens, counter) or _most(lowest, around, tokens, counter)
+    text = around.text(chosen)
+    if (cards and not chosen) or counter.count(text) > tokens:
+        chosen = _most(lowest, bare, tokens, counter)
+        text = bare.text(chosen)
+    cost = counter.count(text)
+    return Disclosure(
+        text=text if cost <= tokens else "",
+        tokens=cost if cost <= tokens else 0,
+        cards=tuple(chosen),
+        shown=len(chosen),
+        total=total,
+        next=tail,
+        counter=counter.name,
+    )
+
+
+def _fullest(cards: Sequence[Rungs], frame: _Frame, tokens: int, counter: TokenCounter) -> list[Card]:
+    """All cards, each at the highest rung at which they fit together; nothing when not even the lowest ones do."""
+    around = counter.count(frame.head) + counter.count(frame.tail)
+    for chosen, cost in _descent(cards, counter):
+        # Counts of parts can only say when it is worth counting the whole: joined texts may count more or less.
+        if around + cost <= tokens and counter.count(frame.text(chosen)) <= tokens:
+            return chosen
+    return []
+
+
+def _descent(cards: Sequence[Rungs], counter: TokenCounter) -> Iterator[tuple[list[Card], int]]:
+    """The cards at full detail, then one of them a rung lower each time, from the last card to the first; with costs.
+
+    A rung that saves nothing is passed over.
+    """
+    chosen = [card.card(0) for card in cards]
+    costs = [counter.count(card.text) + 1 for card in chosen]
+    yield chosen, sum(costs)
     for depth in range(1, max((len(card.texts) for card in cards), default=0)):
         for number in range(len(cards) - 1, -1, -1):
-            if sum(costs) <= room:
-                break
-            if depth < len(cards[number].texts):
-                rungs[number] = depth
-                costs[number] = counter.count(cards[number].texts[depth][1]) + 1
-    shown = len(cards)
-    while shown and sum(costs[:shown]) + (_WITHHELD if shown < len(cards) else 0) > room:
-        shown -= 1
-    chosen = tuple(
-        Card(handle=card.handle, level=card.texts[rung][0], text=card.texts[rung][1])
-        for card, rung in zip(cards[:shown], rungs, strict=False)
-    )
-    withheld = len(cards) - shown
-    lines = [head, *(card.text for card in chosen), f"({withheld} more withheld)" if withheld else "", tail]
-    text = separator.join(line for line in lines if line)
-    return Disclosure(
-        text=text,
-        tokens=counter.count(text),
-        cards=chosen,
-        shown=shown,
-        total=len(cards) if total is None else total,
-        next=tail,
-    )
+            if depth >= len(cards[number].texts):
+                continue
+            lower = cards[number].card(depth)
+            cost = counter.count(lower.text) + 1
+            if cost < costs[number]:
+                chosen[number], costs[number] = lower, cost
+                yield chosen, sum(costs)
+
+
+def _most(cards: Sequence[Card], frame: _Frame, tokens: int, counter: TokenCounter) -> Sequence[Card]:
+    """As many of the first cards as fit; none when not one does."""
+    if counter.count(frame.text(cards)) <= tokens:
+        return cards
+    most = bisect_left(range(1, len(cards) + 1), True, key=lambda n: counter.count(frame.text(cards[:n])) > tokens)
+    while most and counter.count(frame.text(cards[:most])) > tokens:
+        most -= 1
+    return cards[:most]

@@ -1,66 +1,71 @@
 """One-line signatures: what an agent needs to call a tool at once.
 
-`?` marks an optional parameter, `~` something that was shortened (describe the tool to see it whole). A required
-parameter is never left out; a string's type is left unsaid.
+`?` marks an optional parameter, `=` one with its default, `~` something that was shortened (describe the tool to see
+it whole). A required parameter is never left out; a string's type is left unsaid.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from portico.domain.tool import Tool
 
+from .parameters import Shape, followed, shape, shape_of
+from .sentences import PURPOSE_LENGTH, purpose
+
 OPTIONAL_SHOWN = 8
+OPTIONAL_NAME_LENGTH = 64
+LIST_LENGTH = 480
+"""Characters of a parameter list; a longer one loses types, and optional parameters, but no required one."""
 CHOICES_SHOWN = 6
 CHOICE_LENGTH = 60
 FIELDS_SHOWN = 6
-SUMMARY_LENGTH = 90
-UNION_SHOWN = 3
+OBJECT_LENGTH = 120
+INNER_LENGTH = 48
+"""Characters of an object, and of one inside a list, a union or another object; a longer one shows fewer fields."""
+UNION_LENGTH = 60
+UNION_SHOWN = 5
+DEFAULT_LENGTH = 6
+
+_PLAIN = 3
+"""The depth at which an object is not spelled out at all."""
+_DEEPEST = 5
 
 
-def signature(tool: Tool, *, optional: int = OPTIONAL_SHOWN, summary: int = SUMMARY_LENGTH) -> str:
+def signature(tool: Tool, *, optional: int = OPTIONAL_SHOWN, words: int = PURPOSE_LENGTH) -> str:
     """`server.tool(a, b?: integer) [write] What it does`."""
-    head = f"{tool.handle}({parameters(tool, optional=optional)}) [{tool.effect}]"
-    line = first_sentence(tool.description or tool.title, summary)
-    return f"{head} {line}" if line else head
+    return _line(tool, parameters(tool, optional=optional), words)
+
+
+def summary_line(tool: Tool, words: int = PURPOSE_LENGTH) -> str:
+    """A signature without its parameters: `server.tool(~) [write] What it does`."""
+    found = shape_of(tool)
+    return _line(tool, "~" if found.fields or found.required or not found.is_whole else "", words)
 
 
 def parameters(tool: Tool, *, optional: int = OPTIONAL_SHOWN) -> str:
-    """The parameter list of a signature, required ones first, each group in the schema's order."""
-    required = [*dict.fromkeys(tool.required)]
-    others = [name for name in tool.properties if name not in required]
-    shown = [_parameter(name, tool, "") for name in required]
-    shown += [_parameter(name, tool, "?") for name in others[:optional]]
-    if len(others) > optional or any(keyword in tool.input_schema for keyword in _ELSEWHERE):
-        shown.append("~")
-    return ", ".join(shown)
+    """The parameter list of a signature, required ones first, each group in the schema's order.
 
-
-_ELSEWHERE = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependentRequired")
-"""Keywords that add parameters, or conditions on them, which one line does not show."""
-
-
-def _parameter(name: str, tool: Tool, mark: str) -> str:
-    return _field(name, mark, type_text(tool.properties.get(name), tool.input_schema))
-
-
-def _field(name: str, mark: str, kind: str) -> str:
-    """A name from outside keeps the line whole: one with a line break in it is quoted."""
-    shown = name if name.isprintable() else json.dumps(name)
-    return f"{shown}{mark}" if kind == "string" else f"{shown}{mark}: {kind}"
+    A list that would be too long loses the insides of objects and most optional parameters, then all types.
+    """
+    found, root = shape_of(tool), tool.input_schema
+    for shown, depth in ((optional, 0), (min(optional, 3), _PLAIN)):
+        text = ", ".join(_listed(found, root, shown, depth))
+        if len(text) <= LIST_LENGTH:
+            return text
+    return ", ".join([*map(_name, found.required), *(f"{_name(name)}?" for name in found.either), "~"])
 
 
 def type_text(schema: object, root: Mapping[str, Any], depth: int = 0) -> str:
     """A parameter's type in a few characters."""
     if schema is None or schema is True:
         return "any"
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return "any~"
-    if depth > 3:
-        return "any~"
-    schema = _followed(schema, root)
+    schema = followed(schema, root)
     if "const" in schema:
         return _choices([schema["const"]])
     if isinstance(schema.get("enum"), list):
@@ -71,84 +76,114 @@ def type_text(schema: object, root: Mapping[str, Any], depth: int = 0) -> str:
     return _plain_type(schema, root, depth)
 
 
-def first_sentence(text: str, limit: int) -> str:
-    """The first sentence of a description, cut at a word when it is long."""
-    line = " ".join(text.split("\n\n", 1)[0].split())
-    for end in (". ", "! ", "? ", " - "):
-        position = line.find(end)
-        if 15 <= position < limit:
-            line = line[: position + (1 if end == ". " else 0)]
-    line = line.removesuffix(".")
-    if len(line) <= limit:
-        return line
-    return f"{line[:limit].rsplit(' ', 1)[0].rstrip(' ,;:')}…"
+def _line(tool: Tool, listed: str, words: int) -> str:
+    line = purpose(tool, words)
+    return f"{tool.handle}({listed}) [{tool.effect}]" + (f" {line}" if line else "")
+
+
+def _listed(found: Shape, root: Mapping[str, Any], optional: int, depth: int) -> Iterator[str]:
+    """Required parameters, those that a branch asks for, and as many others as there is room for."""
+    required, either = frozenset(found.required), frozenset(found.either)
+    for name in found.required:
+        yield _field(name, "", type_text(found.fields.get(name), root, depth))
+    for name in found.either:
+        yield _field(name, "?", type_text(found.fields.get(name), root, depth))
+    others = [name for name in found.fields if name not in required and name not in either]
+    shown = [name for name in others if len(name) <= OPTIONAL_NAME_LENGTH][:optional]
+    yield from (_optional(name, found.fields[name], root, depth) for name in shown)
+    if len(shown) < len(others) or not found.is_whole:
+        yield "~"
+
+
+def _optional(name: str, schema: object, root: Mapping[str, Any], depth: int) -> str:
+    """An optional parameter; a number or switch with a default needs no type beside it."""
+    kind = type_text(schema, root, depth)
+    if kind in ("integer", "number", "boolean") and isinstance(schema, Mapping):
+        default = followed(schema, root).get("default")
+        if isinstance(default, int | float) and len(shown := json.dumps(default)) <= DEFAULT_LENGTH:
+            return f"{_name(name)}={shown}"
+    return _field(name, "?", kind)
+
+
+def _field(name: str, mark: str, kind: str) -> str:
+    return f"{_name(name)}{mark}" if kind == "string" else f"{_name(name)}{mark}: {kind}"
+
+
+_ORDINARY = re.compile(r"[^\s,:;?~=|(){}\[\]\"]+")
+
+
+def _name(name: str) -> str:
+    """A name from outside keeps the line whole and readable: one with signs of our own in it is quoted."""
+    return name if _ORDINARY.fullmatch(name) and name.isprintable() else _quoted(name)
+
+
+def _quoted(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if text.isprintable() else json.dumps(value, default=str)
 
 
 def _plain_type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
     declared = schema.get("type")
     if isinstance(declared, list):
         kinds = [kind for kind in declared if isinstance(kind, str) and kind != "null"]
-        spelled = [_plain_type({**schema, "type": kind}, root, depth) for kind in kinds[:UNION_SHOWN]]
-        return "|".join([*spelled, *(["~"] if len(kinds) > UNION_SHOWN else [])]) or "null"
+        return _joined(_plain_type({**schema, "type": kind}, root, depth) for kind in kinds)
     if declared == "array":
         inner = type_text(schema.get("items"), root, depth + 1)
-        return f"({inner})[]" if "|" in inner else f"{inner}[]"
+        return f"({inner})[]" if "|" in _BRACES.sub("", inner) else f"{inner}[]"
     if declared == "object" or "properties" in schema:
-        return _object(schema, root, depth)
+        return _object(shape(schema, root), root, depth)
     if isinstance(declared, str):
         return declared if declared in _KINDS else "any~"
     return "any" if schema.keys() <= _SAY_NOTHING else "any~"
 
 
+_BRACES = re.compile(r"\{.*?\}")
 _KINDS = frozenset({"string", "integer", "number", "boolean", "null"})
 _SAY_NOTHING = frozenset({"description", "title", "default", "examples", "$comment", "deprecated"})
 
 
-def _object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
-    fields = schema.get("properties")
-    if not isinstance(fields, Mapping) or not fields:
-        return "object"
-    needed = schema.get("required")
-    required = dict.fromkeys(name for name in needed if isinstance(name, str)) if isinstance(needed, list) else {}
-    names = [*required, *(name for name in fields if name not in required)]
-    if depth > 0 or len(required) > FIELDS_SHOWN:
+def _object(found: Shape, root: Mapping[str, Any], depth: int) -> str:
+    """An object with its fields: those of which it must have them all, or it is only called an object."""
+    if not found.fields and not found.required:
+        return "object" if found.is_whole else "object~"
+    needed = [*found.required, *found.either]
+    if depth >= _PLAIN or len(needed) > FIELDS_SHOWN:
         return "object~"
-    shown = []
-    for name in names[:FIELDS_SHOWN]:
-        kind = type_text(fields.get(name), root, depth + 1)
-        shown.append(_field(name, "" if name in required else "?", kind))
-    return "{" + ", ".join([*shown, *(["~"] if len(names) > FIELDS_SHOWN else [])]) + "}"
+    for optional in range(FIELDS_SHOWN - len(needed), -1, -1):
+        text = "{" + ", ".join(_listed(found, root, optional, depth + 1)) + "}"
+        if text != "{~}" and len(text) <= (INNER_LENGTH if depth else OBJECT_LENGTH):
+            return text
+    return "object~"
 
 
 def _union(options: list[Any], root: Mapping[str, Any], depth: int) -> str:
-    spelled = [*dict.fromkeys(type_text(option, root, depth + 1) for option in options)]
-    kinds = [kind for kind in spelled if kind != "null"]
-    return "|".join(kinds[:UNION_SHOWN]) + ("|~" if len(kinds) > UNION_SHOWN else "") or "null"
+    return _joined(type_text(option, root, depth + 1) for option in options)
+
+
+def _joined(spelled: Iterable[str]) -> str:
+    """The types of a union, each once; that a value may also be null is left unsaid."""
+    return _within([kind for kind in dict.fromkeys(spelled) if kind != "null"], UNION_SHOWN, UNION_LENGTH) or "null"
+
+
+def _within(options: Sequence[str], most: int, length: int) -> str:
+    """Options as far as they fit; the first is always there."""
+    shown, room = list(options[:1]), length - len(options[0]) if options else 0
+    for option in options[1:most]:
+        room -= len(option) + 1
+        if room < 0:
+            break
+        shown.append(option)
+    return "|".join([*shown, *(["~"] if len(shown) < len(options) else [])])
 
 
 def _choices(values: list[Any]) -> str:
-    spelled = [json.dumps(value, ensure_ascii=False, default=str) for value in values if value is not None]
-    shown: list[str] = []
-    for choice in spelled[:CHOICES_SHOWN]:
-        if shown and len("|".join([*shown, choice])) > CHOICE_LENGTH:
-            break
-        shown.append(choice if len(choice) <= CHOICE_LENGTH else f"{choice[:CHOICE_LENGTH]}~")
-    return "|".join([*shown, *(["~"] if len(shown) < len(spelled) else [])]) or "null"
+    """The values that are allowed, but for null; only as many are spelled as can be shown."""
+    given = [value for value in values if value is not None]
+    spelled = [_choice(value) for value in given[: CHOICES_SHOWN + 1]]
+    return _within(spelled, CHOICES_SHOWN, CHOICE_LENGTH) or "null"
 
 
-def _followed(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a local reference a few steps; intake has refused those that lead only to each other."""
-    for _ in range(8):
-        reference = schema.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            break
-        found: Any = root
-        for step in reference[2:].split("/"):
-            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-        if not isinstance(found, Mapping):
-            break
-        schema = found
-    options = schema.get("allOf")
-    if isinstance(options, list) and len(options) == 1 and isinstance(options[0], Mapping):
-        return _followed(options[0], root)
-    return schema
+def _choice(value: object) -> str:
+    if len(text := _quoted(value)) <= CHOICE_LENGTH:
+        return text
+    return f"{_quoted(f'{value[:CHOICE_LENGTH]}…')}~" if isinstance(value, str) else "any~"
