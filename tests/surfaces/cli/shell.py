@@ -16,7 +16,11 @@ from portico.testing import definition
 TINY = Path(__file__).parents[2] / "contracts" / "tiny_server.py"
 HOSTILE = "Read\x1b[31m red \x1b]0;title\x07 \x9b2J \u202eback \rover\x08 the screen"
 TOOLS: list[Any] = [
-    {**definition("read_file", "Read a file.", path="string", limit="integer?"), "annotations": {"readOnlyHint": True}},
+    {
+        **definition("read_file", "Read a file.", path="string", limit="integer?"),
+        "annotations": {"readOnlyHint": True},
+        "_meta": {"fastmcp": {"tags": ["disk"]}},
+    },
     definition(
         "send-mail", "Send a mail to somebody.", to={"type": "array", "items": {"type": "string"}}, urgent="boolean?"
     ),

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 import typer
 
-from portico.errors import CallError, ConfigError, InvalidArguments, NextCall, Refused, StoreError, UnknownServer
+from portico.errors import (
+    CallError,
+    ConfigError,
+    InvalidArguments,
+    NextCall,
+    Refused,
+    StoreError,
+    UnknownFilter,
+    UnknownServer,
+)
 from portico.surfaces.cli.act import read_arguments
 from portico.surfaces.cli.desk import Exit
 from portico.surfaces.cli.output import error_text, fail, safe, spell
@@ -22,6 +31,9 @@ LINES: dict[str, tuple[list[str], Exit]] = {
     "search without a query": (["search"], Exit.USAGE),
     "limit of nothing": (["search", "x", "--limit", "0"], Exit.USAGE),
     "limit that is no number": (["search", "x", "--limit", "many"], Exit.USAGE),
+    "search a category that is none": (["search", "x", "--category", "nobody", "--json"], Exit.UNKNOWN),
+    "search with a success above all": (["search", "x", "--min-success", "2"], Exit.USAGE),
+    "search with a latency below nothing": (["search", "x", "--max-latency-ms", "-1"], Exit.USAGE),
     "describe nothing": (["describe"], Exit.USAGE),
     "describe an unknown tool": (["describe", "nobody.knows"], Exit.UNKNOWN),
     "describe an unknown tool as data": (["describe", "nobody.knows", "--json"], Exit.UNKNOWN),
@@ -153,6 +165,7 @@ def test_a_file_that_is_not_text_is_a_usage_error(tmp_path: Path) -> None:
         (ConfigError("x"), Exit.CONFIG),
         (StoreError("x"), Exit.CONFIG),
         (UnknownServer("x"), Exit.UNKNOWN),
+        (UnknownFilter("x"), Exit.UNKNOWN),
         (InvalidArguments("x"), Exit.INVALID),
         (Refused("x"), Exit.FAILED),
         (CallError("x"), Exit.FAILED),
@@ -167,7 +180,12 @@ def test_the_next_call_is_spelled_as_a_command() -> None:
     call = NextCall("call", {"name": "a.b", "arguments": {"x": "it's"}})
     assert spell(call) == """portico call a.b '{"x":"it'"'"'s"}'"""
     assert spell(NextCall("describe", {"names": ["a.b", "c.d"]})) == "portico describe a.b c.d"
-    assert spell(NextCall("search", {"query": "x"})) == 'portico search "what you want to do"'
+    assert spell(NextCall("search", {"query": "it's é"})) == 'portico search "it\'s é"'
+    page = {"query": "x", "server": "a b", "read_only": True, "min_success": 0.9, "limit": 5, "cursor": "5:abcdef"}
+    assert spell(NextCall("search", page)) == (
+        "portico search \"x\" --server 'a b' --read-only --min-success 0.9 --limit 10"
+    )
+    assert spell(NextCall("list", {"kind": "prompt"})) == 'portico search "what you want to do"'
     text = error_text(InvalidArguments("a.b", details=("missing: x",), next_call=call))
     assert text.startswith("error invalid_arguments for a.b; nothing was sent\n- missing: x\nnext: portico call a.b ")
 

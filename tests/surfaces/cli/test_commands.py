@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -49,9 +50,61 @@ def test_search_finds_and_explains(known: Shell) -> None:
     assert known.run("search", "send mail", "--limit", "1").out.startswith(
         "tiny.send_mail(to: string[], urgent?: boolean) [write] Send a mail to somebody"
     )
-    explained = known.run("search", "send mail", "--explain").out
-    assert "tiny.send_mail" in explained
-    assert "exact name" in explained
+
+
+@pytest.mark.requirement("P-EXPLAIN")
+def test_explained_scores_are_the_sum_of_their_parts(known: Shell) -> None:
+    lines = known.run("search", "send mail", "--explain").out.splitlines()
+    score, handle = lines[0].split("  ", 1)
+    assert handle == "tiny.send_mail"
+    parts = []
+    for line in lines[1:]:
+        if not (found := re.fullmatch(r" *([\d,.]+) {4}(\S.*)", line)):
+            break
+        assert len(found[1]) <= len(score)
+        parts.append(float(found[1].replace(",", "")))
+    assert parts == sorted(parts, reverse=True)
+    assert round(sum(parts), 2) == float(score)
+    data = known.run("search", "send mail", "--explain", "--json").json
+    assert data[0]["score"] == pytest.approx(sum(data[0]["why"].values()), abs=1e-3)
+
+
+@pytest.mark.requirement("P-FILTERS")
+def test_search_is_narrowed_by_options(known: Shell) -> None:
+    for options in (
+        ["--tag", "DISK"],
+        ["--read-only"],
+        ["--tag", "disk", "--source", "upstream", "--min-success", "1"],
+    ):
+        found = known.run("search", "", "--json", *options)
+        assert (found.code, [hit["handle"] for hit in found.json]) == (0, ["tiny.read_file"])
+        assert known.run("search", "", *options).out.startswith("tiny.read_file(path, limit?: integer) [read]")
+    assert known.run("search", "file", "--read-only", "--max-latency-ms", "1").out.startswith("tiny.read_file(")
+
+
+@pytest.mark.requirement("P-FILTERS", "P-CLI-EXIT-CODES")
+def test_an_unknown_filter_names_those_that_exist(known: Shell) -> None:
+    ended = known.run("search", "mail", "--server", "tinny")
+    assert (ended.code, ended.out) == (Exit.UNKNOWN, "")
+    assert ended.err == (
+        "error unknown_filter for server 'tinny'; nothing was sent\n- servers, nearest first: tiny\n"
+        'next: portico search "mail" --server tiny\n'
+    )
+    assert known.run("search", "mail", "--tag", "x", "--json").json["error"]["code"] == "unknown_filter"
+    assert known.run("search", "mail", "--min-success", "95").code == Exit.USAGE
+
+
+@pytest.mark.requirement("P-NOTHING-FITS", "P-CLI-EXIT-CODES")
+def test_a_search_that_nothing_fits_says_so_and_ends_with_its_code(known: Shell) -> None:
+    ended = known.run("search", "quantum zebra")
+    assert ended.code == Exit.UNKNOWN
+    assert ended.out.startswith("no tool fits 'quantum zebra'\n")
+    assert 'or all of a server: portico search "" --server ...\n5 tools on 1 servers.\n' in ended.out
+    assert known.run("search", "quantum zebra", "--explain").out == ended.out
+    near = known.run("search", "quantum zebra", "--json")
+    assert near.code == Exit.UNKNOWN
+    assert (near.json["fits"], near.json["query"]) == (False, "quantum zebra")
+    assert len(near.json["nearest"]) <= 3
 
 
 @pytest.mark.requirement("P-CLI-JSON")
@@ -59,7 +112,7 @@ def test_search_as_data(known: Shell) -> None:
     first = known.run("search", "send mail", "--explain", "--json").json[0]
     assert (first["handle"], first["server"], first["name"]) == ("tiny.send_mail", "tiny", "send-mail")
     assert first["why"]
-    assert known.run("search", "quantum zebra", "--json").json == []
+    assert known.run("search", "", "--json").json == []
 
 
 def test_search_without_words_is_the_map(known: Shell) -> None:

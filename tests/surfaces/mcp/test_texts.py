@@ -186,3 +186,20 @@ async def test_any_arguments_of_a_meta_tool_get_an_answer(name: str, arguments: 
 def test_the_estimate_of_an_error_is_small() -> None:
     error = InvalidArguments("x" * 50, details=("y" * 50,) * 10)
     assert TokenEstimate().count(str(error)) < 200
+
+
+@pytest.mark.requirement("P-FILTERS", "P-ERROR-FORMAT")
+async def test_a_search_in_an_unknown_server_names_those_that_exist_and_the_next_call(house: FakeHouse) -> None:
+    text, is_error = await ask(house, "search_tools", {"query": "issue", "server": "gihub"})
+    assert text == (
+        "error unknown_filter for server 'gihub'; nothing was sent\n- servers, nearest first: github\n"
+        'next: search_tools({"query": "issue", "server": "github"})'
+    )
+    assert is_error
+
+
+@pytest.mark.requirement("P-NOTHING-FITS")
+async def test_a_search_that_nothing_fits_is_an_answer_and_no_error(house: FakeHouse) -> None:
+    text, is_error = await ask(house, "search_tools", {"query": "quantum zebra"})
+    assert text.startswith("no tool fits 'quantum zebra'\nnext: ")
+    assert not is_error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import anyio
 import typer
 
 from portico.admin import ServerReport
@@ -16,6 +17,7 @@ from portico.domain.caller import Caller
 from portico.domain.server import State
 from portico.errors import CallError, UnknownServer
 from portico.house import House
+from portico.ports import MeaningSource
 
 from .browse import Json, report_data
 from .desk import Exit, options
@@ -81,13 +83,14 @@ def doctor(
 ) -> None:
     """Check each server: does it start, does it speak, how many tools, what to do next."""
 
-    async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport], int]:
+    async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport], Embedder | None, int]:
         wanted = _named(house, servers)
         outcomes = await ask(house, wanted - set(house.admin.disabled), tell=False)
         reports = [r for r in house.admin.reports() if not servers or r.name in wanted]
-        return outcomes, reports, len(house.problems)
+        embedder = await _examined(house.meanings) if house.meanings and not servers else None
+        return outcomes, reports, embedder, len(house.problems)
 
-    outcomes, reports, broken = in_house(options(ctx), work, as_json=as_json, complete=False)
+    outcomes, reports, embedder, broken = in_house(options(ctx), work, as_json=as_json, complete=False)
     failed = {name: error for name, error in outcomes.items() if error is not None}
     if as_json:
         data(
@@ -95,13 +98,30 @@ def doctor(
                 report_data(r, with_tools=False) | {"ok": r.name not in failed, "next": _advice(r, failed.get(r.name))}
                 for r in reports
             ]
+            + ([{"embedder": embedder.name, "state": embedder.state, "ok": embedder.is_well}] if embedder else [])
         )
     else:
         for report in reports:
             _print_checkup(report, failed.get(report.name))
+        if embedder:
+            say(f"{'ok' if embedder.is_well else 'x':>2}  embedder {embedder.name}: {embedder.state}")
         say(f"{len(outcomes) - len(failed)} of {len(outcomes)} servers are well.")
-    if failed or broken:
-        raise typer.Exit(Exit.UPSTREAM if failed else Exit.CONFIG)
+    if failed or broken or (embedder and not embedder.is_well):
+        raise typer.Exit(Exit.CONFIG if broken and not failed else Exit.UPSTREAM)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedder:
+    """How the embedder is doing, once it has been asked."""
+
+    name: str
+    state: str
+    is_well: bool
+
+
+async def _examined(meanings: MeaningSource) -> Embedder:
+    state = await anyio.to_thread.run_sync(meanings.check)
+    return Embedder(meanings.name, state, not meanings.is_away)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from portico.admin import Bill, ServerReport
 from portico.domain.caller import Caller
-from portico.domain.disclosure import Hit
+from portico.domain.disclosure import Disclosure, Hit
 from portico.domain.tool import Tool
 from portico.errors import UnknownServer
 from portico.gateway import Query
 from portico.house import House
 
-from .desk import options
+from .desk import Exit, options
+from .explaining import explanation
 from .output import data, fail, say, spell, table, warn
 from .waiting import in_house
 
@@ -50,27 +52,41 @@ def search(
     query: Annotated[str, typer.Argument(help="What the tool should do, in a few words.")],
     server: Annotated[str, typer.Option(help="Only this server.")] = "",
     category: Annotated[str, typer.Option(help="Only this category.")] = "",
+    tag: Annotated[str, typer.Option(help="Only tools with this tag.")] = "",
+    source: Annotated[str, typer.Option(help="Only upstream, database, local or library tools.")] = "",
+    read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
+    max_latency_ms: Annotated[float, typer.Option(min=0, help="Only tools not slower than this, as a mean.")] = 0.0,
+    min_success: Annotated[float, typer.Option(min=0, max=1, help="Only tools that succeed this often.")] = 0.0,
     limit: Annotated[int | None, typer.Option(min=1, max=50, help="How many tools.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show each part of the scores.")] = False,
     as_json: Json = False,
 ) -> None:
     """Find tools by what they do."""
-    question = Query(text=query, server=server, category=category, limit=limit or 0)
+    question = Query(
+        text=query,
+        server=server,
+        category=category,
+        tag=tag,
+        source=source,
+        read_only=read_only,
+        max_latency_ms=max_latency_ms,
+        min_success=min_success,
+        limit=limit or 0,
+    )
 
-    async def work(house: House) -> tuple[tuple[Hit, ...], str]:
-        hits = house.gateway.hits(CALLER, question).hits
-        return hits[: limit or house.gateway.search_limit], house.gateway.search(CALLER, question, spell=spell).text
+    async def work(house: House) -> tuple[Sequence[Hit], Disclosure]:
+        found = house.gateway.search(CALLER, question, spell=spell)
+        hits = house.gateway.best(CALLER, question).hits if found.fits else house.gateway.nearest(CALLER, question)
+        return hits, found
 
-    hits, text = in_house(options(ctx), work, as_json=as_json)
+    hits, found = in_house(options(ctx), work, as_json=as_json)
     if as_json:
-        data([hit_data(hit, explain=explain) for hit in hits])
-    elif explain and hits:
-        for hit in hits:
-            say(f"{hit.score:8.2f}  {hit.handle}")
-            for part, value in sorted(hit.why.items(), key=lambda item: -item[1]):
-                say(f"{value:8.2f}    {part}")
+        listed = [hit_data(hit, explain=explain) for hit in hits]
+        data(listed if found.fits else {"fits": False, "query": query, "nearest": listed})
     else:
-        say(text)
+        say(explanation(hits) if explain and found.fits and query.strip() else found.text)
+    if not found.fits:
+        raise typer.Exit(Exit.UNKNOWN)
 
 
 def describe(
@@ -136,9 +152,11 @@ def hit_data(hit: Hit, *, explain: bool) -> dict[str, Any]:
         "name": hit.name,
         "score": hit.score,
         "effect": hit.tool.effect,
+        "category": hit.tool.category,
+        "tags": hit.tool.tags,
         "description": hit.tool.description,
     }
-    return found | ({"why": hit.why} if explain else {})
+    return found | ({"why": dict(hit.why)} if explain else {})
 
 
 def tool_data(tool: Tool) -> dict[str, Any]:
@@ -149,6 +167,8 @@ def tool_data(tool: Tool) -> dict[str, Any]:
         "name": tool.id.name,
         "listed": tool.listed,
         "category": tool.category,
+        "tags": tool.tags,
+        "source": tool.source,
         "effect": tool.effect,
         "description": tool.description,
         "inputSchema": tool.input_schema,

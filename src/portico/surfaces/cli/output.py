@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,7 @@ _EXITS = {
     "ambiguous_tool": Exit.UNKNOWN,
     "unknown_item": Exit.UNKNOWN,
     "unknown_server": Exit.UNKNOWN,
+    "unknown_filter": Exit.UNKNOWN,
     "invalid_arguments": Exit.INVALID,
     "upstream_gone": Exit.UPSTREAM,
     "timed_out": Exit.UPSTREAM,
@@ -119,11 +120,20 @@ def spell(call: NextCall) -> str:
         return f"portico call {parameters.get('name')} {shlex.quote(arguments)}"
     if call.action == "describe":
         return f"portico describe {' '.join(parameters.get('names', []))}"
-    if call.action == "search" and "cursor" in parameters:
-        # A page of a terminal is as long as one likes, so the next one is a longer list.
-        return f"portico search {json.dumps(parameters.get('query', ''))} --limit {_longer(parameters)}"
+    if call.action == "search":
+        options = [*map(_option, parameters.items())]
+        return " ".join(
+            ["portico search", json.dumps(parameters.get("query", ""), ensure_ascii=False), *filter(None, options)]
+        )
     return 'portico search "what you want to do"'
 
 
-def _longer(parameters: Mapping[str, Any]) -> int:
-    return min(50, 2 * int(str(parameters["cursor"]).rpartition(":")[2] or 5))
+def _option(parameter: tuple[str, Any]) -> str:
+    """A filter as an option. A page of a terminal is as long as one likes, so the next page is a longer list."""
+    name, value = parameter
+    if name == "cursor":
+        return f"--limit {min(50, 2 * int(str(value).partition(':')[0] or 5))}"
+    if name in ("query", "limit"):
+        return ""
+    flag = f"--{name.replace('_', '-')}"
+    return flag if value is True else f"{flag} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from portico.errors import PorticoError
+from portico.errors import ConfigError, PorticoError
 
 from .desk import options
 from .output import fail
@@ -16,7 +16,10 @@ from .waiting import first_of_ours
 def serve(
     ctx: typer.Context,
     stdio: Annotated[bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for one client.")] = False,
-    surface: Annotated[str | None, typer.Option(help="discover or static.")] = None,
+    surface: Annotated[str | None, typer.Option(help="discover, static or search.")] = None,
+    progressive_disclosure: Annotated[
+        bool, typer.Option("--progressive_disclosure", help="The same as --surface search.")
+    ] = False,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
     config: Annotated[str | None, typer.Option(help="Config file.")] = None,
@@ -24,11 +27,22 @@ def serve(
     """Run the gateway, over HTTP or stdio."""
     found = options(ctx)
     try:
-        found.desk.serve(config or found.config, stdio=stdio, surface=surface, host=host, port=port)
+        chosen = _chosen(surface, progressive_disclosure)
+        found.desk.serve(config or found.config, stdio=stdio, surface=chosen, host=host, port=port)
     except PorticoError as error:
         raise fail(error) from error
     except BaseExceptionGroup as group:
         raise _ours(group) from group
+
+
+def _chosen(surface: str | None, progressive_disclosure: bool) -> str | None:
+    if not progressive_disclosure:
+        return surface
+    if surface not in (None, "search"):
+        raise ConfigError(
+            f"--progressive_disclosure means --surface search, not {surface}", where="surface", fix="Give one of them."
+        )
+    return "search"
 
 
 def _ours(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -7,7 +7,7 @@ import orjson
 from portico.domain.caller import Caller
 from portico.gateway import Gateway
 
-from .discover import DEFINITIONS, Discover
+from . import discover, search
 from .static import Static
 
 
@@ -18,6 +18,8 @@ def surface_tokens(gateway: Gateway, surface: str = "discover") -> int:
         listed = [tool.definition for tool in gateway.listing(caller)]
         instructions = Static(gateway).instructions(caller)
     else:
-        listed = [*DEFINITIONS, *(tool.definition for tool in gateway.pinned(caller))]
-        instructions = Discover(gateway).instructions(caller)
+        own = search.DEFINITIONS if surface == "search" else discover.DEFINITIONS
+        listed = [*own, *(tool.definition for tool in gateway.pinned(caller))]
+        shown = search.Search(gateway) if surface == "search" else discover.Discover(gateway)
+        instructions = shown.instructions(caller)
     return gateway.counter.count(orjson.dumps(listed).decode()) + gateway.counter.count(instructions)

@@ -13,6 +13,7 @@ from portico.errors import CallError, NextCall
 from portico.execution.leniency import unwrap
 from portico.gateway import DESCRIBE_LIMIT, SEARCH_CARDS_LIMIT, Gateway, Query
 
+from .instructions import as_many_as_fit
 from .results import error_result, must_stay_protocol_error, text_result, with_notes
 from .surface import Envelope, JsonObject, MetaTool
 
@@ -92,7 +93,7 @@ class Discover:
             " tool is missing."
         )
         room = 511 - len(head) - len(how) - len(" Servers: .")
-        return f"{head} Servers: {_some(servers, room)}. {how}" if servers else f"{head} {how}"
+        return f"{head} Servers: {as_many_as_fit(servers, room)}. {how}" if servers else f"{head} {how}"
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """The meta-tools, then the pins."""
@@ -112,8 +113,10 @@ class Discover:
 
     async def _search(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
         loading = await self.gateway.settled()
-        disclosure = self.gateway.search(caller, _query(arguments))
-        text = disclosure.text
+        try:
+            text = self.gateway.search(caller, _query(arguments)).text
+        except CallError as error:
+            return error_result(error, self.spell)
         if loading:
             text += f"\nstill starting: {', '.join(sorted(loading))}"
         return text_result(text)
@@ -195,14 +198,3 @@ def _names(arguments: JsonObject) -> list[str]:
         return []
     found = [part.get("name") if isinstance(part, Mapping) else part for part in value]
     return [text.strip().strip("\"'") for text in found if isinstance(text, str) and text.strip()]
-
-
-def _some(names: list[str], room: int) -> str:
-    """As many names as fit, then how many more."""
-    shown: list[str] = []
-    for name in names:
-        if len(", ".join([*shown, name])) + len(" and 999 more") > room:
-            break
-        shown.append(name)
-    left = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {left} more" if left else "")

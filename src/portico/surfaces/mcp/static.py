@@ -41,15 +41,18 @@ class Static:
     def spell(self, call: NextCall) -> str:
         """The next call is the tool itself."""
         if call.action == "call":
-            return spelled(self._listed(str(call.parameters.get("name", ""))), call.parameters.get("arguments", {}))
+            name = listed_name(self.gateway, str(call.parameters.get("name", "")))
+            return spelled(name, call.parameters.get("arguments", {}))
         names = call.parameters.get("names")
         if call.action == "describe" and isinstance(names, list) and names:
-            return f"call one of {', '.join(self._listed(str(name)) for name in names)}"
+            return f"call one of {', '.join(listed_name(self.gateway, str(name)) for name in names)}"
         return "tools/list"
 
-    def _listed(self, spelling: str) -> str:
-        edition = self.gateway.edition
-        try:
-            return edition.resolver.resolve(spelling, edition.tools.keys()).listed
-        except CallError:
-            return spelling
+
+def listed_name(gateway: Gateway, spelling: str) -> str:
+    """The listed name of a tool that one of our own texts spells in another way."""
+    edition = gateway.edition
+    try:
+        return edition.resolver.resolve(spelling, edition.tools.keys()).listed
+    except CallError:
+        return spelling

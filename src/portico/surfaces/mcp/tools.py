@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from portico.domain.caller import Caller
 from portico.errors import CallError
-from portico.execution.leniency import Request, unwrap
+from portico.execution.leniency import NAME_KEYS, Request, unwrap
 from portico.gateway import Gateway
 
 from .asking import until_complete
@@ -100,8 +100,9 @@ class Tools:
 
     def _server_of(self, name: str, arguments: object) -> str:
         """The server that a call goes to, straight or through a meta-tool."""
-        inner = arguments.get("name") if isinstance(arguments, Mapping) and self.surface.meta_tool(name) else None
-        tool = self.gateway.find(self.caller, str(inner or name))
+        given = arguments if isinstance(arguments, Mapping) and self.surface.meta_tool(name) else {}
+        inner = next((given[key] for key in NAME_KEYS if given.get(key)), name)
+        tool = self.gateway.find(self.caller, str(inner))
         return tool.id.server if tool else ""
 
 

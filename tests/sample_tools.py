@@ -1,0 +1,74 @@
+"""Database tools as plain functions, with docstrings as their authors write them, and a house that offers them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from portico.domain.server import Offering
+from portico.providers.local import LocalProvider
+from portico.providers.local.functions import define
+from portico.testing import FakeHouse
+from portico.wiring import Parts, assemble
+
+
+def handle_base_readQuery(sql: str | None = None, _request_context: Any = None, **bindings: Any) -> Any:  # noqa: N802
+    """Execute a SQL query via SQLAlchemy, bind parameters if provided.
+
+    Arguments:
+      sql - SQL text, with optional bind-parameter placeholders
+    """
+    return {"status": "success", "sql": sql}
+
+
+def handle_base_tableList(database_name: str) -> Any:  # noqa: N802
+    """Lists all tables in a database.
+
+    Arguments:
+      database_name - Database name
+    """
+    return {"status": "success", "tables": [f"{database_name}.orders"]}
+
+
+def handle_base_tableDDL(database_name: str, table_name: str) -> Any:  # noqa: N802
+    """Displays the DDL definition of a table via SQLAlchemy...
+
+    Arguments:
+      database_name - Database name
+      table_name - Table name
+    """
+    return f"CREATE TABLE {database_name}.{table_name}"
+
+
+def handle_dba_userSqlList(user_name: str = "", no_days: int = 7) -> Any:  # noqa: N802
+    """Get a list of SQL run by a user in the last number of days.
+
+    Arguments:
+      user_name - user name, "" for everybody
+      no_days - how many days to look back
+    """
+    return []
+
+
+def handle_sql_opt_explain(sql: str) -> Any:
+    """Explain how a statement would run."""
+    raise ValueError(f"cannot explain {sql!r}")
+
+
+TWO = (handle_base_tableList, handle_base_tableDDL)
+ALL = (handle_base_readQuery, *TWO, handle_dba_userSqlList, handle_sql_opt_explain)
+
+
+def sample_house(*functions: Callable[..., Any], **parts: Any) -> FakeHouse:
+    """A house with these functions on its local server."""
+    provider = LocalProvider(server="local")
+    for function in functions or ALL:
+        provider.add(define(function), partial(_run, function))
+    house = assemble(Parts(providers={"local": provider}, **parts))
+    house.gateway.editions.accept([(Offering(server="local", tools=provider.offering().tools), "local")])
+    return FakeHouse(house.gateway, house.admin)
+
+
+def _run(function: Callable[..., Any], name: str, arguments: dict[str, Any]) -> Any:
+    return function(**arguments)
