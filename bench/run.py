@@ -22,6 +22,7 @@ def main() -> int:
     runs = [
         ("A start", ["start.py"]),
         *([("A start with the given definitions", ["start.py", *fleet])] if fleet else []),
+        ("A change of the catalog", ["editions.py"]),
         ("A call, client of 2026-07-28", ["overhead.py", *quick, "--stdio"]),
         ("A call, client of 2025-11-25", ["overhead.py", *quick, "--stdio", "--era", "2025-11-25"]),
     ]

@@ -11,7 +11,7 @@ import pytest
 from anyio import fail_after
 
 from portico import Catalog
-from portico.errors import AmbiguousTool, InvalidArguments, InvalidDefinition, UnknownTool
+from portico.errors import AmbiguousTool, InvalidArguments, InvalidDefinition, UnknownFilter, UnknownTool
 from portico.testing import definition
 
 ISSUE = definition("create_issue", "Create a bug report or another issue", title="string")
@@ -96,6 +96,44 @@ async def test_a_second_definition_of_a_name_replaces_the_first(catalog: Catalog
     assert len(catalog) == 2
     assert "now different" in catalog.describe(["create_issue"]).text
     assert (await catalog.call("create_issue", {"title": "x"})).text == "second"
+
+
+@pytest.mark.requirement("P-FILTERS", "P-TAGS")
+def test_a_search_may_be_narrowed(catalog: Catalog) -> None:
+    reading = {**definition("read_issue", "Read an issue"), "annotations": {"readOnlyHint": True}, "tags": ["Tracker"]}
+    catalog.add_tools("github", [reading], call=run)
+    assert [hit.name for hit in catalog.search("issue", tag="tracker")] == ["read_issue"]
+    assert [hit.name for hit in catalog.search("issue", read_only=True)] == ["read_issue"]
+    assert [hit.name for hit in catalog.search("", source="local")] == ["base_tableList"]
+    assert len(catalog.search("issue", source="library", min_success=0.9, max_latency_ms=1)) == 2
+    with pytest.raises(UnknownFilter, match="servers, nearest first: github, _local"):
+        catalog.search("issue", server="gitub")
+    with pytest.raises(InvalidArguments, match="min_success is a share from 0 to 1"):
+        catalog.search("issue", min_success=95)
+
+
+@pytest.mark.requirement("P-NOTHING-FITS")
+def test_hits_tell_whether_they_answer_the_query_or_are_only_the_nearest(catalog: Catalog) -> None:
+    assert not catalog.search("quantum zebra").fits
+    found = catalog.search("kreate_isue", limit=1)
+    assert found.fits
+    assert [hit.handle for hit in found] == ["github.create_issue"]
+
+
+@pytest.mark.requirement("P-USAGE")
+async def test_what_is_called_well_comes_first_among_equals(catalog: Catalog) -> None:
+    for server in ("s1", "s2"):
+        catalog.add_tools(server, [ISSUE], call=run)
+    before = {text: [hit.server for hit in catalog.search(text)] for text in ("create_issue", "open an issue")}
+    assert all(servers.index("s1") < servers.index("s2") for servers in before.values())
+    await catalog.call("s2.create_issue", {"title": "x"})
+    for text in before:
+        hits = {hit.server: hit for hit in catalog.search(text)}
+        assert [*hits].index("s2") < [*hits].index("s1")
+        assert 0 < hits["s2"].why["usage"] <= 0.01 * hits["s2"].score
+        assert all(hit.score == pytest.approx(sum(hit.why.values()), abs=0.001) for hit in hits.values())
+    assert "performance: 1 call, 100.0% success" in catalog.describe(["s2.create_issue"]).text
+    assert catalog.search("", limit=0, server="s2") == []
 
 
 def test_a_function_may_move_to_another_shelf(catalog: Catalog) -> None:

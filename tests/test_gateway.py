@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.discovery.tokens import TokenEstimate
+from portico.domain.call import Invocation, Outcome
 from portico.domain.disclosure import Budget, Disclosure, Level
 from portico.domain.items import Item
-from portico.domain.server import ServerSpec
-from portico.errors import UnknownTool
-from portico.gateway import Query
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.domain.server import Offering, ServerSpec
+from portico.domain.tool import ToolId
+from portico.errors import NextCall, UnknownFilter, UnknownTool
+from portico.gateway import STRANGE_CURSOR, Query
+from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
 from tests.catalogue import generate
 
 ISSUE = definition("create_issue", "Create a new issue in a repository.", title="string", body="string?")
@@ -46,14 +50,16 @@ def cursor_of(found: Disclosure) -> str:
     return match[1] if match else ""
 
 
-def walk(house: FakeHouse, query: Query, budget: Budget | None = None) -> list[str]:
+def walk(house: FakeHouse, query: Query, budget: Budget | None = None, limits: Sequence[int] = ()) -> list[str]:
     seen: list[str] = []
-    for _ in range(400):
+    for number in range(400):
+        query = replace(query, limit=limits[number % len(limits)]) if limits else query
         found = house.gateway.search(AGENT, query, budget)
+        assert not found.text.startswith(STRANGE_CURSOR)
         seen += handles(found)
         if not (cursor := cursor_of(found)):
             return seen
-        query = Query(text=query.text, server=query.server, category=query.category, limit=query.limit, cursor=cursor)
+        query = replace(query, cursor=cursor)
     raise AssertionError("the pages do not end")
 
 
@@ -67,8 +73,9 @@ def test_a_hit_is_one_callable_line(house: FakeHouse) -> None:
 
 def test_more_hits_are_announced_with_the_exact_next_call(house: FakeHouse) -> None:
     found = house.gateway.search(AGENT, Query(text="issue", limit=1))
-    number = house.gateway.edition.number
-    assert found.next == f'1 more: search_tools({{"query": "issue", "limit": 1, "cursor": "{number}:1"}})'
+    assert re.fullmatch(
+        r'1 more: search_tools\(\{"query": "issue", "limit": 1, "cursor": "1:[0-9a-f]{6}"\}\)', found.next
+    )
     assert found.truncated
     assert found.text.endswith(found.next)
 
@@ -106,13 +113,77 @@ def test_a_server_or_category_alone_lists_its_tools(house: FakeHouse) -> None:
     assert handles(search(AGENT, Query(text="issue file", server="files"))) == ["files.read_file"]
 
 
-def test_an_empty_shelf_and_a_search_without_hits_show_the_map(house: FakeHouse) -> None:
+@pytest.mark.requirement("P-NOTHING-FITS")
+def test_where_no_word_is_known_nothing_fits_and_the_map_is_shown(house: FakeHouse) -> None:
     nothing = house.gateway.search(AGENT, Query(text="quantum zebra"))
-    assert nothing.text.split("\n")[:2] == ["no tool fits 'quantum zebra'", "3 tools on 2 servers."]
-    assert nothing.cards == ()
-    near = house.gateway.search(AGENT, Query(text="kreate_isue"))
-    assert "nearest names: github.create_issue" in near.text
-    assert house.gateway.search(AGENT, Query(server="nobody")).text.startswith("no tool is on that shelf\n3 tools")
+    lines = nothing.text.split("\n")
+    assert lines[0] == "no tool fits 'quantum zebra'"
+    assert (
+        'next: other words for one thing to do, or all of a server: search_tools({"query": "", "server": "..."})'
+    ) in lines[1:3]
+    assert lines[-5:] == [
+        "3 tools on 2 servers.",
+        "categories: code (2), misc (1)",
+        "servers:",
+        "- files (1)",
+        "- github (2)",
+    ]
+    assert (nothing.cards, nothing.fits) == ((), False)
+
+
+@pytest.mark.requirement("P-NOTHING-FITS")
+def test_where_nothing_is_near_in_meaning_names_that_look_alike_are_named() -> None:
+    house = furnish({"github": [ISSUE], "files": [READ]}, index=FakeIndex())
+    assert "\nnearest: github.create_issue\n" in house.gateway.search(AGENT, Query(text="kreate_isue")).text
+    assert "nearest" not in house.gateway.search(AGENT, Query(text="quantum zebra")).text
+
+
+@pytest.mark.requirement("P-NOTHING-FITS")
+def test_hits_that_do_not_fit_are_named_as_the_nearest_and_not_offered() -> None:
+    index = FakeIndex({"github.create_issue": 3.0, "files.read_file": 2.0, "s.a": 1.0, "s.b": 0.5}, fits=False)
+    house = furnish(
+        {"github": [ISSUE], "files": [READ], "s": [definition("a"), definition("b")]}, index=index, search_tokens=60
+    )
+    found = house.gateway.search(AGENT, Query(text="book a flight"))
+    lines = found.text.split("\n")
+    assert lines[:2] == ["no tool fits 'book a flight'", "nearest: github.create_issue, files.read_file, s.a"]
+    assert "[write]" not in found.text
+    assert (found.cards, found.fits) == ((), False)
+    assert found.tokens <= 60
+    assert [hit.handle for hit in house.gateway.nearest(AGENT, Query(text="book a flight"), 1)] == [
+        "github.create_issue"
+    ]
+
+
+@pytest.mark.requirement("P-NOTHING-FITS", "P-FILTERS")
+def test_filters_that_leave_nothing_are_named_with_the_wider_search(house: FakeHouse) -> None:
+    nothing = house.gateway.search(AGENT, Query(text="issue", server="files", category="code", min_success=0.5))
+    assert nothing.text.split("\n")[:2] == [
+        "no tool fits 'issue' with server files, category code, min_success 0.5",
+        'next: fewer filters: search_tools({"query": "issue"})',
+    ]
+    shelf = house.gateway.search(AGENT, Query(server="github", read_only=True))
+    assert shelf.text.startswith(
+        'no tool has all of this: server github, read_only\nnext: fewer filters: search_tools({"query": ""})\n3 tools'
+    )
+    assert not shelf.fits
+
+
+@pytest.mark.requirement("P-FILTERS")
+def test_an_unknown_server_is_answered_with_the_ones_that_exist(house: FakeHouse) -> None:
+    with pytest.raises(UnknownFilter) as raised:
+        house.gateway.search(AGENT, Query(text="issue", server="githb"))
+    assert str(raised.value) == (
+        "unknown_filter for server 'githb'; nothing was sent\n- servers, nearest first: github, files"
+    )
+    assert raised.value.next_call == NextCall("search", {"query": "issue", "server": "github"})
+
+
+@pytest.mark.requirement("P-FILTERS")
+def test_a_server_that_could_not_be_asked_is_not_called_unknown_without_its_reason(house: FakeHouse) -> None:
+    house.gateway.intake.failures["Slack-Server"] = "it did not start"
+    with pytest.raises(UnknownFilter, match="the server 'Slack-Server' is not available: it did not start"):
+        house.gateway.search(AGENT, Query(text="send", server="slack-server"))
 
 
 def test_an_empty_catalog_answers_too() -> None:
@@ -142,22 +213,58 @@ def test_a_long_query_has_complete_pages_too(large: FakeHouse) -> None:
     assert walk(large, query) == expected
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "0:5", "1:-1", "1:²", "²:1", "1:" + "9" * 5_000, "1:5:6", ":", "1:٣"])
-def test_a_strange_cursor_starts_at_the_beginning(large: FakeHouse, cursor: str) -> None:
-    first = large.gateway.search(AGENT, Query(text="create invoice"))
-    assert large.gateway.search(AGENT, Query(text="create invoice", cursor=cursor)) == first
+@pytest.mark.requirement("P-PAGES-COMPLETE")
+@pytest.mark.parametrize("query", [Query(text="list", read_only=True), Query(server="billing")])
+def test_the_limit_may_change_from_page_to_page(large: FakeHouse, query: Query) -> None:
+    expected = [hit.handle for hit in large.gateway.hits(AGENT, query).hits]
+    assert len(expected) > 5
+    assert walk(large, query, limits=[2, 1, 3]) == expected
 
 
-def test_a_cursor_beyond_the_end_finds_nothing(large: FakeHouse) -> None:
-    number = large.gateway.edition.number
-    assert large.gateway.search(AGENT, Query(text="create", cursor=f"{number}:999")).cards == ()
+@pytest.mark.requirement("P-PAGES-STABLE")
+@pytest.mark.parametrize(
+    "cursor", ["x", "0:5", "5", "5:", "5:5", ":", "999:MARK", "-1:MARK", "²:MARK", "٣:MARK", "1:MARK:"]
+)
+def test_a_cursor_that_was_never_given_out_is_named_and_starts_at_the_beginning(large: FakeHouse, cursor: str) -> None:
+    query = Query(text="create invoice")
+    first = large.gateway.search(AGENT, query)
+    mark = cursor_of(first).partition(":")[2]
+    again = large.gateway.search(AGENT, replace(query, cursor=cursor.replace("MARK", mark)))
+    assert again.text == f"{STRANGE_CURSOR}\n{first.text}"
+    assert handles(again) == handles(first)
+
+
+@pytest.mark.requirement("P-PAGES-STABLE")
+def test_a_cursor_of_another_search_starts_at_the_beginning(large: FakeHouse) -> None:
+    cursor = cursor_of(large.gateway.search(AGENT, Query(text="list")))
+    for other in (Query(text="create"), Query(text="list", read_only=True), Query(server="billing")):
+        first = large.gateway.search(AGENT, other)
+        again = large.gateway.search(AGENT, replace(other, cursor=cursor))
+        assert again.text.startswith(STRANGE_CURSOR)
+        assert handles(again) == handles(first)
+
+
+@pytest.mark.requirement("P-PAGES-STABLE")
+def test_a_cursor_outlives_a_new_edition_as_long_as_the_list_is_the_same() -> None:
+    index = FakeIndex({"github.create_issue": 3.0, "github.list_issues": 2.0, "files.file_issue": 1.0})
+    house = furnish({"github": [ISSUE, definition("list_issues")], "files": [READ]}, index=index)
+    query = Query(text="issue", limit=1)
+    cursor = cursor_of(house.gateway.search(AGENT, query))
+    offer(house, "files", READ, definition("write_file", "Write a file."))
+    assert handles(house.gateway.search(AGENT, replace(query, cursor=cursor))) == ["github.list_issues"]
+    offer(house, "files", READ, definition("file_issue", "Put an issue into a file."))
+    assert house.gateway.search(AGENT, replace(query, cursor=cursor)).text.startswith(STRANGE_CURSOR)
+
+
+def offer(house: FakeHouse, server: str, *definitions: dict[str, Any]) -> None:
+    house.gateway.editions.accept([(Offering(server=server, tools=definitions), "upstream")])
 
 
 @pytest.mark.requirement("P-BUDGET-NEVER-OVER")
 @settings(max_examples=120)
 @given(
     st.sampled_from(["", "create", "search messages and files", "billing.x", "zzz", "\n", "x" * 500]),
-    st.sampled_from(["", "billing", "nobody"]),
+    st.sampled_from(["", "billing", "chat"]),
     st.integers(1, 60),
     st.integers(150, 900),
 )
@@ -219,3 +326,50 @@ async def test_requests_beside_tools_go_to_their_server(house: FakeHouse) -> Non
     item = Item(server="github", original="greet", listed="github__greet", definition={})
     answer = await house.gateway.pass_on(item, "prompts/get", {"name": "greet"})
     assert answer == {"method": "prompts/get", "params": {"name": "greet"}}
+
+
+def used(house: FakeHouse, handle: str, times: int) -> None:
+    server, name = handle.split(".")
+    for _ in range(times):
+        house.gateway.executor.journal.record(
+            Invocation(
+                tool=ToolId(server, name), spelled=handle, caller="", surface="", outcome=Outcome.DONE, seconds=0.1
+            )
+        )
+
+
+@pytest.mark.requirement("P-USAGE-GENTLE")
+def test_usage_orders_equals_on_a_page_and_moves_no_tool_to_another_page() -> None:
+    scores = {f"s.t{number}": 5.0 for number in range(7)} | {"s.t7": 4.9}
+    house = furnish({"s": [definition(f"t{number}") for number in range(8)]}, index=FakeIndex(scores))
+    query = Query(text="anything", limit=3)
+    used(house, "s.t2", 9)
+    used(house, "s.t6", 99)
+    used(house, "s.t7", 999)
+    first = house.gateway.search(AGENT, query)
+    assert handles(first) == ["s.t2", "s.t0", "s.t1"]
+    assert [hit.handle for hit in house.gateway.best(AGENT, query).hits] == handles(first)
+    used(house, "s.t4", 50)
+    used(house, "s.t1", 500)
+    second = house.gateway.search(AGENT, replace(query, cursor=cursor_of(first)))
+    third = house.gateway.search(AGENT, replace(query, cursor=cursor_of(second)))
+    assert (handles(second), handles(third)) == (["s.t4", "s.t3", "s.t5"], ["s.t6", "s.t7"])
+
+
+@pytest.mark.requirement("P-PAGES-STABLE", "P-USAGE")
+def test_a_list_that_calls_have_changed_is_begun_again() -> None:
+    scores = {f"s.t{number}": 9.0 - number for number in range(5)}
+    house = furnish({"s": [definition(f"t{number}") for number in range(5)]}, index=FakeIndex(scores))
+    query = Query(text="anything", limit=2, max_latency_ms=50)
+    first = house.gateway.search(AGENT, query)
+    used(house, "s.t0", 1)
+    again = house.gateway.search(AGENT, replace(query, cursor=cursor_of(first)))
+    assert again.text.startswith(STRANGE_CURSOR)
+    assert handles(again) == ["s.t1", "s.t2"]
+
+
+def test_no_words_with_a_filter_are_hits_too(house: FakeHouse) -> None:
+    assert [hit.handle for hit in house.gateway.best(AGENT, Query(category="code", limit=1)).hits] == [
+        "github.create_issue"
+    ]
+    assert house.gateway.best(AGENT, Query()).hits == ()

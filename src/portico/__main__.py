@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import sys
 from contextlib import AbstractAsyncContextManager
+
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # our matrices are small: threads would cost a start, and win nothing
 
 from portico.house import House
 from portico.surfaces.cli.app import run_cli

@@ -21,13 +21,21 @@ from portico.wiring import Parts, assemble
 LOCAL = "local"
 
 
+class Hits(list[Hit]):
+    """What a search found, best first."""
+
+    def __init__(self, hits: Iterable[Hit], *, fits: bool) -> None:
+        super().__init__(hits)
+        self.fits = fits
+        """Whether they answer the query, or are only what comes nearest to it."""
+
+
 class Catalog:
     """Tools in one place: added at any time, found by what they do, called by name."""
 
     def __init__(self) -> None:
         self._providers: dict[str, LocalProvider] = {}
-        self._categories: dict[str, str] = {}
-        parts = Parts(explicit_categories=self._categories)
+        parts = Parts()
         self._registered = parts.providers
         self._house = assemble(parts)
         self._caller = Caller(surface="library")
@@ -52,9 +60,8 @@ class Catalog:
         name = definition["name"]
         normalise(definition)
         provider = self._provider(server)
-        if category and self._categories.get(f"{server}.{name}") != category:
-            self._categories[f"{server}.{name}"] = category
-            self._house.gateway.editions.withdraw(server)  # a shelf is no part of an offering
+        if category:
+            self._house.gateway.editions.shelve(ToolId(server, name), category)
         provider.add(definition, partial(_call_function, function))
         self._publish(provider)
         return self._house.gateway.edition.tools[ToolId(server, name)].handle
@@ -83,10 +90,39 @@ class Catalog:
     def __len__(self) -> int:
         return len(self._house.gateway.edition.tools)
 
-    def search(self, query: str, limit: int = 5, *, server: str = "", category: str = "") -> list[Hit]:
-        """The best tools for a query, each with its handle, score and the parts of the score."""
-        found = self._house.gateway.hits(self._caller, Query(text=query, server=server, category=category))
-        return list(found.hits[:limit])
+    def search(
+        self,
+        query: str,
+        limit: int = 5,
+        *,
+        server: str = "",
+        category: str = "",
+        tag: str = "",
+        source: str = "",
+        read_only: bool = False,
+        max_latency_ms: float = 0.0,
+        min_success: float = 0.0,
+    ) -> Hits:
+        """The best tools for a query, each with its handle, score and the parts of the score.
+
+        `hits.fits` tells whether they answer it; when it is false, they are only the nearest.
+
+        Raises:
+            UnknownFilter: no tool has that server, category, tag or source; the nearest are named.
+        """
+        question = Query(
+            text=query,
+            server=server,
+            category=category,
+            tag=tag,
+            source=source,
+            read_only=read_only,
+            max_latency_ms=max_latency_ms,
+            min_success=min_success,
+            limit=max(limit, 0),
+        )
+        found = self._house.gateway.best(self._caller, question)
+        return Hits(found.hits[: max(limit, 0)], fits=found.fits)
 
     def describe(self, names: Sequence[str]) -> Disclosure:
         """Full cards; `.text` is what an agent reads.

@@ -5,10 +5,12 @@
     ├── InvalidDefinition      one tool definition that is refused; the server's others load
     ├── StoreError             what is remembered cannot be read or written
     ├── UnknownServer          no such server is configured
+    ├── EmbedderAway           an embedder cannot be asked, or its answer cannot be used
     └── CallError              one call (or read) that did not succeed
         ├── UnknownTool        no tool of that name that this caller may see
         ├── AmbiguousTool      a short name that several tools share
         ├── UnknownItem        no such prompt or resource
+        ├── UnknownFilter      a search for a server, category, tag or source that no tool has
         ├── InvalidArguments   the arguments do not fit the tool's schema
         ├── Refused            a policy says no
         ├── UpstreamGone       the server cannot be started or reached, or died
@@ -81,6 +83,17 @@ class UnknownServer(PorticoError):
     code = "unknown_server"
 
 
+class EmbedderAway(PorticoError):
+    """An embedder cannot be asked, or its answer cannot be used; search goes on without it."""
+
+    code = "embedder_away"
+
+    def __init__(self, reason: str, *, refused: bool = False) -> None:
+        self.refused = refused
+        """Whether it is there and did not take these texts, so that others may pass."""
+        super().__init__(reason)
+
+
 class CallError(PorticoError):
     """One call that did not succeed, in the parts that an error text is made of."""
 
@@ -127,6 +140,12 @@ class UnknownItem(CallError):
     """No such prompt or resource."""
 
     code = "unknown_item"
+
+
+class UnknownFilter(CallError):
+    """A search for a server, category, tag or source that no visible tool has."""
+
+    code = "unknown_filter"
 
 
 class InvalidArguments(CallError):

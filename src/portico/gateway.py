@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+from zlib import crc32
 
 from portico.discovery.budgets import Rungs, fit
-from portico.discovery.cards import full_rungs, summary_rungs
+from portico.discovery.cards import ladder
+from portico.discovery.filters import Filters
+from portico.discovery.maps import fitted, map_lines, nothing_lines
+from portico.discovery.ranking import settle
 from portico.discovery.spelling import Spell, as_meta_tool
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
-from portico.domain.disclosure import Budget, Disclosure, Findings, Level
+from portico.domain.disclosure import Budget, Disclosure, Findings, Hit, Level
 from portico.domain.edition import Edition
 from portico.domain.items import Item
 from portico.domain.names import identifier
+from portico.domain.query import Query as Query
 from portico.domain.tool import Tool, ToolId
-from portico.errors import CallError, NextCall, UnknownTool
+from portico.errors import CallError, NextCall, UnknownFilter, UnknownTool
 from portico.execution.executor import Executor
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
@@ -24,23 +29,19 @@ from portico.ports import Policy, TokenCounter
 
 DESCRIBE_LIMIT = 8
 DESCRIBE_TOKENS = 6_000
+EXACT_TOKENS = 2_000
+"""What the full card of a tool that a search names may cost when the caller does not say."""
 SEARCH_CARDS_LIMIT = 50
+NEAREST = 3
+"""How many tools are named where none fits."""
+NEAR_LENGTH = 100
+"""Characters of a query that are compared with names."""
+MAP_MARGIN = 50
+STRANGE_CURSOR = "(the cursor is not of this list of tools, which may have changed: this is its beginning)"
 REPEATED_LENGTH = 200
 """A query up to this length is repeated in the call for the next page."""
 FIRST_OFFER_SECONDS = 30.0
 """How long a first listing waits for servers that were never asked before."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """A search: words, filters, and where the last page ended."""
-
-    text: str = ""
-    server: str = ""
-    category: str = ""
-    limit: int = 0
-    """How many tools; 0 leaves it to the settings."""
-    cursor: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,6 +53,7 @@ class Gateway:
     policy: Policy
     executor: Executor
     counter: TokenCounter
+    filters: Filters = field(default_factory=Filters)
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
     search_limit: int = 5
@@ -83,30 +85,71 @@ class Gateway:
                 continue
         return found
 
-    def hits(self, caller: Caller, query: Query) -> Findings:
-        """The ranked hits of a query, all pages of it up to the cap, and whether they answer it."""
+    def hits(self, caller: Caller, query: Query, limit: int = SEARCH_CARDS_LIMIT) -> Findings:
+        """The hits of a query, all pages of it up to the cap unless told, and whether they answer it.
+
+        Without words, the tools that pass the filters are the hits, in the order of the catalog.
+
+        Raises:
+            UnknownFilter: no tool has that server, category, tag or source.
+        """
         published = self.editions.current
         within = self._within(caller, published.edition, query)
-        return published.index.query(query.text, within=within, limit=SEARCH_CARDS_LIMIT)
+        if query.text.strip():
+            return published.index.query(query.text, within=within, limit=limit)
+        found = [tool for id, tool in published.edition.tools.items() if id in within] if query.filters else []
+        return Findings(hits=tuple(Hit(tool=tool, score=0.0) for tool in found), fits=bool(found))
+
+    def best(self, caller: Caller, query: Query) -> Findings:
+        """The hits of the first page, in the order in which it shows them.
+
+        Raises:
+            UnknownFilter: no tool has that server, category, tag or source.
+        """
+        size = min(query.limit or self.search_limit, SEARCH_CARDS_LIMIT)
+        found = self.hits(caller, query, size)
+        return replace(found, hits=tuple(settle(found.hits[:size], self.executor.journal.usage())))
+
+    def nearest(self, caller: Caller, query: Query, limit: int = NEAREST) -> list[Hit]:
+        """The tools that come nearest to a query, whether they answer it or not; alike in name where no word is known.
+
+        Raises:
+            UnknownFilter: no tool has that server, category, tag or source.
+        """
+        return self._nearest(caller, query, self.hits(caller, query), limit)
 
     def search(
         self, caller: Caller, query: Query, budget: Budget | None = None, spell: Spell = as_meta_tool
     ) -> Disclosure:
-        """Ranked one-line signatures; an exact name gives the full card; no words give the map."""
+        """Ranked one-line signatures; an exact name gives the full card; no words give the map.
+
+        Raises:
+            UnknownFilter: no tool has that server, category, tag or source.
+        """
+        exact_tokens = budget.tokens if budget else max(self.search_tokens, EXACT_TOKENS)
         budget = budget or Budget(tokens=self.search_tokens, cards=query.limit or self.search_limit)
         edition = self.edition
-        if not query.text.strip():
-            return self._map(caller, edition, query, budget, spell)
+        if not query.text.strip() and not query.filters:
+            return self._map(caller, edition, budget)
         exact = self._exact(caller, edition, query)
         if exact is not None:
-            return fit([full_rungs(exact, spell)], tokens=max(budget.tokens, 2_000), counter=self.counter)
-        found = [hit.tool for hit in self.hits(caller, query).hits]
-        return self._page(caller, edition, query, found, budget, spell)
+            return fit([self._rungs(exact, Level.FULL, spell)], tokens=exact_tokens, counter=self.counter)
+        found = self.hits(caller, query)
+        if not found.fits:
+            nearest = self._nearest(caller, query, found, NEAREST)
+            return self._nothing(caller, edition, query, nearest, budget, spell)
+        return self._page(query, found.hits, budget, spell)
 
     def describe(
-        self, caller: Caller, names: Sequence[str], tokens: int = DESCRIBE_TOKENS, spell: Spell = as_meta_tool
+        self,
+        caller: Caller,
+        names: Sequence[str],
+        tokens: int = DESCRIBE_TOKENS,
+        spell: Spell = as_meta_tool,
+        *,
+        level: Level = Level.FULL,
     ) -> Disclosure:
-        """Full cards for up to eight tools; names that are not known are answered in place.
+        """Cards of up to eight tools, full ones unless told; names that are not known are answered in place.
 
         Raises:
             CallError: none of the names is known.
@@ -118,16 +161,17 @@ class Gateway:
         wanted = [*dict.fromkeys(names)]
         for name in wanted[:DESCRIBE_LIMIT]:
             try:
-                cards.append(full_rungs(edition.resolver.resolve(name, visible), spell))
+                cards.append(self._rungs(edition.resolver.resolve(name, visible), level, spell))
             except CallError as error:
                 self._explain(error)
                 errors.append(error)
-                cards.append(Rungs(handle=name, texts=((Level.NAME, _in_place(error)),)))
+                cards.append(_in_place(name, error))
         if errors and len(errors) == len(cards):
             raise errors[0]
         dropped = len(wanted) - DESCRIBE_LIMIT
         tail = f"({dropped} more names left out: at most {DESCRIBE_LIMIT} a call)" if dropped > 0 else ""
-        return fit(cards, tokens=tokens, counter=self.counter, tail=tail, separator="\n\n")
+        total = len(wanted)
+        return fit(cards, tokens=tokens, counter=self.counter, tail=tail, total=total, separator="\n\n")
 
     async def call(self, caller: Caller, call: Call) -> Result:
         """Run one tool through the one executor.
@@ -169,6 +213,22 @@ class Gateway:
         known = self.edition.servers
         return {name: reason for name, reason in sorted(self.intake.failures.items()) if name not in known}
 
+    def _nearest(self, caller: Caller, query: Query, found: Findings, limit: int) -> list[Hit]:
+        if found.hits or not query.text.strip():
+            return list(found.hits[:limit])
+        edition = self.edition
+        alike = edition.resolver.near(query.text[:NEAR_LENGTH], self._within(caller, edition, query), limit=limit)
+        return [Hit(tool=tool, score=0.0) for tool in alike]
+
+    def _rungs(self, tool: Tool, level: Level, spell: Spell) -> Rungs:
+        """A card from one level down; a full one also says how the tool has done so far."""
+        card = ladder(tool, level, spell)
+        usage = self.executor.journal.usage().get(tool.id) if level is Level.FULL else None
+        if usage is None:
+            return card
+        (_, text), *shorter = card.texts
+        return replace(card, texts=((level, f"{text}\nperformance: {usage}"), *shorter))
+
     def _explain(self, error: CallError) -> None:
         """Say so when a tool is not known because its server did not start."""
         wanted = identifier(error.subject).casefold()
@@ -176,39 +236,39 @@ class Gateway:
             if wanted.startswith(identifier(name).casefold()):
                 error.add(f"the server {name!r} is not available: {reason}")
 
-    def _within(self, caller: Caller, edition: Edition, query: Query) -> set[ToolId] | frozenset[ToolId]:
+    def _within(self, caller: Caller, edition: Edition, query: Query) -> frozenset[ToolId]:
         visible = frozenset(self.policy.visible(caller, edition))
-        if not query.server and not query.category:
-            return visible
-        server, category = query.server.casefold(), query.category.casefold()
-        return {
-            id
-            for id in visible
-            if (not server or server in _server_spellings(edition, id.server))
-            and (not category or edition.tools[id].category.casefold() == category)
-        }
+        try:
+            return self.filters.narrow(edition, visible, query, self.executor.journal.usage())
+        except UnknownFilter as error:
+            wanted = identifier(query.server).casefold()
+            for name, reason in self.unavailable().items():
+                if wanted == identifier(name).casefold():
+                    error.add(f"the server {name!r} is not available: {reason}")
+            raise
 
-    def _page(
-        self, caller: Caller, edition: Edition, query: Query, found: Sequence[Tool], budget: Budget, spell: Spell
-    ) -> Disclosure:
-        """The tools from the cursor on, as many as fit; the next page begins with the first that did not."""
-        start = _offset(query.cursor, edition)
+    def _page(self, query: Query, found: Sequence[Hit], budget: Budget, spell: Spell) -> Disclosure:
+        """The tools from the cursor on, as many as fit; the next page begins with the first that did not.
+
+        Which tools are on a page is settled without usage, so that no call between two pages moves a tool across.
+        """
+        mark = _mark(found)
+        start = _offset(query.cursor, mark, len(found))
         size = max(1, min(budget.cards, SEARCH_CARDS_LIMIT))
-        if not found[start:]:
-            return self._nothing(caller, edition, query, budget)
         while True:
-            page = found[start : start + size]
+            page = settle(found[start : start + size], self.executor.journal.usage())
             left = len(found) - start - len(page)
             disclosure = fit(
-                [summary_rungs(tool) for tool in page],
+                [ladder(hit.tool, Level.PARAMETERS) for hit in page],
                 tokens=budget.tokens,
                 counter=self.counter,
-                tail=_more(query, edition, start + len(page), left, spell) if left > 0 else "",
+                head=STRANGE_CURSOR if query.cursor and not start else "",
+                tail=_more(query, f"{start + len(page)}:{mark}", left, spell) if left > 0 else "",
                 total=len(found) - start,
             )
-            if disclosure.shown == len(page) or len(page) == 1:
+            if disclosure.shown == len(page):
                 return disclosure
-            size = max(1, disclosure.shown)
+            size = disclosure.shown
 
     def _exact(self, caller: Caller, edition: Edition, query: Query) -> Tool | None:
         """The tool that the whole query names, if it is one word that looks like a name."""
@@ -220,85 +280,47 @@ class Gateway:
         except CallError:
             return None
 
-    def _map(self, caller: Caller, edition: Edition, query: Query, budget: Budget, spell: Spell) -> Disclosure:
-        """The pinned tools and the map of servers and categories, or one server's or category's tools."""
-        within = self._within(caller, edition, query)
-        if query.server or query.category:
-            tools = [tool for id, tool in edition.tools.items() if id in within]
-            return self._page(caller, edition, query, tools, budget, spell)
-        head = map_text(edition, within, self.unavailable())
-        return fit(
-            [summary_rungs(tool) for tool in self.pinned(caller)],
-            tokens=budget.tokens,
-            counter=self.counter,
-            tail=self._fitted_map(head, budget),
-        )
+    def _map(self, caller: Caller, edition: Edition, budget: Budget) -> Disclosure:
+        """The pinned tools and the map of categories and servers."""
+        pins = [ladder(tool, Level.PARAMETERS) for tool in self.pinned(caller)]
+        map_ = fitted(self._map_lines(caller, edition), budget.tokens - MAP_MARGIN, self.counter)
+        return replace(fit(pins, tokens=budget.tokens, counter=self.counter, tail=map_), next="")
 
-    def _fitted_map(self, text: str, budget: Budget) -> str:
-        """As many lines of the map as fit; the rest are counted."""
-        lines = text.split("\n")
-        while len(lines) > 1 and self.counter.count("\n".join(lines)) > budget.tokens - 60:
-            lines.pop()
-        left = text.count("\n") + 1 - len(lines)
-        return "\n".join([*lines, f"({left} more lines withheld)"] if left else lines)
+    def _map_lines(self, caller: Caller, edition: Edition) -> list[str]:
+        facets = self.filters.facets(edition, frozenset(self.policy.visible(caller, edition)))
+        return map_lines(edition, facets, self.unavailable())
 
-    def _nothing(self, caller: Caller, edition: Edition, query: Query, budget: Budget) -> Disclosure:
-        within = self._within(caller, edition, query)
-        near = edition.resolver.near(query.text[:100], within, limit=3) if query.text.strip() else []
-        lines = [f"no tool fits {query.text[:100]!r}" if query.text.strip() else "no tool is on that shelf"]
-        if near:
-            lines.append("nearest names: " + ", ".join(tool.handle for tool in near))
-        lines.append(map_text(edition, self.policy.visible(caller, edition), self.unavailable()))
-        text = self._fitted_map("\n".join(lines), budget)
-        return Disclosure(text=text, tokens=self.counter.count(text))
+    def _nothing(
+        self, caller: Caller, edition: Edition, query: Query, nearest: Sequence[Hit], budget: Budget, spell: Spell
+    ) -> Disclosure:
+        """What is said instead of a handful of wrong tools."""
+        lines = nothing_lines(query, [hit.handle for hit in nearest], spell)
+        text = fitted([*lines, *self._map_lines(caller, edition)], budget.tokens, self.counter)
+        return replace(fit((), tokens=budget.tokens, counter=self.counter, tail=text), next="", fits=False)
 
 
-def map_text(edition: Edition, within: Set[ToolId], unavailable: Iterable[str] = ()) -> str:
-    """Every server and every category with the number of tools that this caller sees there."""
-    servers: dict[str, int] = {}
-    categories: dict[str, int] = {}
-    for id in within:
-        servers[id.server] = servers.get(id.server, 0) + 1
-        category = edition.tools[id].category
-        categories[category] = categories.get(category, 0) + 1
-    lines = [f"{len(within)} tools on {len(servers)} servers."]
-    if set(categories) != {"misc"} and categories:
-        lines.append("categories: " + ", ".join(f"{name} ({count})" for name, count in sorted(categories.items())))
-    if missing := ", ".join(unavailable):
-        lines.append(f"not available: {missing}")
-    lines.append("servers:")
-    for name, count in sorted(servers.items()):
-        server = edition.servers[name]
-        about = (server.description or server.title or "").split("\n", 1)[0][:80]
-        about = "" if about.casefold() == name.casefold() else about
-        lines.append(f"- {server.identifier} ({count})" + (f": {about}" if about else ""))
-    return "\n".join(lines)
+def _mark(found: Sequence[Hit]) -> str:
+    """Six characters that tell one list of tools from another, whatever made it another."""
+    return f"{crc32(' '.join(hit.handle for hit in found).encode()) & 0xFFFFFF:06x}"
 
 
-def _server_spellings(edition: Edition, name: str) -> tuple[str, str]:
-    return name.casefold(), edition.servers[name].identifier.casefold()
+def _offset(cursor: str, mark: str, total: int) -> int:
+    """Where a page starts; a cursor that was not given out for this very list starts at the beginning."""
+    offset, _, marked = cursor.partition(":")
+    is_ours = marked == mark and offset.isascii() and offset.isdigit() and len(offset) < 10
+    return int(offset) if is_ours and int(offset) < total else 0
 
 
-def _offset(cursor: str, edition: Edition) -> int:
-    """Where a page starts; a cursor of an older edition starts at the beginning, since the order may be another."""
-    number, _, offset = cursor.partition(":")
-    if number == str(edition.number) and offset.isascii() and offset.isdigit() and len(offset) < 10:
-        return int(offset)
-    return 0
-
-
-def _more(query: Query, edition: Edition, offset: int, left: int, spell: Spell) -> str:
+def _more(query: Query, cursor: str, left: int, spell: Spell) -> str:
     if len(query.text) > REPEATED_LENGTH:
-        return f'{left} more: the same search with "cursor": "{edition.number}:{offset}"'
-    parameters = {
-        "query": query.text,
-        **({"server": query.server} if query.server else {}),
-        **({"category": query.category} if query.category else {}),
-        **({"limit": query.limit} if query.limit else {}),
-        "cursor": f"{edition.number}:{offset}",
-    }
-    return f"{left} more: {spell(NextCall('search', parameters))}"
+        return f'{left} more: the same search with "cursor": "{cursor}"'
+    limit = {"limit": query.limit} if query.limit else {}
+    call = NextCall("search", {"query": query.text, **query.filters, **limit, "cursor": cursor})
+    return f"{left} more: {spell(call)}"
 
 
-def _in_place(error: CallError) -> str:
-    return f"## {error.subject}: {error.code}" + "".join(f"\n- {line}" for line in error.details)
+def _in_place(name: str, error: CallError) -> Rungs:
+    """What stands where a card was asked for: the error with what may help, or the error alone."""
+    head = f"## {error.subject}: {error.code}"
+    whole = head + "".join(f"\n- {line}" for line in error.details)
+    return Rungs(handle=name, texts=((Level.NAME, whole), (Level.NAME, head)))

@@ -9,6 +9,7 @@ from typing import Any
 from portico.admin import Admin
 from portico.errors import ConfigError
 from portico.gateway import Gateway
+from portico.ports import MeaningSource
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class House:
     """Parts of the config that could not be used."""
     surface: str = "discover"
     """The surface that the config chooses."""
+    meanings: MeaningSource | None = None
+    """What texts mean, when the config names an embedder."""
     notices: list[Callable[[str, str, Mapping[str, Any]], None]] = field(default_factory=list)
     """Who wants to hear what upstream servers announce."""
 

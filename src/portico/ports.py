@@ -11,6 +11,7 @@ from portico.domain.disclosure import Findings
 from portico.domain.edition import Edition
 from portico.domain.server import Health, Offering
 from portico.domain.tool import Tool, ToolId
+from portico.domain.usage import Usage
 
 OnChange = Callable[[str], None]
 """Called with a server's name when its definitions have changed at the source."""
@@ -115,9 +116,16 @@ class Journal(Protocol):
         """Write one invocation; never waits and never raises."""
         ...
 
+    def usage(self) -> Mapping[ToolId, Usage]:
+        """How the tools have done so far; one that was never called is not in it. Never waits."""
+        ...
+
 
 class Store(Protocol):
-    """What is remembered between starts: each server's last offering, under its fingerprint."""
+    """What is remembered between starts: each server's last offering, under its fingerprint, and vectors of texts.
+
+    It may be used from several threads.
+    """
 
     def load(self, servers: Mapping[str, str]) -> dict[str, Offering]:
         """The offerings of those servers whose fingerprint is still the stored one."""
@@ -139,8 +147,83 @@ class Store(Protocol):
         """Drop what is remembered of these servers."""
         ...
 
+    def load_vectors(self, model: str, hashes: Sequence[str]) -> dict[str, bytes]:
+        """The vectors of a model that are remembered under these hashes; they count as used."""
+        ...
+
+    def save_vectors(self, model: str, rows: Mapping[str, bytes]) -> None:
+        """Remember vectors of a model by the hash of their text; those not used for longest make room."""
+        ...
+
     def close(self) -> None:
         """Release the file or the connection."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors whose directions are close when their meanings are; safe among threads."""
+
+    @property
+    def name(self) -> str:
+        """The model, and where it is: vectors of another name are not compared with its own."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        """The vectors of texts, in their order; blocks.
+
+        Raises:
+            EmbedderAway: it cannot be asked, with the reason.
+        """
+        ...
+
+
+class MeaningSource(Protocol):
+    """The vectors of texts and questions, as far as they are known; never raises, and is silent when it cannot.
+
+    A vector is a numpy array of float32 with length one; all of one source have the same size.
+    """
+
+    @property
+    def name(self) -> str:
+        """The model, and where it is."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """How it is doing, for people."""
+        ...
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the embedder failed when it was last asked."""
+        ...
+
+    def recall(self, text: str) -> Any | None:
+        """The vector of a text that was prepared; from memory only."""
+        ...
+
+    def start(self, texts: Iterable[str], on_ready: Callable[[], None] | None = None) -> None:
+        """Prepare texts in the background; `on_ready` is called from there each time that more can be recalled."""
+        ...
+
+    def ask(self, text: str) -> Any | None:
+        """The vector of a question; waits for it for a moment."""
+        ...
+
+    async def warm(self, text: str) -> Any | None:
+        """The same for the event loop; a call of `ask` that follows does not wait."""
+        ...
+
+    def wake(self) -> None:
+        """Let a model be loaded before the first question comes; does not wait."""
+        ...
+
+    def check(self, seconds: float = 10.0) -> str:
+        """Ask the embedder now, wait a while for what is being prepared, and say the state; blocks."""
+        ...
+
+    def close(self) -> None:
+        """Stop what runs in the background."""
         ...
 
 
@@ -158,9 +241,11 @@ class TokenCounter(Protocol):
 
 
 __all__: Sequence[str] = [
+    "Embedder",
     "Index",
     "IndexBuilder",
     "Journal",
+    "MeaningSource",
     "OnChange",
     "OnNotice",
     "Policy",

@@ -16,16 +16,23 @@ import anyio
 from portico.config import Settings
 from portico.domain.edition import Edition
 from portico.errors import ConfigError
+from portico.gateway import Gateway
 from portico.house import House
 from portico.surfaces.mcp.discover import Discover
 from portico.surfaces.mcp.http import build_app, serve
+from portico.surfaces.mcp.search import Search
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.static import Static
 from portico.surfaces.mcp.stdio import serve_stdio
+from portico.surfaces.mcp.surface import Surface
 from portico.version import VERSION
 from portico.wiring import open_house, watch
 
-SURFACES: Mapping[str, Callable[[Any], Discover | Static]] = {"discover": Discover, "static": Static}
+SURFACES: Mapping[str, Callable[[Gateway, Settings], Surface]] = {
+    "discover": lambda gateway, settings: Discover(gateway),
+    "static": lambda gateway, settings: Static(gateway),
+    "search": lambda gateway, settings: Search(gateway, settings.search.order),
+}
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger(__name__)
@@ -52,7 +59,7 @@ async def serve_over_http(
     listener = _listen(host, port)
     actual = listener.getsockname()[1]
     async with open_house(settings) as house, anyio.create_task_group() as tasks:
-        servers = {name: SurfaceServer(house.gateway, make(house.gateway), VERSION) for name, make in SURFACES.items()}
+        servers = {name: _surface_server(house, settings, name) for name in SURFACES}
         _keep_in_step(house, tasks, servers)
         app = build_app(servers, default=surface, port=actual, starting=house.admin.intake.starting)
         _settle_memory()
@@ -69,11 +76,15 @@ async def serve_over_stdio(settings: Settings, *, surface: str) -> None:
     """
     _check_surface(surface)
     async with open_house(settings) as house, anyio.create_task_group() as tasks:
-        server = SurfaceServer(house.gateway, SURFACES[surface](house.gateway), VERSION)
+        server = _surface_server(house, settings, surface)
         _keep_in_step(house, tasks, {surface: server})
         _settle_memory()
         await serve_stdio(server)
         tasks.cancel_scope.cancel()
+
+
+def _surface_server(house: House, settings: Settings, surface: str) -> SurfaceServer:
+    return SurfaceServer(house.gateway, SURFACES[surface](house.gateway, settings), VERSION)
 
 
 def _keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:

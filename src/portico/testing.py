@@ -8,21 +8,24 @@ assert house.provider("github").calls == [("create_issue", {"title": "x"})]
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
+from zlib import crc32
 
 import anyio
 
 from portico.admin import Admin
 from portico.domain.call import Invocation, OnProgress
 from portico.domain.caller import Caller
+from portico.domain.disclosure import Findings, Hit
 from portico.domain.edition import Edition
 from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.domain.tool import Tool, ToolId
-from portico.errors import CallError
+from portico.errors import CallError, EmbedderAway
 from portico.gateway import Gateway
+from portico.ports import Index
 from portico.stores.memory import RecentJournal
 from portico.wiring import Parts, assemble
 
@@ -129,6 +132,61 @@ class FakeProvider:
             await self._gate.wait()
         if self._failure is not None:
             raise self._failure
+
+
+@dataclass(slots=True)
+class FakeIndex:
+    """An index that finds what it is told, within what it is asked within; give it to `furnish` as `index`."""
+
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """The tools that it finds, by handle."""
+    fits: bool = True
+    asked: list[Set[ToolId]] = field(default_factory=list)
+    """The sets that it was asked within, in order."""
+    _tools: Mapping[ToolId, Tool] = field(default_factory=dict)
+
+    def __call__(self, edition: Edition, previous: Index | None) -> FakeIndex:
+        """Itself, for each edition."""
+        self._tools = edition.tools
+        return self
+
+    def query(self, text: str, *, within: Set[ToolId], limit: int) -> Findings:
+        """The tools that were told, best first; the score has one part, `told`."""
+        self.asked.append(within)
+        found = [(self.scores[t.handle], t) for t in self._tools.values() if t.id in within and t.handle in self.scores]
+        found.sort(key=lambda row: (-row[0], row[1].handle))
+        hits = tuple(Hit(tool=tool, score=score, why={"told": score}) for score, tool in found[:limit])
+        return Findings(hits=hits, fits=self.fits and bool(hits))
+
+
+@dataclass(slots=True)
+class FakeEmbedder:
+    """An embedder without a model: texts are close when they share words; it counts what it is asked."""
+
+    name: str = "fake"
+    dimensions: int = 64
+    asked: list[str] = field(default_factory=list)
+    """Every text that it has embedded, in order."""
+    _failure: EmbedderAway | None = None
+
+    def fails(self, error: EmbedderAway | None) -> None:
+        """Raise this error from now on; None ends it."""
+        self._failure = error
+
+    def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        """One vector for each text."""
+        if self._failure is not None:
+            raise self._failure
+        self.asked += texts
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> list[float]:
+        numbers = [0.0] * self.dimensions
+        for word in text.casefold().split() or [""]:
+            mark = crc32(word.encode())
+            numbers[mark % self.dimensions] += 1.0
+            numbers[mark // self.dimensions % self.dimensions] += 1.0
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)

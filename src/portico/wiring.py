@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,8 +15,10 @@ from anyio.abc import TaskGroup
 from portico.admin import Admin
 from portico.config import Settings, load_settings
 from portico.discovery.index import build_index
-from portico.discovery.tokens import TokenEstimate
+from portico.discovery.tokens import TokenEstimate, counter_for
 from portico.domain.server import ServerSpec
+from portico.embedders.local import INSTALL, is_installed
+from portico.embedders.opening import open_meanings
 from portico.errors import ConfigError, UnknownServer
 from portico.execution.executor import Executor
 from portico.gateway import Gateway
@@ -25,7 +27,7 @@ from portico.intake.categories import CategoryRule
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
 from portico.policies.globs import GlobPolicy
-from portico.ports import Provider, Store
+from portico.ports import IndexBuilder, MeaningSource, Provider, Store, TokenCounter
 from portico.providers.upstream import UpstreamProvider
 from portico.stores.memory import MemoryStore, RecentJournal
 from portico.stores.sqlite import open_sqlite
@@ -41,6 +43,10 @@ class Parts:
     providers: dict[str, Provider] = field(default_factory=dict)
     specs: Mapping[str, ServerSpec] = field(default_factory=dict)
     store: Store = field(default_factory=MemoryStore)
+    counter: TokenCounter = field(default_factory=TokenEstimate)
+    index: IndexBuilder = build_index
+    meanings: MeaningSource | None = None
+    """What texts mean, for whoever builds the index; None without an embedder."""
     explicit_categories: Mapping[str, str] = field(default_factory=dict)
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
@@ -55,21 +61,20 @@ def assemble(parts: Parts) -> House:
         servers={name: spec.category for name, spec in specs.items() if spec.category},
     )
     editions = Editions(
-        build_index=build_index,
+        build_index=parts.index,
         rule=rule,
         aliases={n: s.alias for n, s in specs.items() if s.enabled},
         descriptions={n: s.description for n, s in specs.items()},
     )
     intake = Intake(providers=parts.providers, editions=editions, store=parts.store)
     policy = GlobPolicy({name: spec.tools for name, spec in specs.items()})
-    counter = TokenEstimate()
     executor = Executor(provider_of=_lookup(parts.providers), policy=policy, journal=RecentJournal())
     gateway = Gateway(
         editions=editions,
         intake=intake,
         policy=policy,
         executor=executor,
-        counter=counter,
+        counter=parts.counter,
         pins=parts.pins,
         search_tokens=parts.search_tokens,
         search_limit=parts.search_limit,
@@ -77,19 +82,23 @@ def assemble(parts: Parts) -> House:
     admin = Admin(
         intake=intake,
         providers=parts.providers,
-        counter=counter,
+        counter=parts.counter,
         policy=policy,
         targets={name: _target(spec) for name, spec in specs.items()},
         disabled=tuple(name for name, spec in specs.items() if not spec.enabled),
     )
-    return House(gateway=gateway, admin=admin)
+    return House(gateway=gateway, admin=admin, meanings=parts.meanings)
 
 
 def build(settings: Settings) -> House:
     """A house for these settings, with what the store remembers already published."""
+    counter = counter_for(settings.tokens)
+    store = _open_store(settings)
     parts = Parts(
         specs={spec.name: spec for spec in settings.servers},
-        store=_open_store(settings),
+        store=store,
+        counter=counter,
+        meanings=_open_meanings(settings, store),
         explicit_categories=settings.categories,
         pins=settings.pins,
         search_tokens=settings.search.tokens,
@@ -137,7 +146,7 @@ def settings_for(config: str | None) -> Settings:
         )
         for key in ahead
     )
-    return replace(settings, problems=(*settings.problems, *unknown))
+    return replace(settings, problems=(*settings.problems, *unknown, *_not_installed(settings)))
 
 
 def watch(house: House, tasks: TaskGroup) -> None:
@@ -146,12 +155,16 @@ def watch(house: House, tasks: TaskGroup) -> None:
     house.admin.intake.failures.clear()  # a gateway that starts asks everybody anew
     for server in sorted(house.unknown):
         house.admin.intake.begin(server)
+    if house.meanings is not None:
+        house.meanings.wake()
 
 
 async def _close(house: House) -> None:
     async with anyio.create_task_group() as tasks:
         for provider in house.admin.providers.values():
             tasks.start_soon(provider.aclose)
+    if house.meanings is not None:
+        await anyio.to_thread.run_sync(house.meanings.close)
     house.admin.intake.store.close()
 
 
@@ -174,6 +187,26 @@ def _open_store(settings: Settings) -> Store:
             f"store {store!r} is not available", file=str(settings.file), where="store", fix="Write `store: sqlite`."
         )
     return open_sqlite(settings.home.data / "portico.db")
+
+
+def _open_meanings(settings: Settings, store: Store) -> MeaningSource | None:
+    asked = settings.semantic
+    if asked is None:
+        return None
+    return open_meanings(store=store, url=asked.url, model=asked.model, key=asked.key, timeout=asked.timeout_s)
+
+
+def _not_installed(settings: Settings) -> Iterator[ConfigError]:
+    """What to say of a local model when the package that runs it is not there; search goes on without."""
+    asked = settings.semantic
+    if asked is not None and not asked.url and not is_installed():
+        yield ConfigError(
+            "a local model needs sentence-transformers, which is not installed",
+            file=str(settings.file),
+            line=asked.line,
+            where="semantic.model",
+            fix=f"Run: {INSTALL}",
+        )
 
 
 def _target(spec: ServerSpec) -> str:

@@ -10,11 +10,13 @@ import pytest
 import typer
 
 from portico import errors
+from portico.config import SURFACES
+from portico.config.settings import SearchLimits, Semantic
 from portico.config.shapes import OWN_KEYS
 from portico.domain.server import ServerSpec, Timeouts, ToolFilter
 from portico.surfaces.cli.app import app
 from portico.surfaces.cli.desk import Exit
-from portico.surfaces.mcp.discover import DEFINITIONS
+from portico.surfaces.mcp import discover, search
 from tests.house.source import ROOT
 
 DOCS = ROOT / "docs"
@@ -45,18 +47,20 @@ def test_every_exit_code_is_in_the_cli_reference():
 
 @pytest.mark.requirement("P-HOUSE-DOCS")
 def test_every_setting_is_in_the_config_reference():
-    nested = [f.name for kind in (ServerSpec, Timeouts, ToolFilter) for f in dataclasses.fields(kind)]
-    known = {*OWN_KEYS, *nested} - {"name"}
+    nested = [
+        f.name for kind in (ServerSpec, Timeouts, ToolFilter, SearchLimits, Semantic) for f in dataclasses.fields(kind)
+    ]
+    known = {*OWN_KEYS, *nested} - {"name", "line"}
     assert sorted(key for key in known if f"`{key}`" not in text("reference/config.md")) == []
 
 
 @pytest.mark.requirement("P-HOUSE-DOCS")
 def test_every_listed_tool_and_surface_is_in_the_surfaces_page():
     page = text("reference/surfaces.md")
-    assert [d["name"] for d in DEFINITIONS if f"`{d['name']}`" not in page] == []
-    assert [
-        path for path in ("/mcp", "/mcp/discover", "/mcp/static", "/livez", "/readyz") if f"`{path}`" not in page
-    ] == []
+    listed = [d["name"] for surface in (discover, search) for d in surface.DEFINITIONS]
+    assert [name for name in listed if f"`{name}`" not in page] == []
+    paths = ["/mcp", "/livez", "/readyz", *(f"/mcp/{surface}" for surface in SURFACES)]
+    assert [path for path in paths if f"`{path}`" not in page] == []
 
 
 @pytest.mark.requirement("P-HOUSE-DOCS")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.requirements import GAPS, PROMISES, acceptance, expand
 pytestmark = pytest.mark.requirement("P-HOUSE-MANIFEST")
 
 
+@cache
 def claimed() -> dict[str, set[str]]:
     """Every id that a test is marked with, and the files that do so."""
     found: dict[str, set[str]] = {}

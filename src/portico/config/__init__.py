@@ -28,4 +28,5 @@ from .paths import find_paths as find_paths
 from .settings import PORT as PORT
 from .settings import SURFACES as SURFACES
 from .settings import SearchLimits as SearchLimits
+from .settings import Semantic as Semantic
 from .settings import Settings as Settings

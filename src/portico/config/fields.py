@@ -13,7 +13,8 @@ from .documents import Document
 from .expansion import Variables
 from .tree import Path, Spelled
 
-_SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+"""What a switch may say."""
 
 
 class Fields:
@@ -87,7 +88,7 @@ class Fields:
         value = self.table.get(field)
         if value is None:
             return None
-        found = _SWITCHES.get(self.expand(value, field).casefold()) if isinstance(value, str) else None
+        found = SWITCHES.get(self.expand(value, field).casefold()) if isinstance(value, str) else None
         if found is None:
             self.report("this must be true or false", field, fix="Write true or false, without quotes.")
         return found
@@ -114,6 +115,17 @@ class Fields:
             self.report("this is not a usable number", *field, fix=f"Write a whole number from {least} to {most}.")
             return None
         return int(found)
+
+    def choice(self, *field: str, among: Iterable[str]) -> str:
+        """A field that is one of a few words; empty when it is absent."""
+        value = self._value(field)
+        if value is None:
+            return ""
+        found = self.expand(value, *field).strip() if isinstance(value, str) else ""
+        if found not in among:
+            self.report("this word is not known here", *field, fix=meant(found, among))
+            return ""
+        return found
 
     def expand(self, value: str, *field: str | int) -> str:
         """A text with its variables in place; empty, and a problem, when one is missing."""

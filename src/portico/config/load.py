@@ -12,11 +12,15 @@ from portico.errors import ConfigError
 from .dialects import Dialect
 from .documents import Document, read_document
 from .expansion import Variables
-from .fields import Fields, meant
+from .fields import SWITCHES, Fields, meant
 from .paths import Paths, find_config, find_paths
+from .semantic import read_semantic
 from .servers import read_server
-from .settings import SURFACES, SearchLimits, Settings
+from .settings import COUNTERS, ORDERS, SURFACES, SearchLimits, Settings
 from .shapes import OWN_KEYS, again, find_entries, recognise
+
+SWITCH = "PROGRESSIVE_DISCLOSURE"
+"""An environment variable that chooses between two surfaces, as servers with that switch know it."""
 
 EXTRA = ("databases", "python", "yaml", "store", "journal", "profiles")
 """Keys that other parts of the house read themselves."""
@@ -30,7 +34,19 @@ def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path) -> 
     """
     home = find_paths(environ, cwd)
     file = find_config(config, environ, cwd)
-    return read_settings(read_document(file), home, environ, cwd) if file else Settings(home=home)
+    settings = read_settings(read_document(file), home, environ, cwd) if file else Settings(home=home)
+    return _switched(settings, environ.get(SWITCH, "").strip())
+
+
+def _switched(settings: Settings, value: str) -> Settings:
+    """The settings with the surface that the switch in the environment chooses, if it says anything."""
+    if not value:
+        return settings
+    switch = {**SWITCHES, "1": True, "0": False}.get(value.casefold())
+    if switch is None:
+        problem = ConfigError("this must be true or false", where=SWITCH, fix="Set it to true or false, or unset it.")
+        return replace(settings, problems=(*settings.problems, problem))
+    return replace(settings, surface="search" if switch else "static")
 
 
 def read_settings(document: Document, home: Paths, environ: Mapping[str, str], cwd: Path) -> Settings:
@@ -90,6 +106,8 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         pins=fields.texts("pins"),
         categories=fields.pairs("categories"),
         search=_search(fields),
+        semantic=read_semantic(fields, document),
+        tokens=fields.choice("tokens", among=COUNTERS) or defaults.tokens,
         extra={key: value for key, value in (document.data or {}).items() if key in EXTRA},
     )
 
@@ -103,9 +121,10 @@ def _surface(fields: Fields) -> str:
 
 
 def _search(fields: Fields) -> SearchLimits:
-    fields.inner("search", ("tokens", "limit"))
+    fields.inner("search", ("tokens", "limit", "order"))
     defaults = SearchLimits()
     return SearchLimits(
         tokens=fields.whole("search", "tokens", least=1, most=1_000_000) or defaults.tokens,
         limit=fields.whole("search", "limit", least=1, most=1000) or defaults.limit,
+        order=fields.choice("search", "order", among=ORDERS) or defaults.order,
     )

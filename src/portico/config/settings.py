@@ -12,19 +12,43 @@ from portico.errors import ConfigError
 
 from .paths import Paths
 
-SURFACES = ("discover", "static")
+SURFACES = ("discover", "static", "search")
 """The surfaces that `surface` may name."""
 
 PORT = 8421
 """The port that Portico listens on unless it is told another."""
 
 
+COUNTERS = ("estimate", "exact")
+"""The token counters that `tokens` may name."""
+
+ORDERS = ("keywords", "meaning")
+"""What `search.order` may name: points for keywords, or the same order as on the other surfaces."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
-    """What one search may cost when the caller does not say."""
+    """What one search may cost when the caller does not say, and the order on the `search` surface."""
 
     tokens: int = 800
     limit: int = 5
+    order: str = "keywords"
+
+
+QUESTION_SECONDS = 0.8
+"""How long a search waits for the meaning of its query unless it is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Semantic:
+    """The embedder that search may use: an endpoint when there is a url, else a local model."""
+
+    model: str
+    url: str = ""
+    key: str = field(default="", repr=False)
+    timeout_s: float = QUESTION_SECONDS
+    line: int | None = None
+    """Where the file asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +63,8 @@ class Settings:
     pins: tuple[str, ...] = ()
     categories: Mapping[str, str] = field(default_factory=dict)
     search: SearchLimits = SearchLimits()
+    semantic: Semantic | None = None
+    tokens: str = "estimate"
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Keys that other parts read themselves, as they were written."""
     problems: tuple[ConfigError, ...] = ()

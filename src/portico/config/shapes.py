@@ -14,7 +14,8 @@ from .documents import Document
 from .tree import Path
 
 OWN_KEYS = (
-    "surface servers mcpServers databases python yaml pins store journal host port categories search profiles".split()
+    "surface servers mcpServers databases python yaml pins store journal host port categories search semantic"
+    " profiles tokens".split()
 )
 """The top-level keys of a Portico config."""
 

@@ -1,172 +1,215 @@
-"""The index: BM25 over weighted fields, asked within what a caller may see."""
+"""The index: words and meaning together, asked within what a caller may see."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence, Set
+
+import numpy as np
+from numpy.typing import NDArray
 
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.edition import Edition
 from portico.domain.tool import Tool, ToolId
 from portico.ports import Index
 
-from .words import query_words, words
+from .documents import NAME_MARK, document, plain, read
+from .leading import leading
+from .meaning import Table, Vector, shipped_table
+from .postings import Postings, post
+from .reading import Need, Reader
+from .reasons import COPY_PART, Why
+from .vectors import Vectors, pack
 
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """How much a field counts, and how much its length is held against it."""
-
-    weight: float
-    length_norm: float
-
-
-FIELDS: Mapping[str, Field] = {
-    "name": Field(3.0, 0.3),
-    "server": Field(1.0, 0.2),
-    "description": Field(1.0, 0.6),
-    "parameters": Field(0.6, 0.6),
-    "details": Field(0.3, 0.7),
-}
-SATURATION = 1.2
-EXACT_BONUS = 100.0
-PREFIX_BONUS = 2.0
+MEANING = 0.7
+"""What meaning counts beside words: a tool that has every word and means just the same would score 1.7."""
+WHOLE = 0.5
+"""What the whole query counts beside the need that a tool answers best, where there are several."""
+FITS = 0.28
+"""The best score below which no tool is said to answer the query; docs/decisions/0012 has the figures behind it."""
+WORTH = 0.4
+"""The share of the best score below which a tool is not worth showing."""
+EXACT = 10.0
+PREFIX = 0.3
+COPY = 0.1
+"""What a tool loses for each one before it that has the same name and means the same."""
+ALIKE = 0.8
+"""How near two tools of one name are that count as copies."""
 NAME_LENGTH = 600
 """Characters of a query that may be a name; the longest names are shorter."""
-DETAIL_LIMIT = 20_000
-"""Characters of parameter text that are read from one tool, so that no schema can buy itself a place."""
+CONSIDERED = 160
+"""Tools that are looked at closely, for their words and again for their meaning."""
+MARGIN = 15
+"""Tools beyond those asked for that may still move up."""
+MASKS = 64
+"""Visible sets that are kept at hand."""
+
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
-    tool: Tool
-    words: Mapping[str, list[str]]
-    """The words of each field, as often as they stand there."""
+class ToolIndex:
+    """Finds tools by the words of their names, descriptions and parameters, and by what these mean."""
 
-
-class WordIndex:
-    """Finds tools by the words of their names, descriptions and parameters."""
-
-    def __init__(self, documents: list[_Document]) -> None:
-        self.documents = documents
-        self._places = _places(documents)
-        self._lengths = {field: _mean(len(d.words[field]) for d in documents) for field in FIELDS}
-        self._scores: dict[str, list[tuple[int, float]]] = {}
-        self._names: dict[str, list[int]] = defaultdict(list)
-        for number, document in enumerate(documents):
-            for spelling in {_plain(document.tool.handle), _plain(document.tool.id.name)}:
-                self._names[spelling].append(number)
+    def __init__(self, tools: Sequence[Tool], postings: Postings, vectors: Vectors, table: Table) -> None:
+        self.tools = tools
+        self.postings = postings
+        self.vectors = vectors
+        self.table = table
+        self._reader = Reader(postings, table)
+        self._all = np.arange(len(tools))
+        self._masks: dict[int, tuple[Set[ToolId], Mask | None]] = {}
 
     def query(self, text: str, *, within: Set[ToolId], limit: int) -> Findings:
         """The best permitted tools first; ties are settled by handle."""
-        parts: dict[int, dict[str, float]] = defaultdict(dict)
-        for word, weight in query_words(text).items():
-            for number, value in self._scored(word):
-                parts[number][f"word {word}"] = weight * value
-        self._add_name_bonus(text, parts)
-        hits = [
-            Hit(tool=tool, score=round(sum(why.values()), 4), why=why)
-            for number, why in parts.items()
-            if (tool := self.documents[number].tool).id in within
-        ]
-        hits.sort(key=lambda hit: (-hit.score, hit.handle))
-        return Findings(hits=tuple(hits[:limit]), fits=bool(hits))
+        mask = self._mask(within)
+        if limit <= 0 or not self.tools or (mask is not None and not mask.any()):
+            return Findings()
+        asked = self._reader.read(text)
+        named = self._named(text, mask)
+        lexical = [need.by_words(len(self.tools)) for need in asked]
+        tools = self._considered(asked, lexical, named, max(limit + MARGIN, CONSIDERED), mask)
+        if not len(tools):
+            return Findings()
+        scores = MEANING * self.vectors.nearness(np.stack([need.vector for need in asked]), tools)
+        for row, words in zip(scores, lexical, strict=True):
+            row += words[tools]
+        total, best = _total(scores)
+        ranked = self._ranked(text, total, tools, set(named.tolist()), limit + MARGIN)
+        hits = tuple(
+            self._hit(row, asked[best[row.place]], scores[best[row.place], row.place]) for row in ranked[:limit]
+        )
+        return Findings(hits=hits, fits=bool(hits) and (bool(len(named)) or float(scores.max()) >= FITS))
 
-    def _scored(self, word: str) -> list[tuple[int, float]]:
-        """The tools that have a word and what it adds to each; worked out when it is first asked for."""
-        found = self._scores.get(word)
-        if found is None:
-            places = self._places.get(word, [])
-            rarity = math.log(1 + (len(self.documents) - len(places) + 0.5) / (len(places) + 0.5))
-            values = [(number, self._weight(word, self.documents[number])) for number in places]
-            found = [(number, rarity * value / (SATURATION + value)) for number, value in values]
-            if places:
-                self._scores[word] = found
-        return found
+    def _considered(
+        self, asked: Sequence[Need], lexical: Sequence[Vector], named: Numbers, count: int, mask: Mask | None
+    ) -> Numbers:
+        """The tools worth a closer look."""
+        if len(self.tools) <= 4 * count:
+            return self._all if mask is None else np.flatnonzero(mask)
+        count = max(count // len(asked), 2 * MARGIN)
+        parts = [named, *(leading(words if mask is None else words * mask, count) for words in lexical)]
+        parts += [self.vectors.near(need.vector, count, mask) for need in asked if need.vector.any()]
+        return np.unique(np.concatenate(parts))
 
-    def _weight(self, word: str, document: _Document) -> float:
-        """How much a word stands for in a tool: more in its name than in its details, diluted by longer texts."""
-        weight = 0.0
-        for field, shape in FIELDS.items():
-            words_ = document.words[field]
-            if count := words_.count(word):
-                dilution = 1 - shape.length_norm + shape.length_norm * len(words_) / (self._lengths[field] or 1)
-                weight += shape.weight * count / dilution
-        return weight
+    def _named(self, text: str, mask: Mask | None) -> Numbers:
+        """The tools whose whole name is the query."""
+        wanted = plain(text[:NAME_LENGTH])
+        tools = self.postings.of(NAME_MARK + wanted if wanted.strip("_") else "")[0]
+        return (tools if mask is None else tools[mask[tools]]).astype(np.intp)
 
-    def _add_name_bonus(self, text: str, parts: dict[int, dict[str, float]]) -> None:
-        wanted = _plain(text[:NAME_LENGTH])
-        if not wanted.strip("_"):
-            return
-        for number in self._names.get(wanted, ()):
-            parts[number]["exact name"] = EXACT_BONUS
-        if len(wanted) >= 3:
-            for number in [n for n in parts if _plain(self.documents[n].tool.id.name).startswith(wanted)]:
-                parts[number].setdefault("name prefix", PREFIX_BONUS)
+    def _ranked(self, text: str, total: Vector, tools: Numbers, named: Set[int], count: int) -> list[_Rank]:
+        """The best by words and meaning, whole names before all, and beginnings of names earlier."""
+        places = leading(np.where(total >= WORTH * total.max(), total, 0), count)
+        if named:
+            places = np.union1d(places, np.flatnonzero(np.isin(tools, list(named))))
+        rows = zip(total[places].tolist(), tools[places].tolist(), places.tolist(), strict=True)
+        ranked = [_Rank(score, self.tools[number].handle, number, place) for score, number, place in rows]
+        wanted = plain(text[:NAME_LENGTH])
+        for row in ranked:
+            if row.number in named:
+                row.add("exact name", EXACT)
+            elif len(wanted) >= 3 and _begins(self.tools[row.number].id.name, wanted):
+                row.add("name begins so", PREFIX)
+        ranked.sort(key=_Rank.place_in_order)
+        return ranked if named else self._demote_copies(ranked)
 
+    def _demote_copies(self, ranked: list[_Rank]) -> list[_Rank]:
+        """A second tool of the same name and meaning gives way a little: another tool tells more."""
+        seen: dict[str, list[int]] = {}
+        for row in ranked:
+            before = seen.setdefault(self.tools[row.number].id.name, [])
+            if before:
+                copies = sum(self.vectors.likeness(row.number, other) >= ALIKE for other in before[:3])
+                row.add(COPY_PART, -COPY * copies * row.score)
+            before.append(row.number)
+        return ranked if len(seen) == len(ranked) else sorted(ranked, key=_Rank.place_in_order)
 
-def build_index(edition: Edition, previous: Index | None) -> WordIndex:
-    """Index an edition; the words of tools that did not change are taken from the previous index."""
-    known = {id(d.tool): d for d in previous.documents} if isinstance(previous, WordIndex) else {}
-    return WordIndex([known.get(id(tool)) or _document(tool) for tool in edition.tools.values()])
+    def _hit(self, row: _Rank, need: Need, base: float) -> Hit:
+        return Hit(
+            tool=self.tools[row.number],
+            score=round(row.score, 4),
+            why=Why(need, row.number, float(base), row.score, row.added),
+        )
 
-
-def _document(tool: Tool) -> _Document:
-    names, details = _parameter_text(tool.properties)
-    texts = {
-        "name": f"{tool.id.name} {tool.title}",
-        "server": tool.id.server,
-        "description": tool.description,
-        "parameters": names,
-        "details": details,
-    }
-    return _Document(tool, {field: words(text) for field, text in texts.items()})
-
-
-def _parameter_text(properties: Mapping[str, Any]) -> tuple[str, str]:
-    names: list[str] = []
-    details: list[str] = []
-    for name, schema in properties.items():
-        names.append(name)
-        details.extend(_texts(schema))
-    return " ".join(names)[:DETAIL_LIMIT], " ".join(details)[:DETAIL_LIMIT]
-
-
-def _texts(schema: object) -> Iterator[str]:
-    if not isinstance(schema, dict):
-        return
-    description = schema.get("description")
-    if isinstance(description, str):
-        yield description
-    choices = schema.get("enum")
-    if isinstance(choices, list):
-        yield from (choice for choice in choices[:50] if isinstance(choice, str))
-    inner = schema.get("properties")
-    if isinstance(inner, dict):
-        yield from (str(name) for name in inner)
+    def _mask(self, within: Set[ToolId]) -> Mask | None:
+        """Which tools may be found; None when all of them may."""
+        known = self._masks.get(id(within))
+        if known is not None and known[0] is within:
+            return known[1]
+        found = np.fromiter((tool.id in within for tool in self.tools), dtype=np.bool_, count=len(self.tools))
+        mask: Mask | None = None if found.all() else found
+        if isinstance(within, frozenset):  # others may change under our hands
+            if len(self._masks) >= MASKS:
+                self._masks.clear()
+            self._masks[id(within)] = (within, mask)
+        return mask
 
 
-def _places(documents: list[_Document]) -> dict[str, list[int]]:
-    """Each word with the tools that have it anywhere."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for number, document in enumerate(documents):
-        for word in {word for found in document.words.values() for word in found}:
-            places[word].append(number)
-    return places
+def _total(scores: Vector) -> tuple[Vector, Numbers]:
+    """What each tool scores in all, and for which need: of several, the one that it answers best counts most.
+
+    Each need is measured by its own best tool, so that no need crowds out the others.
+    """
+    if len(scores) == 1:
+        return scores[0], np.zeros(scores.shape[1], dtype=np.intp)
+    shares = scores / np.maximum(scores.max(axis=1, keepdims=True), np.float32(1e-6))
+    best = shares[1:].argmax(axis=0) + 1
+    return np.float32(WHOLE) * shares[0] + shares[best, np.arange(shares.shape[1])], best
 
 
-def _mean(values: Iterator[int]) -> float:
-    listed = list(values)
-    return sum(listed) / len(listed) if listed else 0.0
+class _Rank:
+    """Where one tool stands; made a few dozen times for every query, so there is little to it."""
+
+    __slots__ = ("added", "handle", "number", "place", "score")
+
+    def __init__(self, score: float, handle: str, number: int, place: int) -> None:
+        self.score = score
+        self.handle = handle
+        self.number = number
+        self.place = place
+        self.added: dict[str, float] = {}
+
+    def add(self, part: str, value: float) -> None:
+        """One part more."""
+        if value:
+            self.added[part] = value
+            self.score += value
+
+    def place_in_order(self) -> tuple[float, str]:
+        """What it is sorted by."""
+        return -round(self.score, 4), self.handle
 
 
-def _plain(name: str) -> str:
-    """A name without regard to case and punctuation; letters of every alphabet stay what they are."""
-    return _PUNCTUATION.sub("_", name.strip().casefold())
+def _begins(name: str, wanted: str) -> bool:
+    """Whether a name begins with what is wanted; most do not even share the first letter."""
+    return name[:1].casefold() == wanted[:1] and plain(name).startswith(wanted)
 
 
-_PUNCTUATION = re.compile(r"\W")
+def build_index(edition: Edition, previous: Index | None) -> ToolIndex:
+    """Index an edition; what is known of tools that did not change is taken from the previous index."""
+    tools = list(edition.tools.values())
+    if isinstance(previous, ToolIndex) and previous.tools:
+        return _changed(previous, tools)
+    table = shipped_table()
+    found = [read(tool) for tool in tools]
+    return ToolIndex(tools, post(_documents(tools, found)), pack(table.of_tools(found)), table)
+
+
+def _changed(previous: ToolIndex, tools: Sequence[Tool]) -> ToolIndex:
+    """The index of other tools than before: only new ones are read."""
+    current = {id(tool) for tool in tools}
+    kept = np.fromiter((id(tool) in current for tool in previous.tools), dtype=np.bool_, count=len(previous.tools))
+    old = [tool for tool in previous.tools if id(tool) in current]
+    known = {id(tool) for tool in old}
+    new = [tool for tool in tools if id(tool) not in known]
+    found = [read(tool) for tool in new]
+    return ToolIndex(
+        [*old, *new],
+        previous.postings.changed(kept, _documents(new, found)),
+        previous.vectors.changed(kept, pack(previous.table.of_tools(found))),
+        previous.table,
+    )
+
+
+def _documents(tools: Sequence[Tool], found: Sequence[dict[str, list[str]]]) -> list[dict[str, list[str]]]:
+    return [document(tool, words) for tool, words in zip(tools, found, strict=True)]

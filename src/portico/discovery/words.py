@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 STOP_WORDS = frozenset(
     "a an the of to in on at by for from with without and or is are be was were been it its this that these those as if"
@@ -20,18 +21,44 @@ QUERY_LIMIT = 4_000
 """Characters of a query that are read; the rest cannot change what it asks for."""
 
 
+def pieces(text: str) -> list[str]:
+    """The words of a text as they stand there, identifiers split."""
+    return _IDENTIFIER.findall(text)
+
+
+def stems(found: list[str]) -> list[str]:
+    """The stems of words, without the common ones."""
+    return [word for raw in found if (word := _STEMS[raw])]
+
+
 def words(text: str) -> list[str]:
     """The stemmed words of a text, in order."""
-    return [word for raw in _IDENTIFIER.findall(text) if (word := _STEMS[raw])]
+    return stems(pieces(text))
+
+
+def spelled(raw: str) -> str:
+    """A word in small letters; empty for a common one and for a number."""
+    word = raw[:WORD_LENGTH].lower()
+    return "" if word in STOP_WORDS or word.isdigit() else word
+
+
+def spelled_words(text: str) -> list[str]:
+    """The words of a text in small letters; common words and numbers are left out."""
+    return [word for raw in pieces(text) if (word := spelled(raw))]
 
 
 def query_words(text: str) -> dict[str, float]:
-    """Each word of a query once, with its weight: quoted strings, paths, URLs and numbers count for less."""
+    """Each word of a query once, as spelled, with its weight; quoted strings, paths, URLs and numbers count less."""
     text = text[:QUERY_LIMIT]
-    weights = dict.fromkeys(words(_LITERAL.sub(" ", text)), 1.0)
-    for word in words(" ".join(_LITERAL.findall(text))):
+    weights = dict.fromkeys(_query_words(_LITERAL.sub(" ", text)), 1.0)
+    for word in _query_words(" ".join(_LITERAL.findall(text))):
         weights.setdefault(word, LITERAL_WEIGHT)
     return weights
+
+
+def _query_words(text: str) -> Iterator[str]:
+    found = (raw[:WORD_LENGTH].lower() for raw in _IDENTIFIER.findall(text))
+    return (word for word in found if word not in STOP_WORDS)
 
 
 class _Stems(dict[str, str]):
@@ -47,6 +74,11 @@ class _Stems(dict[str, str]):
 
 _STEMS = _Stems()
 REMEMBERED = 65_536
+
+
+def stem_of(word: str) -> str:
+    """The stem of one word, remembered; empty for a common one."""
+    return _STEMS[word]
 
 
 def stem(word: str) -> str:

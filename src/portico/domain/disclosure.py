@@ -78,6 +78,10 @@ class Disclosure:
     shown: int = 0
     total: int = 0
     next: str = ""
+    counter: str = ""
+    """What counted the tokens."""
+    fits: bool = True
+    """False when no tool answers the question; the text then says what is nearest."""
 
     @property
     def truncated(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 JsonObject = Mapping[str, Any]
 
@@ -18,8 +18,7 @@ class Effect(StrEnum):
     DESTRUCTIVE = "destructive"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ToolId:
+class ToolId(NamedTuple):
     """The pair (server, name) in the original spelling; a rename is a new tool."""
 
     server: str

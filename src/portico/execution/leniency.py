@@ -21,13 +21,15 @@ class Request:
     notes: tuple[str, ...] = ()
 
 
-def unwrap(raw: Mapping[str, Any], parameters_of: Callable[[str], Mapping[str, Any] | None]) -> Request:
-    """Read a `call_tool` request, however it is wrapped.
+def unwrap(
+    raw: Mapping[str, Any], parameters_of: Callable[[str], Mapping[str, Any] | None], *, named: str = "name"
+) -> Request:
+    """Read a call of a tool through another one, however it is wrapped; `named` is where the tool's name belongs.
 
     `parameters_of` gives a tool's own parameters, so that a tool which really has a parameter called `name` or
     `arguments` is left alone.
     """
-    name_key, name = _first_text(raw, NAME_KEYS)
+    name_key, name = _first_text(raw, (named, *NAME_KEYS))
     own = (parameters_of(name) if name else None) or {}
     value_key = next((key for key in ARGUMENT_KEYS if _is_wrapping(raw, key, own)), "")
     request = _decoded(raw[value_key], Request(name, {})) if value_key else Request(name, {})

@@ -1,0 +1,82 @@
+"""The map of servers and categories, and what is said where no tool fits; both within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from portico.domain.edition import Edition
+from portico.domain.query import Query
+from portico.errors import NextCall
+from portico.ports import TokenCounter
+
+from .filters import Facets
+from .spelling import Spell
+
+QUOTED_LENGTH = 100
+_LAST_LINE = 10
+"""Tokens of the line that counts what is withheld."""
+
+
+def map_lines(edition: Edition, facets: Facets, unavailable: Iterable[str] = ()) -> list[str]:
+    """Every category and every server with the number of tools that a caller sees there."""
+    lines = [f"{sum(facets.servers.values())} tools on {len(facets.servers)} servers."]
+    if facets.categories and set(facets.categories) != {"misc"}:
+        lines.append("categories: " + ", ".join(f"{name} ({count})" for name, count in facets.categories.items()))
+    if missing := ", ".join(unavailable):
+        lines.append(f"not available: {missing}")
+    lines.append("servers:")
+    for name, count in facets.servers.items():
+        server = edition.servers[name]
+        about = (server.description or server.title or "").split("\n", 1)[0][:80]
+        about = "" if about.casefold() == name.casefold() else about
+        lines.append(f"- {server.identifier} ({count})" + (f": {about}" if about else ""))
+    return lines
+
+
+def nothing_lines(query: Query, nearest: Sequence[str], spell: Spell) -> list[str]:
+    """That no tool fits, what is nearest, and what to try next."""
+    chosen = ", ".join(_worded(name, value) for name, value in query.filters.items())
+    if not query.text.strip():
+        lines = [f"no tool has all of this: {chosen}"]
+    else:
+        lines = [f"no tool fits {query.text[:QUOTED_LENGTH]!r}" + (f" with {chosen}" if chosen else "")]
+    if nearest:
+        lines.append("nearest: " + ", ".join(nearest))
+    if chosen:
+        wider = NextCall("search", {"query": query.text[:QUOTED_LENGTH]})
+        return [*lines, f"next: fewer filters: {spell(wider)}"]
+    shelf = NextCall("search", {"query": "", "server": "..."})
+    return [*lines, f"next: other words for one thing to do, or all of a server: {spell(shelf)}"]
+
+
+def fitted(lines: Sequence[str], tokens: int, counter: TokenCounter) -> str:
+    """As many lines as fit, a long one cut at a comma; the rest are counted."""
+    shown: list[str] = []
+    room = tokens - _LAST_LINE
+    for line in lines:
+        cost = counter.count(line) + 1
+        if cost > room:
+            cut = "" if line.startswith("- ") else _cut(line, room, counter)
+            shown += [cut] if cut else []
+            break
+        shown.append(line)
+        room -= cost
+    left = len(lines) - len(shown)
+    return "\n".join([*shown, f"({left} more lines withheld)"] if left else shown)
+
+
+def _worded(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return name
+    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {str(value)[:QUOTED_LENGTH]}"
+
+
+def _cut(line: str, room: int, counter: TokenCounter) -> str:
+    """The beginning of a list that fits, with the number of parts that do not; nothing when not one part fits."""
+    parts = line.split(", ")
+    low, high = 0, len(parts) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        text = f"{', '.join(parts[:middle])} and {len(parts) - middle} more"
+        low, high = (middle, high) if counter.count(text) < room else (low, middle - 1)
+    return f"{', '.join(parts[:low])} and {len(parts) - low} more" if low else ""

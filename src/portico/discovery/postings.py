@@ -1,0 +1,138 @@
+"""Postings: which tools have a word, and how much it says about each; new tools join without touching the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int32]
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How much a field counts, how much its length is held against it, and how long such a text usually is."""
+
+    weight: float
+    length_norm: float
+    usual: float
+
+
+FIELDS: Mapping[str, Field] = {
+    "name": Field(3.0, 0.3, 3),
+    "shelf": Field(1.0, 0.2, 1.5),
+    "description": Field(1.0, 0.6, 20),
+    "parameters": Field(0.6, 0.6, 4),
+    "details": Field(0.3, 0.7, 30),
+    "whole": Field(1.0, 0.0, 1),
+}
+"""BM25F with usual lengths instead of the catalog's own: what a word says of a tool does not change with the rest."""
+SATURATION = 1.2
+
+Document = Mapping[str, Sequence[str]]
+"""The words of each field of a tool, as often as they stand there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """The tools of each word one after the other, by number, with the value of the word there."""
+
+    words: dict[str, int]
+    """Grows from edition to edition; an older one ignores the words that came after it."""
+    starts: list[int]
+    tools: Numbers
+    values: Values
+    size: int
+    """How many tools there are."""
+
+    def of(self, word: str) -> tuple[Numbers, Values]:
+        """The tools that have a word, in ascending order, and its value in each."""
+        number = self.words.get(word, len(self.starts))
+        if number >= len(self.starts) - 1:
+            return _NO_TOOLS, _NO_VALUES
+        start, end = self.starts[number], self.starts[number + 1]
+        return self.tools[start:end], self.values[start:end]
+
+    def count(self, word: str) -> int:
+        """How many tools have a word."""
+        number = self.words.get(word, len(self.starts))
+        return self.starts[number + 1] - self.starts[number] if number < len(self.starts) - 1 else 0
+
+    def rarity(self, count: int) -> float:
+        """How much a word tells that this many tools have."""
+        return math.log(1 + (self.size - count + 0.5) / (count + 0.5))
+
+    def changed(self, kept: NDArray[np.bool_], documents: Sequence[Document]) -> Postings:
+        """Without the tools that are gone, and with new ones numbered after those that stay."""
+        renumbered = np.cumsum(kept, dtype=np.int32) - 1
+        stays = kept[self.tools]
+        word = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))[stays]
+        old = _Triples(word, renumbered[self.tools[stays]], self.values[stays])
+        first = int(np.count_nonzero(kept))
+        return _arranged(self.words, old, _triples(documents, self.words, first), first + len(documents))
+
+
+@dataclass(frozen=True, slots=True)
+class _Triples:
+    """Words, tools and values, sorted by word and then by tool."""
+
+    words: Numbers
+    tools: Numbers
+    values: Values
+
+
+def post(documents: Sequence[Document]) -> Postings:
+    """The postings of some tools, numbered in their order."""
+    words: dict[str, int] = {}
+    nothing = _Triples(_NO_TOOLS, _NO_TOOLS, _NO_VALUES)
+    return _arranged(words, nothing, _triples(documents, words, 0), len(documents))
+
+
+def _triples(documents: Sequence[Document], words: dict[str, int], first: int) -> _Triples:
+    """Every word of every new tool once, with its value: more in a name than in details, diluted by longer texts."""
+    numbers: list[int] = []
+    lengths: list[int] = []
+    units: list[float] = []
+    for document in documents:
+        for field, shape in FIELDS.items():
+            found = document[field]
+            lengths.append(len(found))
+            units.append(shape.weight / (1 - shape.length_norm + shape.length_norm * len(found) / shape.usual))
+            for word in found:
+                number = words.get(word)
+                if number is None:
+                    number = words[word] = len(words)
+                numbers.append(number)
+    counts = np.array(lengths, dtype=np.int64)
+    tools = np.repeat(np.arange(len(documents), dtype=np.int64) + first, counts.reshape(-1, len(FIELDS)).sum(axis=1))
+    span = first + len(documents) + 1
+    keys = np.array(numbers, dtype=np.int64) * span + tools
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    begins = np.flatnonzero(np.diff(keys, prepend=-1)) if len(keys) else np.zeros(0, dtype=np.int64)
+    weights = np.repeat(np.array(units), counts)[order]
+    summed = np.add.reduceat(weights, begins) if len(keys) else weights
+    values = (summed / (SATURATION + summed)).astype(np.float32)
+    return _Triples((keys[begins] // span).astype(np.int32), (keys[begins] % span).astype(np.int32), values)
+
+
+def _arranged(words: dict[str, int], old: _Triples, new: _Triples, size: int) -> Postings:
+    """Both together: a word's new tools follow its old ones, so nothing has to be sorted again."""
+    old_counts = np.bincount(old.words, minlength=len(words))
+    new_counts = np.bincount(new.words, minlength=len(words))
+    starts = np.concatenate(([0], np.cumsum(old_counts + new_counts)))
+    old_places = np.arange(len(old.words)) + (np.cumsum(new_counts) - new_counts)[old.words]
+    new_places = np.arange(len(new.words)) + np.cumsum(old_counts)[new.words]
+    tools = np.empty(len(old.words) + len(new.words), dtype=np.int32)
+    values = np.empty(len(tools), dtype=np.float32)
+    tools[old_places], tools[new_places] = old.tools, new.tools
+    values[old_places], values[new_places] = old.values, new.values
+    return Postings(words, starts.tolist(), tools, values, size)
+
+
+_NO_TOOLS: Numbers = np.zeros(0, dtype=np.int32)
+_NO_VALUES: Values = np.zeros(0, dtype=np.float32)

@@ -1,0 +1,133 @@
+"""A query is read: which of its words the tools have, which look or mean alike, and what it means as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .documents import NAME_MARK
+from .meaning import Table, Vector
+from .needs import needs
+from .postings import Numbers, Postings, Values
+from .synonyms import SYNONYMS
+from .typos import NearWords
+from .words import query_words, stem_of
+
+NEAR_WEIGHT = 0.7
+"""What a misspelled word counts."""
+SYNONYM_LEAST = 0.015
+"""The share of a query's weight below which a synonym is left out."""
+CORRECTED = 4
+"""Unknown words of a query for which near ones are looked for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """A word that some tools have, with its share of all that the query says."""
+
+    word: str
+    share: float
+    tools: Numbers
+    values: Values
+
+    def value_in(self, tool: int) -> float:
+        """What the word adds to the score of a tool."""
+        place = int(np.searchsorted(self.tools, tool))
+        if place < len(self.tools) and self.tools[place] == tool:
+            return float(self.values[place]) * self.share
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
+    """One thing that is asked for."""
+
+    text: str
+    terms: tuple[Term, ...]
+    vector: Vector
+
+    def by_words(self, size: int) -> Vector:
+        """The share of the query that each tool has in words: 1 would be all of it, in its name."""
+        found = np.zeros(size, dtype=np.float32)
+        for term in self.terms:
+            found[term.tools] += term.values * np.float32(term.share)
+        return found
+
+
+@dataclass(eq=False)
+class Reader:
+    """Reads queries for one edition's tools."""
+
+    postings: Postings
+    table: Table
+
+    def read(self, text: str) -> list[Need]:
+        """The whole query first, then each need where there are several."""
+        several = needs(text)
+        return [self._need(text), *(self._need(need) for need in several if len(several) > 1)]
+
+    def _need(self, text: str) -> Need:
+        spelled = query_words(text)
+        stems: dict[str, float] = {}
+        for word, weight in spelled.items():
+            stemmed = stem_of(word)
+            if stems.get(stemmed, 0.0) < weight:
+                stems[stemmed] = weight
+        weights, mass = self._weigh(stems, spelled)
+        terms = tuple(Term(word, weight / mass, *self.postings.of(word)) for word, weight in weights.items())
+        return Need(text, terms, self.table.of_query(spelled))
+
+    def _weigh(self, stems: Mapping[str, float], spelled: Mapping[str, float]) -> tuple[dict[str, float], float]:
+        """Each word that tools have with its weight, and the weight of the whole query, unknown words included."""
+        weights: dict[str, float] = {}
+        mass = 0.0
+        unknown = []
+        for word, weight in stems.items():
+            count = self.postings.count(word)
+            told = weight * self.postings.rarity(count)
+            mass += told
+            if count:
+                weights[word] = told
+            elif weight == 1.0:
+                unknown.append(word)
+        mass -= self._add_near(unknown[:CORRECTED], spelled, weights)
+        self._add_synonyms(stems, weights, least=SYNONYM_LEAST * mass)
+        return weights, max(mass, 1e-9)
+
+    def _add_near(self, unknown: list[str], spelled: Mapping[str, float], weights: dict[str, float]) -> float:
+        """Take an unknown word for those that look like it, unless it is a word in its own right.
+
+        Returns by how much the query weighs less, now that its words are known to be common ones.
+        """
+        if not unknown:
+            return 0.0
+        less = 0.0
+        sensible = {stem_of(word) for word in spelled if word in self.table.words}
+        for word in unknown:
+            near = self._near_words.near(word) if word not in sensible else []
+            for other in near:
+                told = NEAR_WEIGHT * self.postings.rarity(self.postings.count(other))
+                weights[other] = max(weights.get(other, 0.0), told)
+            if near:
+                less += self.postings.rarity(0) - self.postings.rarity(self.postings.count(near[0]))
+        return less
+
+    def _add_synonyms(self, stems: Mapping[str, float], weights: dict[str, float], least: float) -> None:
+        """Words that mean nearly the same, unless they are so common that they would tell nothing."""
+        for word, weight in stems.items():
+            for other, share in SYNONYMS.get(word, _NONE).items() if weight == 1.0 else ():
+                count = self.postings.count(other)
+                if count and other not in stems:
+                    told = share * self.postings.rarity(count)
+                    if told >= least:
+                        weights[other] = max(weights.get(other, 0.0), told)
+
+    @cached_property
+    def _near_words(self) -> NearWords:
+        return NearWords([word for word in self.postings.words if not word.startswith(NAME_MARK)])
+
+
+_NONE: Mapping[str, float] = {}

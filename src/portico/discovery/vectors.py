@@ -1,0 +1,81 @@
+"""Vectors of many tools: a few bits of each find the likely ones, eight-bit numbers then tell how near they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .leading import leading
+
+Vector = NDArray[np.float32]
+FEW = 2_048
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """One vector of length one for each tool, by number; a tool without one is near to nothing."""
+
+    numbers: NDArray[np.int8]
+    scales: Vector
+    signs: tuple[NDArray[np.uint64], ...]
+    """The sign of each number, sixty-four to a column."""
+    unpacked: Vector = field(init=False)
+    """The vectors themselves, where they are few."""
+
+    def __post_init__(self) -> None:
+        few = len(self.scales) <= FEW
+        unpacked = self.numbers * self.scales[:, None] if few else np.zeros((0, self.dims), dtype=np.float32)
+        object.__setattr__(self, "unpacked", unpacked)
+
+    @property
+    def dims(self) -> int:
+        """Numbers in a vector."""
+        return int(self.numbers.shape[1])
+
+    def changed(self, kept: NDArray[np.bool_], new: Vectors) -> Vectors:
+        """Without the tools that are gone, and with new ones numbered after those that stay."""
+        return Vectors(
+            np.concatenate((self.numbers[kept], new.numbers)),
+            np.concatenate((self.scales[kept], new.scales)),
+            tuple(np.concatenate((a[kept], b)) for a, b in zip(self.signs, new.signs, strict=True)),
+        )
+
+    def nearness(self, wanted: Vector, tools: NDArray[np.intp]) -> Vector:
+        """The cosines between some vectors and those of some tools, a row for each vector."""
+        if len(self.unpacked) == len(tools):  # a small catalog is looked at whole, and kept ready for it
+            return wanted @ self.unpacked.T
+        found: Vector = wanted @ self.numbers[tools].astype(np.float32).T * self.scales[tools]
+        return found
+
+    def likeness(self, one: int, other: int) -> float:
+        """The cosine between two tools."""
+        product = self.numbers[one].astype(np.float32) @ self.numbers[other].astype(np.float32)
+        return float(product * self.scales[one] * self.scales[other])
+
+    def near(self, wanted: Vector, count: int, within: NDArray[np.bool_] | None) -> NDArray[np.intp]:
+        """About so many tools among which the nearest ones are, most likely."""
+        columns = _signs(wanted[None, :])
+        agreeing = np.zeros(len(self.scales), dtype=np.int16)
+        for mine, asked in zip(self.signs, columns, strict=True):
+            agreeing -= np.bitwise_count(mine ^ asked[0])
+        agreeing += self.dims + 1
+        if within is not None:
+            agreeing *= within
+        return leading(agreeing, count)
+
+
+def pack(vectors: Vector) -> Vectors:
+    """Eight-bit numbers and signs of some vectors of length one."""
+    largest = np.abs(vectors).max(axis=1, initial=0.0)
+    scales = (np.maximum(largest, 1e-9) / 127).astype(np.float32)
+    return Vectors(np.rint(vectors / scales[:, None]).astype(np.int8), scales, _signs(vectors))
+
+
+def _signs(vectors: Vector) -> tuple[NDArray[np.uint64], ...]:
+    bits = np.packbits(vectors > 0, axis=1)
+    padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    columns = padded.view(np.uint64)
+    return tuple(np.ascontiguousarray(columns[:, place]) for place in range(columns.shape[1]))

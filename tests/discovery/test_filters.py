@@ -1,0 +1,181 @@
+"""Filters: what passes them, what is kept of them, and what is said of a value that no tool has."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from portico.discovery.filters import SELECTIONS_KEPT, Filters
+from portico.domain.call import Call, Invocation, Outcome
+from portico.domain.query import Query
+from portico.domain.server import Offering, ServerSpec, ToolFilter
+from portico.domain.tool import ToolId
+from portico.errors import CallError, InvalidArguments, NextCall, UnknownFilter, UpstreamGone
+from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
+
+
+def tagged(name: str, *tags: str, reads: bool = False) -> dict[str, Any]:
+    return {
+        **definition(name, "Does something."),
+        "annotations": {"readOnlyHint": reads},
+        "_meta": {"fastmcp": {"tags": list(tags)}},
+    }
+
+
+@pytest.fixture
+def house() -> FakeHouse:
+    specs = [
+        ServerSpec(name="git-hub", transport="stdio", command="x", category="Code"),
+        ServerSpec(name="files", transport="stdio", command="x", tools=ToolFilter(deny=("secret",))),
+    ]
+    offered = {
+        "git-hub": [tagged("list", "Issues", reads=True), tagged("create", "issues", "write")],
+        "files": [tagged("read", "disk", reads=True), tagged("secret", "hidden-tag")],
+    }
+    return furnish(offered, specs=specs)
+
+
+def found(house: FakeHouse, **filters: Any) -> list[str]:
+    return sorted(hit.handle for hit in house.gateway.hits(AGENT, Query(text="does something", **filters)).hits)
+
+
+def called(house: FakeHouse, server: str, name: str, outcome: Outcome, seconds: float) -> None:
+    house.gateway.executor.journal.record(
+        Invocation(tool=ToolId(server, name), spelled=name, caller="", surface="", outcome=outcome, seconds=seconds)
+    )
+
+
+@pytest.mark.requirement("P-FILTERS", "P-TAGS")
+def test_each_filter_narrows_a_search_without_regard_to_case(house: FakeHouse) -> None:
+    assert found(house, server="GIT-hub") == found(house, server="git_hub") == ["git_hub.create", "git_hub.list"]
+    assert found(house, category="code") == ["git_hub.create", "git_hub.list"]
+    assert found(house, tag="ISSUES") == ["git_hub.create", "git_hub.list"]
+    assert found(house, tag="disk") == ["files.read"]
+    assert found(house, read_only=True) == ["files.read", "git_hub.list"]
+    assert found(house, source="upstream") == ["files.read", "git_hub.create", "git_hub.list"]
+    assert found(house, tag="issues", read_only=True, server="git-hub") == ["git_hub.list"]
+    assert found(house, tag="disk", category="code") == []
+
+
+@pytest.mark.requirement("P-FILTERS")
+def test_sources_are_told_apart() -> None:
+    house = furnish({"up": [definition("a", "Does something.")]})
+    house.gateway.editions.accept([(Offering(server="db", tools=(definition("b", "Does something."),)), "database")])
+    assert found(house, source="database") == ["db.b"]
+    with pytest.raises(UnknownFilter, match="sources, nearest first: database, upstream"):
+        found(house, source="datbase")
+
+
+@pytest.mark.requirement("P-FILTERS")
+@pytest.mark.parametrize(
+    ("filters", "text", "mended"),
+    [
+        ({"server": "git"}, "servers, nearest first: git_hub, files", {"server": "git_hub"}),
+        ({"category": "cod"}, "categories, nearest first: Code, misc", {"category": "Code"}),
+        ({"tag": "issue", "read_only": True}, "tags, nearest first: issues, ", {"tag": "issues", "read_only": True}),
+        ({"source": "librarian"}, "sources, nearest first: upstream", None),
+    ],
+)
+def test_a_value_that_no_tool_has_is_answered_with_those_that_exist(
+    house: FakeHouse, filters: dict[str, Any], text: str, mended: dict[str, Any] | None
+) -> None:
+    with pytest.raises(UnknownFilter) as raised:
+        found(house, **filters)
+    assert text in str(raised.value)
+    query = {"query": "does something", **mended} if mended else {"query": ""}
+    assert raised.value.next_call == NextCall("search", query)
+
+
+@pytest.mark.requirement("P-FILTERS", "P-HIDDEN-LOOKS-MISSING")
+def test_what_only_hidden_tools_have_does_not_exist(house: FakeHouse) -> None:
+    with pytest.raises(UnknownFilter) as hidden:
+        found(house, tag="hidden-tag")
+    with pytest.raises(UnknownFilter) as missing:
+        found(house, tag="nobody-tag")
+    assert str(hidden.value).replace("hidden-tag", "nobody-tag").split("\n")[0] == str(missing.value).split("\n")[0]
+    assert "hidden-tag" not in str(missing.value)
+
+
+@pytest.mark.requirement("P-FILTERS")
+def test_many_values_are_named_up_to_ten_and_counted() -> None:
+    house = furnish({f"server{number:03}": [definition("x")] for number in range(200)})
+    with pytest.raises(UnknownFilter) as raised:
+        found(house, server="server1000" + "x" * 5_000)
+    assert str(raised.value).endswith(" and 190 more")
+    assert len(str(raised.value)) < 400
+    with pytest.raises(UnknownFilter, match="no tool has a tag"):
+        found(house, tag="x")
+
+
+@pytest.mark.requirement("P-FILTERS", "P-USAGE")
+def test_slow_and_failing_tools_are_left_out_and_untried_ones_pass(house: FakeHouse) -> None:
+    called(house, "git-hub", "list", Outcome.DONE, 0.5)
+    called(house, "git-hub", "create", Outcome.DONE, 0.01)
+    called(house, "git-hub", "create", Outcome.FAILED, 0.01)
+    assert found(house, max_latency_ms=100) == ["files.read", "git_hub.create"]
+    assert found(house, min_success=0.9) == ["files.read", "git_hub.list"]
+    assert found(house, min_success=0.5, max_latency_ms=500) == ["files.read", "git_hub.create", "git_hub.list"]
+    assert found(house, min_success=0.9, max_latency_ms=100) == ["files.read"]
+
+
+@pytest.mark.requirement("P-FILTERS", "P-USAGE")
+async def test_calls_make_the_usage_that_filters_and_descriptions_speak_of(house: FakeHouse) -> None:
+    await house.gateway.call(AGENT, Call(tool="files.read", arguments={}))
+    with pytest.raises(CallError):
+        await house.gateway.call(AGENT, Call(tool="files.read", arguments={"nonsense": 1}))
+    assert "\nperformance: 1 call, 100.0% success, " in house.gateway.describe(AGENT, ["files.read"]).text
+    house.provider("files").fails(UpstreamGone("files"))
+    with pytest.raises(UpstreamGone):
+        await house.gateway.call(AGENT, Call(tool="files.read", arguments={}))
+    assert "\nperformance: 2 calls, 50.0% success, " in house.gateway.describe(AGENT, ["files.read"]).text
+    assert "files.read" not in found(house, min_success=0.6)
+    assert "performance" not in house.gateway.describe(AGENT, ["git_hub.list"]).text
+
+
+@pytest.mark.requirement("P-FILTERS")
+@pytest.mark.parametrize("filters", [{"min_success": 95}, {"min_success": -1}, {"max_latency_ms": float("nan")}])
+def test_a_number_that_cannot_be_meant_is_refused(house: FakeHouse, filters: dict[str, float]) -> None:
+    with pytest.raises(InvalidArguments, match=r"min_success is a share|max_latency_ms is a number"):
+        found(house, **filters)
+
+
+@pytest.mark.requirement("P-FILTERS")
+def test_the_index_is_asked_within_the_same_object_for_the_same_filters() -> None:
+    index = FakeIndex({"a.x": 1.0})
+    house = furnish({"a": [tagged("x", "t")], "b": [tagged("y")]}, index=index)
+    for filters in ({}, {"server": "a"}, {"tag": "T", "server": "A"}, {"source": "upstream"}):
+        found(house, **filters)
+        found(house, **filters)
+    whole, whole_again, one, one_again, two, two_again, every, every_again = index.asked
+    assert whole is whole_again is every is every_again
+    assert one is one_again
+    assert two is two_again
+    called(house, "b", "y", Outcome.FAILED, 1.0)
+    found(house, min_success=0.5)
+    called(house, "b", "y", Outcome.FAILED, 1.0)
+    found(house, min_success=0.5)
+    assert index.asked[-1] is index.asked[-2]
+
+
+@pytest.mark.requirement("P-FILTERS")
+def test_another_edition_makes_other_selections_and_no_more_than_some_are_kept(house: FakeHouse) -> None:
+    filters = Filters()
+    edition = house.gateway.edition
+    visible = frozenset(house.gateway.policy.visible(AGENT, edition))
+    first = filters.narrow(edition, visible, Query(server="files"), {})
+    assert filters.narrow(edition, visible, Query(server="files"), {}) is first
+    for number in range(SELECTIONS_KEPT):
+        narrower = visible if number % 2 else first
+        filters.narrow(edition, narrower - {ToolId("s", str(number))}, replace(Query(), read_only=True), {})
+        filters.narrow(edition, frozenset({ToolId("files", "read"), ToolId("x", str(number))}), Query(tag="disk"), {})
+    assert len(filters._selections[edition]) <= SELECTIONS_KEPT
+    house.gateway.editions.accept([(Offering(server="files", tools=(tagged("other", "new"),)), "upstream")])
+    assert found(house, tag="new") == ["files.other"]
+    with pytest.raises(UnknownFilter):
+        found(house, tag="disk")
+    del edition
+    gc.collect()
+    assert not filters._selections
