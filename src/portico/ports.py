@@ -214,6 +214,10 @@ class MeaningSource(Protocol):
         """The same for the event loop; a call of `ask` that follows does not wait."""
         ...
 
+    def recall_question(self, text: str) -> Any | None:
+        """The vector of a question that was asked before; from memory only."""
+        ...
+
     def wake(self) -> None:
         """Let a model be loaded before the first question comes; does not wait."""
         ...

@@ -39,8 +39,12 @@ def read(tool: Tool) -> dict[str, list[str]]:
 
 def document(tool: Tool, found: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """The stems of each field's words, and the whole names."""
-    whole = [f"{NAME_MARK}{name}" for name in {plain(tool.handle), plain(tool.id.name)}]
+    whole = [f"{NAME_MARK}{name}" for name in {plain(spelling) for spelling in _spellings(tool)}]
     return {**{field: stems(listed) for field, listed in found.items()}, "whole": whole}
+
+
+def _spellings(tool: Tool) -> tuple[str, ...]:
+    return tool.handle, tool.id.name, tool.listed, str(tool.id)
 
 
 def plain(name: str) -> str:

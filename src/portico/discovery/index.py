@@ -89,7 +89,10 @@ class ToolIndex:
         count = max(count // len(asked), 2 * MARGIN)
         parts = [named, *(leading(words if mask is None else words * mask, count) for words in lexical)]
         parts += [self.vectors.near(need.vector, count, mask) for need in asked if need.vector.any()]
-        return np.unique(np.concatenate(parts))
+        chosen = np.zeros(len(self.tools), dtype=np.bool_)
+        for part in parts:
+            chosen[part] = True
+        return np.flatnonzero(chosen)
 
     def _named(self, text: str, mask: Mask | None) -> Numbers:
         """The tools whose whole name is the query."""
@@ -102,7 +105,7 @@ class ToolIndex:
         places = leading(np.where(total >= WORTH * total.max(), total, 0), count)
         if named:
             places = np.union1d(places, np.flatnonzero(np.isin(tools, list(named))))
-        rows = zip(total[places].tolist(), tools[places].tolist(), places.tolist(), strict=True)
+        rows = zip(np.round(total[places], 4).tolist(), tools[places].tolist(), places.tolist(), strict=True)
         ranked = [_Rank(score, self.tools[number].handle, number, place) for score, number, place in rows]
         wanted = plain(text[:NAME_LENGTH])
         for row in ranked:
@@ -127,7 +130,7 @@ class ToolIndex:
     def _hit(self, row: _Rank, need: Need, base: float) -> Hit:
         return Hit(
             tool=self.tools[row.number],
-            score=round(row.score, 4),
+            score=row.score,
             why=Why(need, row.number, float(base), row.score, row.added),
         )
 
@@ -173,11 +176,11 @@ class _Rank:
         """One part more."""
         if value:
             self.added[part] = value
-            self.score += value
+            self.score = round(self.score + value, 4)
 
     def place_in_order(self) -> tuple[float, str]:
         """What it is sorted by."""
-        return -round(self.score, 4), self.handle
+        return -self.score, self.handle
 
 
 def _begins(name: str, wanted: str) -> bool:

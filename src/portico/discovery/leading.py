@@ -13,15 +13,18 @@ SAMPLE = 1_024
 def leading(values: NDArray[Any], count: int) -> NDArray[np.intp]:
     """Places of about the `count` largest positive values, in ascending order of place.
 
-    Above some thousand values a regular sample tells where to cut, so the number may be off by a half; the very
-    largest are always among them.
+    No value that is left out is larger than one that is among them. Above some thousand values a regular sample tells
+    where to cut, so there may be half as many, or four times as many.
     """
     if count <= 0:
         return np.zeros(0, dtype=np.intp)
     if len(values) <= count:
         return np.flatnonzero(values > 0)
-    found = np.flatnonzero(values >= _cut(values, count))
-    if len(found) > 4 * count:  # a sample that deceived, or very many equal values
+    cut = _cut(values, count)
+    found = np.flatnonzero(values >= cut) if cut > 0 else np.flatnonzero(values > 0)
+    if cut > 0 and len(found) < count // 2:  # a sample that deceived
+        found = np.flatnonzero(values > 0)
+    if len(found) > 4 * count:  # the same, or very many equal values
         best = values[found]
         found = found[np.argpartition(best, len(best) - count)[-count:]]
         found.sort()
@@ -29,9 +32,8 @@ def leading(values: NDArray[Any], count: int) -> NDArray[np.intp]:
 
 
 def _cut(values: NDArray[Any], count: int) -> Any:
-    """A value that about `count` reach; never less than the smallest positive one."""
+    """A value that about `count` reach."""
     step = max(1, len(values) // SAMPLE)
     sample = values[::step]
     place = max(0, len(sample) - max(4, count // step) - 1)
-    smallest = np.nextafter(np.float32(0), np.float32(1)) if values.dtype.kind == "f" else 1
-    return max(np.partition(sample, place)[place], smallest)
+    return np.partition(sample, place)[place]

@@ -19,6 +19,11 @@ _STEP = re.compile(
     r"|,?\s+(?:and\s+also|as\s+well\s+as)\s+",
     re.IGNORECASE,
 )
+_SEVERAL = re.compile(
+    r"[;\n]|\b(?:and|then|after\s+that|afterwards|finally|lastly|additionally|next|also|as\s+well\s+as)\b",
+    re.IGNORECASE,
+)
+"""What a query has that asks for several things, unless it is a long one."""
 _SENTENCE = re.compile(r"(?<=[.?!])\s+")
 _AND = re.compile(r",?\s+and\s+(?=([a-z]+)\b)", re.IGNORECASE)
 _ACTIONS = frozenset(
@@ -34,6 +39,8 @@ _ACTIONS = frozenset(
 def needs(query: str) -> list[str]:
     """The several things that a query asks for, in its order; one element when it is a single one."""
     query = query[:QUERY_LIMIT]
+    if not _SEVERAL.search(query) and query.count(" ") < LONG_QUERY:
+        return [query]
     parts = _STEP.split(query)
     if len(query.split()) > LONG_QUERY:
         parts = [sentence for part in parts for sentence in _SENTENCE.split(part)]

@@ -18,7 +18,7 @@ class NearWords:
     """Finds words by the letters they share, three at a time."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = [word for word in words if SHORTEST <= len(word) <= LONGEST and word.isascii()]
+        self._words = sorted(filter(_may_be_misspelled, words))
         letters = np.zeros((len(self._words), LONGEST + 2), dtype=np.uint8)
         packed = np.array([f"^{word}$" for word in self._words], dtype=f"S{LONGEST + 2}")
         if len(packed):
@@ -33,7 +33,7 @@ class NearWords:
 
     def near(self, word: str) -> list[str]:
         """Words within one slip of the pen (two for long words), or that begin with this one; the nearest first."""
-        if not SHORTEST <= len(word) <= LONGEST or not word.isascii():
+        if not _may_be_misspelled(word):
             return []
         ranked = []
         for other in self._candidates(word):
@@ -55,6 +55,11 @@ class NearWords:
         for place in np.argsort(-alike, kind="stable")[:CANDIDATES]:
             if alike[place] >= 0.3:
                 yield self._words[place]
+
+
+def _may_be_misspelled(word: str) -> bool:
+    """Numbers may not: another number is another thing."""
+    return SHORTEST <= len(word) <= LONGEST and word.isascii() and word.isalpha()
 
 
 def distance(one: str, other: str, most: int) -> int | None:

@@ -11,6 +11,9 @@ from .leading import leading
 
 Vector = NDArray[np.float32]
 FEW = 2_048
+"""Vectors that are kept unpacked as well."""
+COMPARED = 4
+"""Columns of signs that are compared: 256 signs tell the near from the far, and their number fits into a byte."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +45,14 @@ class Vectors:
             tuple(np.concatenate((a[kept], b)) for a, b in zip(self.signs, new.signs, strict=True)),
         )
 
+    def replaced(self, tools: NDArray[np.intp], new: Vectors) -> Vectors:
+        """With other vectors for some tools."""
+        numbers, scales, signs = self.numbers.copy(), self.scales.copy(), tuple(column.copy() for column in self.signs)
+        numbers[tools], scales[tools] = new.numbers, new.scales
+        for column, other in zip(signs, new.signs, strict=True):
+            column[tools] = other
+        return Vectors(numbers, scales, signs)
+
     def nearness(self, wanted: Vector, tools: NDArray[np.intp]) -> Vector:
         """The cosines between some vectors and those of some tools, a row for each vector."""
         if len(self.unpacked) == len(tools):  # a small catalog is looked at whole, and kept ready for it
@@ -57,13 +68,18 @@ class Vectors:
     def near(self, wanted: Vector, count: int, within: NDArray[np.bool_] | None) -> NDArray[np.intp]:
         """About so many tools among which the nearest ones are, most likely."""
         columns = _signs(wanted[None, :])
-        agreeing = np.zeros(len(self.scales), dtype=np.int16)
-        for mine, asked in zip(self.signs, columns, strict=True):
-            agreeing -= np.bitwise_count(mine ^ asked[0])
-        agreeing += self.dims + 1
+        differing = np.zeros(len(self.scales), dtype=np.uint8)
+        for mine, asked in zip(self.signs[:COMPARED], columns, strict=False):
+            differing += np.bitwise_count(mine ^ asked[0])
+        agreeing = ~differing
         if within is not None:
             agreeing *= within
         return leading(agreeing, count)
+
+
+def blank(count: int, dims: int) -> Vectors:
+    """So many tools without a vector."""
+    return pack(np.zeros((count, dims), dtype=np.float32))
 
 
 def pack(vectors: Vector) -> Vectors:

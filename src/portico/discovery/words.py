@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 STOP_WORDS = frozenset(
@@ -12,8 +13,16 @@ STOP_WORDS = frozenset(
     " some any all each every no not only via using use used".split()
 )
 
-_IDENTIFIER = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+", re.UNICODE)
-_LITERAL = re.compile(r"https?://\S+|\"[^\"]*\"|'[^']{3,}'|`[^`]*`|(?:[\w.-]*/){2,}[\w.-]*|\b\d[\d.,:-]*\b")
+_IDENTIFIER = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_ACCENTS = "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u036f"
+_OTHER_LETTERS = re.compile(
+    rf"[A-Z]+(?=[A-Z][a-z])|[A-Za-z]{{0,59}}[{_ACCENTS}][A-Za-z{_ACCENTS}]*|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+"
+)
+"""The same beyond ASCII: an accent does not tear its word, and another alphabet does not swallow a Latin one."""
+_LITERAL = re.compile(
+    r"https?://\S+|\"[^\"]*\"|(?<!\w)'[^']{3,}'(?!\w)|`[^`]*`|(?<![\w./-])(?:[\w.-]*/){2,}[\w.-]*|\b\d[\d.,:-]*\b"
+)
+_CONTRACTION = re.compile(r"(?<=\w)['\u2019](?:s|re|ve|ll|d|m)\b|\b\w+n['\u2019]t\b", re.IGNORECASE)
 LITERAL_WEIGHT = 0.3
 WORD_LENGTH = 60
 """Letters of a word that are compared, so that no text can fill the memory with its words."""
@@ -23,7 +32,7 @@ QUERY_LIMIT = 4_000
 
 def pieces(text: str) -> list[str]:
     """The words of a text as they stand there, identifiers split."""
-    return _IDENTIFIER.findall(text)
+    return (_IDENTIFIER if text.isascii() else _OTHER_LETTERS).findall(text)
 
 
 def stems(found: list[str]) -> list[str]:
@@ -50,14 +59,15 @@ def spelled_words(text: str) -> list[str]:
 def query_words(text: str) -> dict[str, float]:
     """Each word of a query once, as spelled, with its weight; quoted strings, paths, URLs and numbers count less."""
     text = text[:QUERY_LIMIT]
-    weights = dict.fromkeys(_query_words(_LITERAL.sub(" ", text)), 1.0)
-    for word in _query_words(" ".join(_LITERAL.findall(text))):
+    literals = _LITERAL.findall(text)
+    weights = dict.fromkeys(_query_words(_LITERAL.sub(" ", text) if literals else text), 1.0)
+    for word in _query_words(" ".join(literals)):
         weights.setdefault(word, LITERAL_WEIGHT)
     return weights
 
 
 def _query_words(text: str) -> Iterator[str]:
-    found = (raw[:WORD_LENGTH].lower() for raw in _IDENTIFIER.findall(text))
+    found = (raw[:WORD_LENGTH].lower() for raw in pieces(_CONTRACTION.sub("", text)))
     return (word for word in found if word not in STOP_WORDS)
 
 
@@ -65,10 +75,12 @@ class _Stems(dict[str, str]):
     """Each word as it was written, with its stem or nothing for a common one; a look-up costs no call of ours."""
 
     def __missing__(self, raw: str) -> str:
+        word = unicodedata.normalize("NFC", raw[:WORD_LENGTH]).lower()
+        found = "" if word in STOP_WORDS else stem(word)
         if len(self) >= REMEMBERED:
             self.clear()
-        word = raw[:WORD_LENGTH].lower()
-        found = self[raw] = "" if word in STOP_WORDS else stem(word)
+        if len(raw) <= WORD_LENGTH:
+            self[raw] = found
         return found
 
 
@@ -83,12 +95,16 @@ def stem_of(word: str) -> str:
 
 def stem(word: str) -> str:
     """A light stem: plural, -ing, -ed and -er endings go, enough for tool descriptions."""
+    if (known := _IRREGULAR.get(word)) is not None:
+        return known
     for ending, shortest, replacement in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= shortest:
             return _undouble(word[: -len(ending)] + replacement)
-    return word
+    return _undouble(word)
 
 
+_IRREGULAR = {word: word for word in ("alias", "bias", "canvas", "embed", "hundred", "news")} | {"menus": "menu"}
+"""Words that only look as if they had an ending, and one that looks as if it had none."""
 _ENDINGS = (
     ("ations", 3, "at"),
     ("ation", 3, "at"),
@@ -97,16 +113,22 @@ _ENDINGS = (
     ("ches", 2, "ch"),
     ("shes", 2, "sh"),
     ("xes", 2, "x"),
+    ("ering", 4, ""),
     ("ings", 3, ""),
     ("ing", 3, ""),
     ("ied", 2, "y"),
+    ("eed", 1, "eed"),
+    ("ered", 4, ""),
     ("ed", 3, ""),
-    ("ors", 3, ""),
-    ("ers", 3, ""),
+    ("ors", 4, ""),
+    ("ers", 4, ""),
     ("or", 4, ""),
     ("er", 4, ""),
     ("es", 3, ""),
+    ("ss", 1, "ss"),
+    ("us", 3, "us"),
     ("s", 3, ""),
+    ("ie", 3, "y"),
     ("e", 3, ""),
 )
 

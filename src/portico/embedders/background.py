@@ -87,9 +87,10 @@ class Background:
     def _settle(self, texts: list[str]) -> None:
         done = [text for text in texts if self._is_done(text)]
         with self._changed:
-            for text in done:
-                self._waiting.pop(text, None)
             on_ready = self._on_ready if done and not self._is_closed else None
-            self._changed.notify_all()
         if on_ready is not None:
             on_ready()
+        with self._changed:
+            for text in done:
+                self._waiting.pop(text, None)
+            self._changed.notify_all()

@@ -59,6 +59,11 @@ class Questions:
         self._late()
         return None
 
+    def recall(self, text: str) -> Vector | None:
+        """The vector of a question that was answered before; neither asks nor waits."""
+        with self._lock:
+            return self._kept.get(text)
+
     def forget(self) -> None:
         """Drop every answer."""
         with self._lock:

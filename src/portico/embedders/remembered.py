@@ -113,6 +113,10 @@ class Meanings:
         self._rouse()
         return await self._questions.warm(cut(text)) if text.strip() else None
 
+    def recall_question(self, text: str) -> Vector | None:
+        """The vector of a question that was asked before; from memory only."""
+        return self._questions.recall(cut(text))
+
     def wake(self) -> None:
         """Let a model be loaded or a connection be opened before the first question comes; does not wait."""
         self._rouse()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,20 @@ Vector = NDArray[np.float32]
 
 TEXT_LENGTH = 4_000
 """Characters of a text that are embedded: no model reads more of a tool, and many refuse what is too long."""
+HASHED = 20_000
+"""Texts whose hash is kept at hand: every edition asks for those of all its tools."""
 DIMENSIONS = 16_384
 """The longest vector that is taken."""
 
 
 def cut(text: str) -> str:
     """The part of a text that is embedded; half of a character pair has no UTF-8 and is replaced."""
+    if len(text) <= TEXT_LENGTH and text.isascii():
+        return text
     return text[:TEXT_LENGTH].encode("utf-8", "replace").decode()
 
 
+@lru_cache(maxsize=HASHED)
 def content_hash(text: str) -> str:
     """What a text's vector is kept under."""
     return hashlib.sha256(text.encode()).hexdigest()
