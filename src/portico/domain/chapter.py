@@ -74,7 +74,7 @@ class Letters:
         return [self._rows.get(pair, self._none) for pair in wanted]
 
     def of_handles(self, wanted: Iterable[str]) -> list[bytes]:
-        """The row of each wanted pair: the tools that have it in their handles, which is all where the server has it."""
+        """The row of each wanted pair: the tools that have it in their handles, all if the server has it."""
         return [self._all if pair in self._of_server else self._rows.get(pair, self._none) for pair in wanted]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from heapq import merge
-from itertools import islice
+from functools import cached_property
+from heapq import heappop, heappush, merge
+from itertools import count, islice
+from math import ceil, floor
 from operator import attrgetter
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -23,10 +25,14 @@ SHOWN_LENGTH = 200
 """Characters of an unknown name that an error repeats."""
 ALIKE = 0.6
 """The similarity from which on a name looks like another."""
+ROUNDING = 1e-9
+"""What keeps a bound above a similarity that equals it."""
 FEW = 400
 """Permitted tools that are all looked at, whatever letters they have."""
-LOOKS = 1_000
-"""Tools that are looked at for one spelling."""
+STEPS = 3_000
+"""Tools that are visited for one spelling."""
+LOOKS = 800
+"""Names whose letters are looked at in their order for one spelling; twice as many as are few."""
 EFFORT = 100_000
 """Letters times letters that are compared in full for one spelling: some eighty names, and six of the longest."""
 
@@ -66,23 +72,28 @@ class Resolver:
         handle = _Form(wanted[:COMPARED_LENGTH], whole, Letters.of_handles, attrgetter("whole_lengths"))
         name = _Form(last[:COMPARED_LENGTH], bare, Letters.of_names, attrgetter("bare_lengths"))
         nearest = _Nearest(limit)
-        groups = (self._groups(form, within) for form in (handle, name) if form.text)
+        groups = (self._groups(form, within, nearest) for form in (handle, name) if form.text)
         for group in merge(*groups, key=lambda group: -group.bound):
             if group.bound < nearest.floor or nearest.is_tired:
                 break
             nearest.consider(group)
         return nearest.tools()
 
-    def _groups(self, form: _Form, within: Set[ToolId]) -> Iterator[_Group]:
+    @cached_property
+    def _slots(self) -> tuple[Tool | None, ...]:
+        return tuple(tool for chapter in self._chapters.values() for tool in chapter.letters.slots)
+
+    def _groups(self, form: _Form, within: Set[ToolId], nearest: _Nearest) -> Iterator[_Group]:
         """Permitted tools by how many pairs of letters they share with the spelling, those with most first."""
         if len(within) <= FEW:
-            found = (self._chapters[id.server].tools.get(id) for id in within if id.server in self._chapters)
-            yield _Group(1.0, form, (tool for tool in found if tool))
+            known = (self._chapters[id.server].tools.get(id) for id in within if id.server in self._chapters)
+            yield _Group(1.0, form, (tool for tool in known if tool))
             return
         letters = [chapter.letters for chapter in self._chapters.values()]
-        slots = [tool for own in letters for tool in own.slots]
-        for shared, bits in form.levels(letters):
-            found = (slots[slot] for slot in _places(bits, len(slots)))
+        lengths = b"".join(map(form.lengths, letters))
+        for shared, bits in form.levels(letters, lengths):
+            reach = form.reach(shared, nearest.floor)
+            found = (self._slots[slot] for slot in _places(bits, len(lengths)) if lengths[slot] in reach)
             yield _Group(form.bound(shared), form, (tool for tool in found if tool and tool.id in within))
 
     def _stages(self, spelling: str) -> Iterator[Iterable[Tool]]:
@@ -164,27 +175,33 @@ class _Form(NamedTuple):
     rows: Callable[[Letters, list[str]], list[bytes]]
     lengths: Callable[[Letters], bytes]
 
-    def levels(self, letters: Sequence[Letters]) -> Iterator[tuple[int, int]]:
+    def levels(self, letters: Sequence[Letters], lengths: bytes) -> Iterator[tuple[int, int]]:
         """How many pairs are shared, and the bits of the tools that share so many, downwards."""
         wanted = pairs(self.text)
         columns = zip(*(self.rows(own, wanted) for own in letters), strict=True)
         planes = _total(int.from_bytes(b"".join(column)) for column in columns)
-        return _descend(planes, self._fitting(b"".join(map(self.lengths, letters))))
+        return _descend(planes, self._fitting(lengths))
 
     def bound(self, shared: int) -> float:
-        """The best similarity that so many shared pairs allow.
+        """The best similarity that so many shared pairs allow, with a name of the length that suits them best."""
+        return 2 * (shared + len(self.text) + 1) / (shared + 3 * len(self.text) + 1) + ROUNDING
 
-        Of M letters in common, all but one in each run follow another; runs are parted by letters that are not common.
-        So the pairs are at least 3M - T - 1 where both names have T letters; the best length for that gives this.
+    def reach(self, shared: int, similarity: float) -> range:
+        """How long a name can be that shares so many pairs and is so similar.
+
+        Of M letters in common, all but the first of each run follow one another; between two runs stands at least one
+        of the T - 2M letters that are not in common. So the shared pairs are at least M - (T - 2M + 1).
         """
-        return 2 * (shared + len(self.text) + 1) / (shared + 3 * len(self.text) + 1)
+        own, similarity = len(self.text), similarity - ROUNDING
+        longest = own * (2 - similarity) / similarity
+        if similarity > 2 / 3:
+            longest = min(longest, (shared + 1) / (1.5 * similarity - 1) - own)
+        return range(ceil(own * similarity / (2 - similarity)), floor(longest) + 1)
 
     def _fitting(self, lengths: bytes) -> int:
         """The bits of the tools that are neither too short nor too long to be alike."""
-        own = len(self.text)
-        return int(
-            lengths.translate(bytes(b"01"[3 * own <= 7 * n and 3 * n <= 7 * own] for n in range(256))) or b"0", 2
-        )
+        alike = self.reach(0, ALIKE)
+        return int(lengths.translate(bytes(b"01"[length in alike] for length in range(256))) or b"0", 2)
 
 
 class _Group(NamedTuple):
@@ -202,40 +219,63 @@ class _Nearest:
         self.floor = ALIKE
         """What a tool must reach to be among the first."""
         self._limit = limit
-        self._scores: dict[Tool, float] = {}
+        self._found: dict[ToolId, tuple[float, Tool]] = {}
         self._ascending: list[float] = []
-        self._looks, self._effort = LOOKS, EFFORT
+        self._waiting: list[tuple[float, str, int, str, list[Tool]]] = []
+        self._serial = count()
+        self._steps, self._looks, self._effort = STEPS, LOOKS, EFFORT
 
     @property
     def is_tired(self) -> bool:
         """Whether enough was done."""
-        return self._looks <= 0 or self._effort <= 0
+        return min(self._steps, self._looks, self._effort) <= 0
 
     def consider(self, group: _Group) -> None:
-        """Compare the tools of a group, the likeliest first."""
-        named: dict[str, list[Tool]] = {}
-        for tool in islice(group.tools, self._looks):
-            self._looks -= 1
-            named.setdefault(group.form.spell(tool), []).append(tool)
-        likely = _Order(group.form.text)
-        for bound, name in sorted(((likely.bound(name), name) for name in named), reverse=True):
-            if bound < self.floor or self._effort <= 0:
-                break
-            self._effort -= len(group.form.text) * len(name)
-            self._note(named[name], _similarity(group.form.text, name))
+        """Look at the names of a group, and compare those that are likeliest so far."""
+        named = self._named(group)
+        self._looks -= len(named)
+        text = group.form.text
+        order = _Order(text)
+        for name, tools in named.items():
+            if (bound := order.bound(name)) >= self.floor:
+                heappush(self._waiting, (-bound, name, next(self._serial), text, tools))
+        self._compare(self._limit)
 
     def tools(self) -> list[Tool]:
         """The first ones, best first."""
-        order = sorted(self._scores, key=lambda tool: (-self._scores[tool], tool.handle))
-        return order[: self._limit]
+        self._compare(len(self._waiting))
+        order = sorted(self._found.values(), key=lambda row: (-row[0], row[1].handle))
+        return [tool for _, tool in order[: self._limit]]
+
+    def _compare(self, most: int) -> None:
+        """Compare so many names at most; those that wait are compared later, if they still can be among the first."""
+        while self._waiting and -self._waiting[0][0] >= self.floor and min(most, self._effort) > 0:
+            _, name, _, text, tools = heappop(self._waiting)
+            most -= 1
+            self._effort -= len(text) * len(name)
+            self._note(tools, _similarity(text, name))
+
+    def _named(self, group: _Group) -> dict[str, list[Tool]]:
+        """The tools by name: many servers have a tool of the same name."""
+        named: dict[str, list[Tool]] = {}
+        for tool in islice(group.tools, self._steps):
+            self._steps -= 1
+            name = group.form.spell(tool)
+            if name in named:
+                named[name].append(tool)
+            elif len(named) < self._looks:
+                named[name] = [tool]
+        return named
 
     def _note(self, tools: list[Tool], score: float) -> None:
         if score < self.floor:
             return
         for tool in tools:
-            if tool not in self._scores:
+            known = self._found.get(tool.id)
+            if known is None:
                 insort(self._ascending, score)
-            self._scores[tool] = max(score, self._scores.get(tool, 0.0))
+            if known is None or known[0] < score:
+                self._found[tool.id] = score, tool
         if len(self._ascending) >= self._limit:
             self.floor = self._ascending[-self._limit]
 
@@ -253,8 +293,8 @@ class _Order:
         """The similarity if the longest common subsequence were all in common; found for all places at once."""
         full = (1 << self._length) - 1
         rest = full
-        for letter in name:
-            if places := self._places.get(letter):
+        for places in map(self._places.get, name):
+            if places:
                 met = rest & places
                 rest = (rest + met) | (rest - met)
         return 2 * (full & ~rest).bit_count() / (self._length + len(name))

@@ -1,0 +1,158 @@
+"""Names that look like a spelling: the same as if every name were compared, for little work."""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Set
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.catalogue import generate
+
+from portico.domain import resolver
+from portico.domain.chapter import Letters
+from portico.domain.edition import Edition
+from portico.domain.names import identifier
+from portico.domain.tool import ToolId
+from portico.testing import definition, furnish
+
+
+def compare_all(edition: Edition, spelling: str, within: Set[ToolId], limit: int = 10) -> list[tuple[float, str]]:
+    """The reference: the spelling beside every name, the most similar first."""
+    wanted = identifier(spelling).casefold()
+    bare = wanted.rsplit("__", 1)[-1]
+    scored = []
+    for id in within:
+        handle = edition.tools[id].handle
+        names = (handle.casefold().replace(".", "_"), identifier(id.name).casefold())
+        score = max(similarity(wanted, names[0]), similarity(bare, names[1]))
+        if score >= 0.6:
+            scored.append((score, handle))
+    return sorted(scored, key=lambda row: (-row[0], row[1]))[:limit]
+
+
+def similarity(a: str, b: str) -> float:
+    matcher = difflib.SequenceMatcher(None, a, b)
+    return matcher.ratio() if matcher.real_quick_ratio() >= 0.6 and matcher.quick_ratio() >= 0.6 else 0.0
+
+
+def near(edition: Edition, spelling: str, within: Set[ToolId] | None = None) -> list[str]:
+    permitted = edition.tools.keys() if within is None else within
+    return [tool.handle for tool in edition.resolver.near(spelling, permitted)]
+
+
+def slip(rng: random.Random, name: str) -> str:
+    """The name as somebody writes it who does not look."""
+    letters = list(name)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        place = rng.randrange(len(letters))
+        change = rng.choice(("lose", "add", "swap", "other"))
+        if change == "lose" and len(letters) > 1:
+            del letters[place]
+        elif change == "add":
+            letters.insert(place, rng.choice("abcdefghijklmnopqrstuvwxyz_"))
+        elif change == "swap":
+            letters[place : place + 2] = reversed(letters[place : place + 2])
+        else:
+            letters[place] = rng.choice("abcdefghijklmnopqrstuvwxyz_")
+    return "".join(letters)
+
+
+@pytest.fixture(scope="module")
+def large() -> Edition:
+    return furnish(generate(40, 2_000)).gateway.edition
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_looks_most_like_a_slip_is_found_among_thousands(large: Edition, seed: int) -> None:
+    rng = random.Random(seed)
+    tool = rng.choice(list(large.tools.values()))
+    spelling = slip(rng, rng.choice((tool.handle, tool.id.name, tool.listed)))
+    found = near(large, spelling)
+    assert [
+        handle
+        for score, handle in compare_all(large, spelling, large.tools.keys())
+        if score >= 0.75 and handle not in found
+    ] == []
+
+
+names = st.sets(st.text(alphabet="abcde_", min_size=1, max_size=9), min_size=1, max_size=25)
+
+
+@settings(max_examples=200)
+@given(
+    st.dictionaries(st.sampled_from(["a", "bad", "cab_bed", "deed"]), names, min_size=1),
+    st.text(alphabet="abcde_", min_size=1, max_size=14),
+    st.booleans(),
+)
+def test_letters_leave_out_no_name_that_is_alike(servers: dict[str, set[str]], spelling: str, are_few: bool) -> None:
+    offered = {server: [definition(name) for name in sorted(found)] for server, found in servers.items()}
+    edition = furnish(offered).gateway.edition
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resolver, "FEW", resolver.FEW if are_few else 0)
+        found = near(edition, spelling)
+    assert found == [handle for _, handle in compare_all(edition, spelling, edition.tools.keys())]
+
+
+@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
+@pytest.mark.parametrize("spelling", ["issues.get_isue", "creat_message", "serch", "list"])
+def test_hidden_tools_change_nothing_in_what_looks_alike(large: Edition, spelling: str) -> None:
+    shown = {server: tools[::2] for server, tools in generate(40, 2_000).items()}
+    without = furnish(shown).gateway.edition
+    within = without.tools.keys() & large.tools.keys()
+    assert len(within) == len(without.tools) > resolver.FEW
+    assert near(large, spelling, within) == near(without, spelling)
+
+
+def test_a_name_that_many_servers_have_is_compared_once_and_given_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    edition = furnish({f"server{number:03}": [definition("search_pages")] for number in range(500)}).gateway.edition
+    monkeypatch.setattr(resolver, "FEW", 0)
+    assert near(edition, "serch_pages") == [f"server{number:03}.search_pages" for number in range(10)]
+
+
+@pytest.mark.parametrize("few", [0, resolver.FEW])
+def test_a_name_that_is_spelled_like_the_handle_of_another_tool_is_given_beside_it(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered = {"a": [definition("b_search")], "a_b": [definition("search")], "x": [definition("a_b_search")]}
+    monkeypatch.setattr(resolver, "FEW", few)
+    assert near(furnish(offered).gateway.edition, "a_b_serch") == ["a.b_search", "a_b.search", "x.a_b_search"]
+
+
+@pytest.mark.parametrize("spelling", ["x" * 200, "ab" * 100, "get_" * 50, "e" * 30, "éé" * 50, "_", "a__", "__", ""])
+def test_a_hostile_spelling_is_compared_with_a_few_names_only(
+    large: Edition, spelling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_bounded(large, spelling, monkeypatch)
+
+
+@pytest.mark.parametrize("spelling", ["ab" * 100, "a" * 200, "ba" * 64, "aab" * 66])
+def test_hostile_names_are_compared_with_a_few_only_too(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(7)
+    hostile = {"".join(rng.choices("ab", k=150)) for _ in range(1_000)}
+    edition = furnish({"s": [definition(name) for name in sorted(hostile)]}).gateway.edition
+    assert_bounded(edition, spelling, monkeypatch)
+
+
+def assert_bounded(edition: Edition, spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    compare = resolver._similarity
+
+    def count(a: str, b: str) -> float:
+        done.append(len(a) * len(b))
+        return compare(a, b)
+
+    monkeypatch.setattr(resolver, "_similarity", count)
+    near(edition, spelling)
+    assert sum(done) <= resolver.EFFORT + 128 * 128
+
+
+def test_letters_take_little_room_and_stay_with_their_chapter(large: Edition) -> None:
+    chapter = max(large.chapters.values(), key=lambda chapter: len(chapter.tools))
+    near(large, "serch")
+    assert isinstance(chapter.letters, Letters)
+    assert chapter.letters is chapter.letters
+    assert len(chapter.letters._rows) <= 37 * 37
+    assert {len(row) for row in chapter.letters._rows.values()} == {(len(chapter.tools) + 7) // 8}
