@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: `python bench/run.py [--quick] [--fleet definitions.json]`."""
+"""All benchmarks, one after the other: `python bench/run.py [--quick] [--fleet FILE] [--retrieval DIR]`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer calls, coarser figures")
     parser.add_argument("--fleet", default=os.environ.get("PORTICO_FLEET_DEFINITIONS"), help="real definitions")
+    parser.add_argument("--retrieval", default=os.environ.get("PORTICO_RETRIEVAL_SETS"), help="a folder of query sets")
     options = parser.parse_args()
     quick = ["--quick"] if options.quick else []
     fleet = ["--fleet", options.fleet] if options.fleet else []
+    retrieval = ["--retrieval", options.retrieval] if options.retrieval else []
     runs = [
         ("A start", ["start.py"]),
         *([("A start with the given definitions", ["start.py", *fleet])] if fleet else []),
         ("A change of the catalog", ["editions.py"]),
+        ("A search", ["search.py", *quick, *fleet, *retrieval]),
         ("A call, client of 2026-07-28", ["overhead.py", *quick, "--stdio"]),
         ("A call, client of 2025-11-25", ["overhead.py", *quick, "--stdio", "--era", "2025-11-25"]),
     ]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from anyio import fail_after
 
 from portico import Catalog
-from portico.errors import AmbiguousTool, InvalidArguments, InvalidDefinition, UnknownFilter, UnknownTool
-from portico.testing import definition
+from portico.errors import AmbiguousTool, EmbedderAway, InvalidArguments, InvalidDefinition, UnknownFilter, UnknownTool
+from portico.testing import FakeEmbedder, definition
 
 ISSUE = definition("create_issue", "Create a bug report or another issue", title="string")
 
@@ -194,3 +194,39 @@ def test_every_public_name_can_be_had() -> None:
     assert set(portico.__all__) <= set(dir(portico))
     with pytest.raises(AttributeError):
         _ = portico.Nothing
+
+
+@pytest.mark.requirement("P-SEMANTIC")
+def test_any_embedder_may_help_a_search() -> None:
+    class Pictures:
+        """Reads two words of another language."""
+
+        name = "pictures"
+
+        def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
+            return [[1.0, 0.0] if "issue" in text or "проблема" in text else [0.0, 1.0] for text in texts]
+
+    catalog = Catalog(embedder=Pictures())
+    catalog.add_tools("github", [ISSUE, definition("fork", "Copy a repository")], call=run)
+    assert catalog.prepare() == "ready 2/2"
+    hits = catalog.search("проблема")
+    assert [hit.name for hit in hits] == ["create_issue"]
+    assert hits.fits
+    assert hits[0].why["semantic"] == hits[0].score
+
+
+@pytest.mark.requirement("P-EMBEDDER-AWAY")
+def test_an_embedder_that_fails_changes_nothing(catalog: Catalog) -> None:
+    embedder = FakeEmbedder()
+    embedder.fails(EmbedderAway("gone"))
+    other = Catalog(embedder=embedder)
+    other.add_tools("github", [ISSUE], call=run)
+    other.register_tool(handle_base_tableList, category="base")
+    assert other.prepare().startswith("away: gone")
+    for query in ("open a bug report", "tables", "quantum zebra"):
+        hits, expected = other.search(query), catalog.search(query)
+        assert (hits.fits, [(h.handle, h.score) for h in hits]) == (
+            expected.fits,
+            [(h.handle, h.score) for h in expected],
+        )
+    assert catalog.prepare() == "no embedder"

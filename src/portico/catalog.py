@@ -10,12 +10,15 @@ from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Hit
 from portico.domain.tool import Rejected, ToolId
+from portico.embedders.remembered import Meanings
 from portico.errors import UnknownTool
 from portico.gateway import Query
 from portico.intake.normalise import normalise
+from portico.ports import Embedder
 from portico.providers.local import LocalProvider
 from portico.providers.local.functions import define
 from portico.providers.local.provider import Runner
+from portico.stores.memory import MemoryStore
 from portico.wiring import Parts, assemble
 
 LOCAL = "local"
@@ -33,9 +36,11 @@ class Hits(list[Hit]):
 class Catalog:
     """Tools in one place: added at any time, found by what they do, called by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, embedder: Embedder | None = None) -> None:
+        """Nothing is started; an embedder is asked in the background, and its vectors are kept in memory."""
         self._providers: dict[str, LocalProvider] = {}
-        parts = Parts()
+        self._meanings = Meanings(embedder, MemoryStore()) if embedder is not None else None
+        parts = Parts(meanings=self._meanings)
         self._registered = parts.providers
         self._house = assemble(parts)
         self._caller = Caller(surface="library")
@@ -82,6 +87,13 @@ class Catalog:
         self._publish(provider)
         return True
 
+    def prepare(self, seconds: float = 30.0) -> str:
+        """Ask the embedder, wait so long at most until it has read every tool, and say how it is doing; blocks.
+
+        Searches need not wait for this: until then they go on without it.
+        """
+        return self._meanings.check(seconds) if self._meanings is not None else "no embedder"
+
     @property
     def rejected(self) -> tuple[Rejected, ...]:
         """Definitions that were refused, and why."""
@@ -105,7 +117,8 @@ class Catalog:
     ) -> Hits:
         """The best tools for a query, each with its handle, score and the parts of the score.
 
-        `hits.fits` tells whether they answer it; when it is false, they are only the nearest.
+        `hits.fits` tells whether they answer it; when it is false, they are only the nearest. With an embedder it may
+        wait for a moment.
 
         Raises:
             UnknownFilter: no tool has that server, category, tag or source; the nearest are named.
@@ -121,6 +134,8 @@ class Catalog:
             min_success=min_success,
             limit=max(limit, 0),
         )
+        if self._meanings is not None:
+            self._meanings.ask(query)
         found = self._house.gateway.best(self._caller, question)
         return Hits(found.hits[: max(limit, 0)], fits=found.fits)
 

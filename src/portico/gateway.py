@@ -25,7 +25,7 @@ from portico.errors import CallError, NextCall, UnknownFilter, UnknownTool
 from portico.execution.executor import Executor
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
-from portico.ports import Policy, TokenCounter
+from portico.ports import MeaningSource, Policy, TokenCounter
 
 DESCRIBE_LIMIT = 8
 DESCRIBE_TOKENS = 6_000
@@ -53,6 +53,8 @@ class Gateway:
     policy: Policy
     executor: Executor
     counter: TokenCounter
+    meanings: MeaningSource | None = None
+    """What queries mean to an embedder, where there is one."""
     filters: Filters = field(default_factory=Filters)
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
@@ -66,6 +68,14 @@ class Gateway:
     async def settled(self, seconds: float = FIRST_OFFER_SECONDS) -> set[str]:
         """Wait for servers that are being asked for the first time; returns those that are not done yet."""
         return await self.intake.settled(seconds)
+
+    async def warm(self, text: str) -> None:
+        """Let the embedder read a query that is about to be searched for; waits for a moment, and never fails.
+
+        A search itself waits for nobody: it uses what has been read. A name needs no reading.
+        """
+        if self.meanings is not None and not _may_be_name(text):
+            await self.meanings.warm(text)
 
     def listing(self, caller: Caller) -> list[Tool]:
         """Every permitted tool, in a fixed order."""
@@ -272,11 +282,10 @@ class Gateway:
 
     def _exact(self, caller: Caller, edition: Edition, query: Query) -> Tool | None:
         """The tool that the whole query names, if it is one word that looks like a name."""
-        text = query.text.strip()
-        if any(letter.isspace() for letter in text) or not any(mark in text for mark in "._:/-"):
+        if not _may_be_name(query.text):
             return None
         try:
-            return edition.resolver.resolve(text, self._within(caller, edition, query))
+            return edition.resolver.resolve(query.text.strip(), self._within(caller, edition, query))
         except CallError:
             return None
 
@@ -297,6 +306,12 @@ class Gateway:
         lines = nothing_lines(query, [hit.handle for hit in nearest], spell)
         text = fitted([*lines, *self._map_lines(caller, edition)], budget.tokens, self.counter)
         return replace(fit((), tokens=budget.tokens, counter=self.counter, tail=text), next="", fits=False)
+
+
+def _may_be_name(text: str) -> bool:
+    """Whether a query is one word that looks like a name."""
+    text = text.strip()
+    return not any(letter.isspace() for letter in text) and any(mark in text for mark in "._:/-")
 
 
 def _mark(found: Sequence[Hit]) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,9 +45,10 @@ class Parts:
     specs: Mapping[str, ServerSpec] = field(default_factory=dict)
     store: Store = field(default_factory=MemoryStore)
     counter: TokenCounter = field(default_factory=TokenEstimate)
-    index: IndexBuilder = build_index
+    index: IndexBuilder | None = None
+    """Another index than ours."""
     meanings: MeaningSource | None = None
-    """What texts mean, for whoever builds the index; None without an embedder."""
+    """What texts mean to an embedder; None without one."""
     explicit_categories: Mapping[str, str] = field(default_factory=dict)
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
@@ -61,7 +63,7 @@ def assemble(parts: Parts) -> House:
         servers={name: spec.category for name, spec in specs.items() if spec.category},
     )
     editions = Editions(
-        build_index=parts.index,
+        build_index=parts.index or partial(build_index, source=parts.meanings),
         rule=rule,
         aliases={n: s.alias for n, s in specs.items() if s.enabled},
         descriptions={n: s.description for n, s in specs.items()},
@@ -75,6 +77,7 @@ def assemble(parts: Parts) -> House:
         policy=policy,
         executor=executor,
         counter=parts.counter,
+        meanings=parts.meanings,
         pins=parts.pins,
         search_tokens=parts.search_tokens,
         search_limit=parts.search_limit,

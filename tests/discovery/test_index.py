@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable, Iterable, Set
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import generate
+from tests.everyday import EVERYDAY
 
 from portico.discovery.documents import DETAIL_LIMIT, document, read
 from portico.discovery.index import ToolIndex, build_index
-from portico.discovery.words import query_words, stem, words
-from portico.domain.disclosure import Hit
+from portico.domain.disclosure import Findings, Hit
 from portico.domain.edition import Edition
+from portico.domain.server import Offering
+from portico.domain.tool import ToolId
+from portico.intake.editions import Editions
 from portico.testing import definition, furnish
 
 
@@ -50,6 +57,21 @@ STRANGE = {
     "long digits": "1.2," * 250_000,
     "long text": "create issue " * 80_000,
     "capitals": "A" * 1_000_000,
+    "mixed languages": "create задачу 问题 مشكلة für naïve",
+    "control characters": "".join(map(chr, range(32))) + "\x7f\x9b[31m",
+    "right to left": "\u202edelete\u202c \u200f\u200e issue\ufeff",
+    "stop words": "the of and to in for with",
+    "many needs": "create an issue then " * 5_000,
+    "many short needs": "a then b then c then " * 5_000,
+    "many actions": "get and " * 12_000,
+    "many spaces": " " * 100_000,
+    "many lines": "\n" * 100_000,
+    "many unknown words": " ".join(f"wrod{number:x}y" for number in range(20_000)),
+    "many emoji": "👩‍👩‍👧‍👦" * 10_000,
+    "one long camel": "aB" * 50_000,
+    "brackets": "([{<" * 25_000,
+    "template": "{{7*7}} ${jndi:ldap://x} %s %n",
+    "a separator only": "/",
 }
 
 
@@ -58,7 +80,9 @@ STRANGE = {
 @pytest.mark.parametrize("name", STRANGE)
 def test_any_text_may_be_asked(name: str, index: ToolIndex, edition: Edition) -> None:
     hits = ask(index, edition, STRANGE[name])
+    assert len(hits) <= 50
     assert all(hit.score > 0 for hit in hits)
+    assert all(abs(sum(hit.why.values()) - hit.score) <= 0.001 for hit in hits)
 
 
 @pytest.mark.requirement("P-SEARCH-ANY-TEXT")
@@ -89,6 +113,46 @@ def test_names_in_other_alphabets_are_told_apart() -> None:
     assert hits[0].name == "создать_файл"
     assert [hit.name for hit in hits if "exact name" in hit.why] == ["создать_файл"]
     assert ask(index, edition, "!!!") == []
+
+
+@pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
+def test_a_name_is_exact_in_every_spelling() -> None:
+    edition = furnish({**EVERYDAY, "my.files": [definition("read_file", "Read a file")]}).gateway.edition
+    index = build_index(edition, None)
+    for tool in edition.tools.values():
+        for spelling in (tool.handle, tool.listed, str(tool.id), tool.handle.upper(), f"\n{tool.handle} "):
+            first = ask(index, edition, spelling)[0]
+            assert first.tool is tool
+            assert first.why["exact name"]
+        assert index.query(tool.handle, within=edition.tools.keys(), limit=1).fits
+
+
+@pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
+@settings(max_examples=50)
+@given(names=st.lists(st.text(min_size=1, max_size=20).filter(str.strip), min_size=1, max_size=6, unique=True))
+def test_any_handle_finds_its_tool_first(names: list[str]) -> None:
+    edition = furnish({"s": [definition(name, "Does something") for name in names]}).gateway.edition
+    index = build_index(edition, None)
+    for tool in edition.tools.values():
+        assert ask(index, edition, tool.handle)[0].tool is tool
+
+
+@pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
+@pytest.mark.parametrize(
+    ("beginning", "name"),
+    [
+        ("create_iss", "create_issue"),
+        ("search_repo", "search_repositories"),
+        ("take_screen", "take_screenshot"),
+        ("get_stock", "get_stock_price"),
+        ("CONVERT CURR", "convert_currency"),
+    ],
+)
+def test_the_beginning_of_a_name_comes_early(beginning: str, name: str) -> None:
+    edition = furnish(EVERYDAY).gateway.edition
+    first = ask(build_index(edition, None), edition, beginning)[0]
+    assert first.name == name
+    assert first.why["name begins so"] > 0
 
 
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
@@ -129,19 +193,198 @@ def test_a_monstrous_definition_is_indexed_quickly_and_buys_no_place() -> None:
     assert ask(index, edition, "tell me the weather")[0].name == "weather"
 
 
-def test_words_are_split_from_identifiers_and_stemmed() -> None:
-    assert words("createPullRequests") == ["creat", "pull", "request"]
-    assert words("HTTPServer_v2") == ["http", "serv", "v", "2"]
-    assert words("the files of a user") == words("file user")
-    assert len(words("a" * 100_000)[0]) <= 60
+KINDS: dict[str, Callable[[Iterable[ToolId]], Set[ToolId]]] = {
+    "frozenset": frozenset,
+    "set": set,
+    "keys": lambda ids: dict.fromkeys(ids).keys(),
+}
+QUERIES = (
+    "create a new issue",
+    "serach repositry",
+    "read a csv, then post it to slack",
+    "delete",
+    "list folder",
+    "weather",
+    "get_forecast",
+    "files.read_file",
+    "search and replace text",
+    "создать",
+    "zorble the fnord",
+)
 
 
-@pytest.mark.parametrize(("one", "other"), [("queries", "query"), ("listing", "lists"), ("created", "creates")])
-def test_forms_of_a_word_meet(one: str, other: str) -> None:
-    assert stem(one) == stem(other)
+@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=60)
+@given(data=st.data(), text=st.sampled_from(QUERIES), limit=st.integers(1, 60))
+def test_a_tool_outside_any_visible_set_is_never_found(
+    kind: str, data: st.DataObject, text: str, limit: int, index: ToolIndex, edition: Edition
+) -> None:
+    ids = sorted(edition.tools)
+    chosen = data.draw(st.sets(st.sampled_from(ids)))
+    visible = KINDS[kind]([*chosen, ToolId("gone", "gone")])
+    found = index.query(text, within=visible, limit=limit)
+    assert {hit.tool.id for hit in found.hits} <= chosen
+    assert found == index.query(text, within=frozenset(visible), limit=limit)
 
 
-def test_literals_weigh_less_than_what_is_asked() -> None:
-    weights = query_words("open the file '/tmp/create/x.txt' please")
-    assert weights["open"] == 1.0
-    assert weights["create"] < 1
+@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
+def test_a_visible_set_is_never_taken_for_one_that_is_gone(index: ToolIndex, edition: Edition) -> None:
+    ids = sorted(edition.tools)
+    for number in range(300):
+        visible = frozenset(ids[number % 40 :: 40])
+        found = index.query("list everything", within=visible, limit=50).hits
+        assert {hit.tool.id for hit in found} <= visible
+        assert found == index.query("list everything", within=set(visible), limit=50).hits
+        del visible
+        gc.collect(0)
+
+
+@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
+def test_a_visible_set_may_change_between_two_queries(index: ToolIndex, edition: Edition) -> None:
+    visible = set(edition.tools)
+    first = ask(index, edition, "create")[0]
+    assert index.query("create", within=visible, limit=1).hits == (first,)
+    visible.remove(first.tool.id)
+    assert index.query("create", within=visible, limit=1).hits != (first,)
+    visible.clear()
+    assert index.query("create", within=visible, limit=1) == Findings()
+
+
+def test_ties_are_settled_by_handle() -> None:
+    editions = Editions(build_index=build_index)
+    for server in ("z", "b", "m", "a"):
+        editions.accept([offer(server, [definition(f"{server}_count", "Count the apples")])])
+    hits = editions.current.index.query("apples", within=editions.current.edition.tools.keys(), limit=9).hits
+    assert len({hit.score for hit in hits}) == 1
+    assert [hit.handle for hit in hits] == ["a.a_count", "b.b_count", "m.m_count", "z.z_count"]
+
+
+@pytest.mark.requirement("P-EXPLAIN")
+@pytest.mark.parametrize(
+    "text", [*QUERIES, " ".join(QUERIES), " ".join(t["description"] for s in EVERYDAY for t in EVERYDAY[s])]
+)
+def test_the_parts_of_every_score_add_up(text: str) -> None:
+    copies = {f"copy{number}": EVERYDAY["files"] for number in range(4)}
+    edition = furnish({**EVERYDAY, **copies}).gateway.edition
+    hits = ask(build_index(edition, None), edition, text)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    for hit in hits:
+        assert sum(hit.why.values()) == pytest.approx(hit.score, abs=0.001)
+        assert hit.score == round(hit.score, 4)
+
+
+@pytest.mark.requirement("P-EXPLAIN")
+def test_words_too_small_to_be_told_one_by_one_are_told_together() -> None:
+    said = " ".join("qx" + chr(97 + number // 26) + chr(97 + number % 26) for number in range(650))
+    vague = definition("vague", "", about={"type": "string", "description": said})
+    edition = furnish({"s": [vague, definition("other")]}).gateway.edition
+    hit = ask(build_index(edition, None), edition, said)[0]
+    assert hit.why["other words"] > 0
+    assert sum(hit.why.values()) == pytest.approx(hit.score, abs=0.001)
+
+
+@pytest.mark.requirement("P-EXPLAIN")
+def test_rounding_alone_is_no_part_of_a_score() -> None:
+    edition = furnish(EVERYDAY).gateway.edition
+    for text in ("create a new issue", "remove the directory", "convert currency"):
+        for hit in ask(build_index(edition, None), edition, text):
+            assert not {"several needs", "other words"} & hit.why.keys()
+
+
+def offer(server: str, definitions: Iterable[dict[str, Any]]) -> tuple[Offering, str]:
+    return Offering(server=server, tools=tuple(definitions)), "upstream"
+
+
+def same(one: Findings, other: Findings) -> None:
+    """Two answers agree; sums of the same numbers in another order may differ in the last place."""
+    assert [hit.handle for hit in one.hits] == [hit.handle for hit in other.hits]
+    assert [hit.score for hit in one.hits] == pytest.approx([hit.score for hit in other.hits], abs=0.0002)
+    assert one.fits == other.fits
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(EVERYDAY)),
+        st.sampled_from(["offer", "change", "withdraw", "shelve"]),
+        st.integers(0, 99),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def take(editions: Editions, step: tuple[str, str, int]) -> None:
+    """One change of what is offered."""
+    server, change, number = step
+    tools = EVERYDAY[server]
+    if change == "withdraw":
+        editions.withdraw(server)
+    elif change == "shelve":
+        editions.shelve(ToolId(server, tools[number % len(tools)]["name"]), f"shelf{number % 3}")
+    else:
+        text = f" and repositories of invoice {number}" if change == "change" else ""
+        chosen = [tool for place, tool in enumerate(tools) if (number >> place) & 1]
+        editions.accept([offer(server, [{**tool, "description": tool["description"] + text} for tool in chosen])])
+
+
+@pytest.mark.requirement("P-EDITION-AGREES")
+@settings(max_examples=60)
+@given(steps=STEPS)
+def test_any_sequence_of_editions_answers_like_one_that_is_built_at_once(steps: list[tuple[str, str, int]]) -> None:
+    editions = Editions(build_index=build_index)
+    editions.accept([offer(server, EVERYDAY[server]) for server in ("github", "files", "weather")])
+    for step in steps:
+        take(editions, step)
+        current = editions.current
+        fresh = build_index(current.edition, None)
+        visible = frozenset(current.edition.tools)
+        for text in QUERIES:
+            found = current.index.query(text, within=visible, limit=50)
+            assert {hit.tool.id for hit in found.hits} <= visible
+            assert all(hit.tool is current.edition.tools[hit.tool.id] for hit in found.hits)
+            same(found, fresh.query(text, within=visible, limit=50))
+
+
+@pytest.mark.requirement("P-EDITION-AGREES")
+def test_an_older_edition_answers_as_before(edition: Edition) -> None:
+    editions = Editions(build_index=build_index)
+    editions.accept([offer(server, EVERYDAY[server]) for server in ("github", "files")])
+    kept = editions.current
+    visible = frozenset(kept.edition.tools)
+    before = [kept.index.query(text, within=visible, limit=20) for text in QUERIES]
+    editions.accept([offer(server, EVERYDAY[server]) for server in EVERYDAY])
+    editions.withdraw("files")
+    assert [kept.index.query(text, within=visible, limit=20) for text in QUERIES] == before
+
+
+@pytest.mark.requirement("P-EDITION-AGREES")
+def test_a_large_edition_finds_the_same_best_tools_however_it_came_about() -> None:
+    servers = generate(30, 1_500)
+    editions = Editions(build_index=build_index)
+    for server, definitions in reversed(servers.items()):
+        editions.accept([offer(server, definitions)])
+    current = editions.current
+    fresh = build_index(current.edition, None)
+    assert len(current.edition.tools) == 1_500
+    for text in (
+        "create a new issue",
+        "refund a payment",
+        "list the pods, then export the invoices",
+        "compare documents",
+    ):
+        same(*(i.query(text, within=current.edition.tools.keys(), limit=5) for i in (current.index, fresh)))
+
+
+@pytest.mark.parametrize("limit", [-1, 0])
+def test_no_hits_are_given_where_none_are_asked_for(limit: int, index: ToolIndex, edition: Edition) -> None:
+    assert index.query("create", within=edition.tools.keys(), limit=limit) == Findings()
+
+
+def test_a_limit_beyond_all_tools_is_no_trouble(index: ToolIndex, edition: Edition) -> None:
+    assert 0 < len(ask(index, edition, "create", limit=10**9)) <= len(edition.tools)
+
+
+def test_an_edition_without_tools_finds_nothing() -> None:
+    edition = furnish({}).gateway.edition
+    assert build_index(edition, None).query("anything", within=edition.tools.keys(), limit=5) == Findings()

@@ -14,6 +14,7 @@ from portico.wiring import Parts, assemble, open_house
 from tests.surfaces.cli.shell import Shell
 
 from .embedding_server import EmbeddingServer, says
+from .polyglot import QUERY, TEXTS, TOOLS, speaks
 
 KEY = "sk-very-secret-12345"
 
@@ -73,3 +74,15 @@ def test_a_local_model_without_its_package_is_reported_once_and_search_goes_on(t
     )
     assert ended.err.count("sentence-transformers") == 1
     assert shell.run("doctor").code == Exit.CONFIG
+
+
+@pytest.mark.requirement("P-SEMANTIC", "P-EMBEDDER-ONCE")
+def test_a_command_finds_by_meaning_with_what_another_has_prepared(server: EmbeddingServer, tmp_path: Path) -> None:
+    server.behaviour = speaks
+    shell = Shell(tmp_path)
+    tiny = json.loads(shell.serve_tiny(TOOLS).read_text(encoding="utf-8"))
+    shell.configure(json.dumps(tiny | {"semantic": {"url": server.url, "model": "m", "timeout_s": 10}}))
+    assert "ready 3/3" in shell.run("doctor").out
+    found = shell.run("search", QUERY, "--json", "--explain")
+    assert [(hit["name"], list(hit["why"])) for hit in found.json] == [("forecast", ["semantic"])]
+    assert sorted(text for text in server.texts if ":" in text) == sorted(TEXTS)

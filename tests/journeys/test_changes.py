@@ -22,7 +22,8 @@ async def test_a_client_of_2026_hears_of_new_tools_and_finds_them(tmp_path: Path
     with gateway(tmp_path) as running:
         async with client("http", "2026-07-28", surface="static", running=running) as connected:
             assert [t.name for t in (await connected.list_tools()).tools] == ["shop__announce"]
-            serving(file, [definition("announce"), definition("refund_order", "Pay back what an order cost", order="string")])
+            refund = definition("refund_order", "Pay back what an order cost", order="string")
+            serving(file, [definition("announce"), refund])
             async with connected.listen(tools_list_changed=True) as events:
                 with anyio.fail_after(15):
                     await connected.call_tool("shop__announce", {})

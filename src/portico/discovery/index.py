@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,22 +11,27 @@ from numpy.typing import NDArray
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.edition import Edition
 from portico.domain.tool import Tool, ToolId
-from portico.ports import Index
+from portico.ports import Index, MeaningSource
 
 from .documents import NAME_MARK, document, plain, read
 from .leading import leading
 from .meaning import Table, Vector, shipped_table
 from .postings import Postings, post
 from .reading import Need, Reader
-from .reasons import COPY_PART, Why
+from .reasons import COPY_PART, SEMANTIC_PART, Why
+from .semantic import Semantics, read_tools
 from .vectors import Vectors, pack
 
 MEANING = 0.7
 """What meaning counts beside words: a tool that has every word and means just the same would score 1.7."""
+SEMANTIC = 0.4
+"""What an embedder's word counts beside both, where there is an embedder; docs/decisions/0013 has the figures."""
 WHOLE = 0.5
 """What the whole query counts beside the need that a tool answers best, where there are several."""
 FITS = 0.28
 """The best score below which no tool is said to answer the query; docs/decisions/0012 has the figures behind it."""
+CLEAR = 0.3
+"""How much nearer than tools in general a tool is that answers the query by an embedder's word alone."""
 WORTH = 0.4
 """The share of the best score below which a tool is not worth showing."""
 EXACT = 10.0
@@ -40,7 +46,7 @@ CONSIDERED = 160
 """Tools that are looked at closely, for their words and again for their meaning."""
 MARGIN = 15
 """Tools beyond those asked for that may still move up."""
-MASKS = 64
+VIEWS = 64
 """Visible sets that are kept at hand."""
 
 Mask = NDArray[np.bool_]
@@ -55,30 +61,38 @@ class ToolIndex:
         self.postings = postings
         self.vectors = vectors
         self.table = table
-        self._reader = Reader(postings, table)
+        self.semantics: Semantics | None = None
+        """The same tools in the eyes of an embedder, where there is one."""
         self._all = np.arange(len(tools))
-        self._masks: dict[int, tuple[Set[ToolId], Mask | None]] = {}
+        self._views: dict[int, _View] = {}
 
     def query(self, text: str, *, within: Set[ToolId], limit: int) -> Findings:
         """The best permitted tools first; ties are settled by handle."""
-        mask = self._mask(within)
+        view = self._view(within)
+        mask = view.mask
         if limit <= 0 or not self.tools or (mask is not None and not mask.any()):
             return Findings()
-        asked = self._reader.read(text)
+        asked = view.reader.read(text)
         named = self._named(text, mask)
         lexical = [need.by_words(len(self.tools)) for need in asked]
         tools = self._considered(asked, lexical, named, max(limit + MARGIN, CONSIDERED), mask)
+        sense = None if self.semantics is None else self.semantics.sense(text)
+        if sense is not None:
+            tools = sense.widen(tools, max(limit + MARGIN, CONSIDERED), mask)
         if not len(tools):
             return Findings()
         scores = MEANING * self.vectors.nearness(np.stack([need.vector for need in asked]), tools)
         for row, words in zip(scores, lexical, strict=True):
             row += words[tools]
-        total, best = _total(scores)
+        semantic = None if sense is None else SEMANTIC * sense.nearness(tools)
+        total, best = _total(scores if semantic is None else _with_whole(scores, semantic))
         ranked = self._ranked(text, total, tools, set(named.tolist()), limit + MARGIN)
+        if semantic is not None:
+            _explain(ranked, semantic if len(asked) == 1 else _share(semantic, scores[0]))
         hits = tuple(
             self._hit(row, asked[best[row.place]], scores[best[row.place], row.place]) for row in ranked[:limit]
         )
-        return Findings(hits=hits, fits=bool(hits) and (bool(len(named)) or float(scores.max()) >= FITS))
+        return Findings(hits=hits, fits=bool(hits) and (bool(len(named)) or _fits(scores, semantic)))
 
     def _considered(
         self, asked: Sequence[Need], lexical: Sequence[Vector], named: Numbers, count: int, mask: Mask | None
@@ -105,12 +119,14 @@ class ToolIndex:
         places = leading(np.where(total >= WORTH * total.max(), total, 0), count)
         if named:
             places = np.union1d(places, np.flatnonzero(np.isin(tools, list(named))))
-        rows = zip(np.round(total[places], 4).tolist(), tools[places].tolist(), places.tolist(), strict=True)
+        rows = zip(
+            total[places].astype(np.float64).round(4).tolist(), tools[places].tolist(), places.tolist(), strict=True
+        )
         ranked = [_Rank(score, self.tools[number].handle, number, place) for score, number, place in rows]
         wanted = plain(text[:NAME_LENGTH])
         for row in ranked:
             if row.number in named:
-                row.add("exact name", EXACT)
+                row.add("exact name", EXACT + _spelled(self.tools[row.number], text.strip()))
             elif len(wanted) >= 3 and _begins(self.tools[row.number].id.name, wanted):
                 row.add("name begins so", PREFIX)
         ranked.sort(key=_Rank.place_in_order)
@@ -122,10 +138,14 @@ class ToolIndex:
         for row in ranked:
             before = seen.setdefault(self.tools[row.number].id.name, [])
             if before:
-                copies = sum(self.vectors.likeness(row.number, other) >= ALIKE for other in before[:3])
+                copies = sum(self._are_copies(row.number, other) for other in before[:3])
                 row.add(COPY_PART, -COPY * copies * row.score)
             before.append(row.number)
         return ranked if len(seen) == len(ranked) else sorted(ranked, key=_Rank.place_in_order)
+
+    def _are_copies(self, one: int, other: int) -> bool:
+        same = self.tools[one].description == self.tools[other].description
+        return same or self.vectors.likeness(one, other) >= ALIKE
 
     def _hit(self, row: _Rank, need: Need, base: float) -> Hit:
         return Hit(
@@ -134,30 +154,62 @@ class ToolIndex:
             why=Why(need, row.number, float(base), row.score, row.added),
         )
 
-    def _mask(self, within: Set[ToolId]) -> Mask | None:
-        """Which tools may be found; None when all of them may."""
-        known = self._masks.get(id(within))
-        if known is not None and known[0] is within:
-            return known[1]
+    def _view(self, within: Set[ToolId]) -> _View:
+        """What a visible set lets be found."""
+        known = self._views.get(id(within))
+        if known is not None and known.within is within:
+            return known
         found = np.fromiter((tool.id in within for tool in self.tools), dtype=np.bool_, count=len(self.tools))
-        mask: Mask | None = None if found.all() else found
+        mask = None if found.all() else found
+        view = _View(within, mask, Reader(self.postings, self.table, mask))
         if isinstance(within, frozenset):  # others may change under our hands
-            if len(self._masks) >= MASKS:
-                self._masks.clear()
-            self._masks[id(within)] = (within, mask)
-        return mask
+            if len(self._views) >= VIEWS:
+                self._views.clear()
+            self._views[id(within)] = view
+        return view
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _View:
+    """The tools that a visible set lets be found, and how queries are read among them."""
+
+    within: Set[ToolId]
+    mask: Mask | None
+    """None when all may be found."""
+    reader: Reader
 
 
 def _total(scores: Vector) -> tuple[Vector, Numbers]:
     """What each tool scores in all, and for which need: of several, the one that it answers best counts most.
 
-    Each need is measured by its own best tool, so that no need crowds out the others.
+    Each need is measured by its own best tool, so that no need crowds out the others, unless no tool answers it.
     """
     if len(scores) == 1:
         return scores[0], np.zeros(scores.shape[1], dtype=np.intp)
-    shares = scores / np.maximum(scores.max(axis=1, keepdims=True), np.float32(1e-6))
+    shares = scores / np.maximum(scores.max(axis=1, keepdims=True), np.float32(FITS))
     best = shares[1:].argmax(axis=0) + 1
     return np.float32(WHOLE) * shares[0] + shares[best, np.arange(shares.shape[1])], best
+
+
+def _fits(scores: Vector, semantic: Vector | None) -> bool:
+    """Whether the best tool answers the query."""
+    return bool(scores.max() >= FITS or (semantic is not None and semantic.max() >= CLEAR * SEMANTIC))
+
+
+def _with_whole(scores: Vector, semantic: Vector) -> Vector:
+    """The scores with what an embedder says, which reads the query as a whole."""
+    return np.concatenate(((scores[0] + semantic)[None, :], scores[1:]))
+
+
+def _share(semantic: Vector, whole: Vector) -> Vector:
+    """What an embedder's word comes to in the total of a query with several needs."""
+    return semantic * np.float32(WHOLE / max(float((whole + semantic).max()), 1e-6))
+
+
+def _explain(ranked: Sequence[_Rank], semantic: Vector) -> None:
+    """Name the part that an embedder has in scores that have it already."""
+    for row in ranked:
+        row.added[SEMANTIC_PART] = float(semantic[row.place])
 
 
 class _Rank:
@@ -183,15 +235,27 @@ class _Rank:
         return -self.score, self.handle
 
 
+def _spelled(tool: Tool, wanted: str) -> float:
+    """A little more for the name that is spelled just so, where others differ only in punctuation."""
+    return PREFIX if wanted in (tool.handle, tool.id.name, tool.listed) else 0.0
+
+
 def _begins(name: str, wanted: str) -> bool:
     """Whether a name begins with what is wanted; most do not even share the first letter."""
     return name[:1].casefold() == wanted[:1] and plain(name).startswith(wanted)
 
 
-def build_index(edition: Edition, previous: Index | None) -> ToolIndex:
+def build_index(edition: Edition, previous: Index | None, source: MeaningSource | None = None) -> ToolIndex:
     """Index an edition; what is known of tools that did not change is taken from the previous index."""
-    tools = list(edition.tools.values())
-    if isinstance(previous, ToolIndex) and previous.tools:
+    before = previous if isinstance(previous, ToolIndex) else None
+    index = _indexed(list(edition.tools.values()), before)
+    if source is not None:
+        index.semantics = read_tools(source, index.tools, before.semantics if before is not None else None)
+    return index
+
+
+def _indexed(tools: Sequence[Tool], previous: ToolIndex | None) -> ToolIndex:
+    if previous is not None and previous.tools:
         return _changed(previous, tools)
     table = shipped_table()
     found = [read(tool) for tool in tools]

@@ -25,9 +25,18 @@ def leading(values: NDArray[Any], count: int) -> NDArray[np.intp]:
     if cut > 0 and len(found) < count // 2:  # a sample that deceived
         found = np.flatnonzero(values > 0)
     if len(found) > 4 * count:  # the same, or very many equal values
-        best = values[found]
-        found = found[np.argpartition(best, len(best) - count)[-count:]]
-        found.sort()
+        found = _first(values, found, count)
+    return found
+
+
+def _first(values: NDArray[Any], places: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Exactly the `count` largest; of equal values the earlier ones."""
+    best = values[places]
+    last = np.partition(best, len(best) - count)[len(best) - count]
+    chosen = best > last
+    equal = np.flatnonzero(best == last)
+    chosen[equal[: count - np.count_nonzero(chosen)]] = True
+    found: NDArray[np.intp] = places[chosen]
     return found
 
 

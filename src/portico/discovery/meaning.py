@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .words import pieces, spelled
+from .words import WORD_LENGTH, pieces, spelled
 
 Vector = NDArray[np.float32]
 
@@ -83,7 +83,9 @@ class _Rows(dict[str, tuple[int, ...]]):
     def __missing__(self, raw: str) -> tuple[int, ...]:
         if len(self) >= REMEMBERED:
             self.clear()
-        found = self[raw] = self._find(raw)
+        found = self._find(raw)
+        if len(raw) <= WORD_LENGTH:
+            self[raw] = found
         return found
 
 

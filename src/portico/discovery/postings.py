@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +31,8 @@ FIELDS: Mapping[str, Field] = {
 }
 """BM25F with usual lengths instead of the catalog's own: what a word says of a tool does not change with the rest."""
 SATURATION = 1.2
+LEFTOVERS = 4_096
+"""Words up to which nothing is tidied away."""
 
 Document = Mapping[str, Sequence[str]]
 """The words of each field of a tool, as often as they stand there."""
@@ -42,7 +43,7 @@ class Postings:
     """The tools of each word one after the other, by number, with the value of the word there."""
 
     words: dict[str, int]
-    """Grows from edition to edition; an older one ignores the words that came after it."""
+    """Grows from edition to edition; an older one ignores the words that came after it, and most are in use."""
     starts: list[int]
     tools: Numbers
     values: Values
@@ -57,14 +58,11 @@ class Postings:
         start, end = self.starts[number], self.starts[number + 1]
         return self.tools[start:end], self.values[start:end]
 
-    def count(self, word: str) -> int:
-        """How many tools have a word."""
-        number = self.words.get(word, len(self.starts))
-        return self.starts[number + 1] - self.starts[number] if number < len(self.starts) - 1 else 0
-
-    def rarity(self, count: int) -> float:
-        """How much a word tells that this many tools have."""
-        return math.log(1 + (self.size - count + 0.5) / (count + 0.5))
+    def counts(self, within: NDArray[np.bool_] | None) -> list[int]:
+        """How many of some tools have each word, by the word's number; None stands for all tools."""
+        passed = self.starts if within is None else np.concatenate(([0], np.cumsum(within[self.tools])))[self.starts]
+        found: list[int] = np.diff(passed).tolist()
+        return found
 
     def changed(self, kept: NDArray[np.bool_], documents: Sequence[Document]) -> Postings:
         """Without the tools that are gone, and with new ones numbered after those that stay."""
@@ -73,7 +71,17 @@ class Postings:
         word = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))[stays]
         old = _Triples(word, renumbered[self.tools[stays]], self.values[stays])
         first = int(np.count_nonzero(kept))
-        return _arranged(self.words, old, _triples(documents, self.words, first), first + len(documents))
+        found = _arranged(self.words, old, _triples(documents, self.words, first), first + len(documents))
+        return found._tidied() if len(found.words) > LEFTOVERS else found
+
+    def _tidied(self) -> Postings:
+        """The same, without words that no tool has any more, where these are most of them."""
+        counts = np.diff(self.starts)
+        if 2 * np.count_nonzero(counts) > len(counts):
+            return self
+        words = [word for word, number in self.words.items() if counts[number]]
+        starts = [0, *np.cumsum(counts[counts > 0]).tolist()]
+        return Postings(dict(zip(words, range(len(words)), strict=True)), starts, self.tools, self.values, self.size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .documents import NAME_MARK
 from .meaning import Table, Vector
@@ -57,12 +59,14 @@ class Need:
         return found
 
 
-@dataclass(eq=False)
 class Reader:
-    """Reads queries for one edition's tools."""
+    """Reads queries for one edition's tools, as far as a caller may see them: others leave no trace in a score."""
 
-    postings: Postings
-    table: Table
+    def __init__(self, postings: Postings, table: Table, within: NDArray[np.bool_] | None) -> None:
+        self.postings = postings
+        self.table = table
+        self._counts = postings.counts(within)
+        self._size = postings.size if within is None else int(np.count_nonzero(within))
 
     def read(self, text: str) -> list[Need]:
         """The whole query first, then each need where there are several."""
@@ -86,8 +90,8 @@ class Reader:
         mass = 0.0
         unknown = []
         for word, weight in stems.items():
-            count = self.postings.count(word)
-            told = weight * self.postings.rarity(count)
+            count = self._count(word)
+            told = weight * self._rarity(count)
             mass += told
             if count:
                 weights[word] = told
@@ -109,25 +113,35 @@ class Reader:
         for word in unknown:
             near = self._near_words.near(word) if word not in sensible else []
             for other in near:
-                told = NEAR_WEIGHT * self.postings.rarity(self.postings.count(other))
+                told = NEAR_WEIGHT * self._rarity(self._count(other))
                 weights[other] = max(weights.get(other, 0.0), told)
             if near:
-                less += self.postings.rarity(0) - self.postings.rarity(self.postings.count(near[0]))
+                less += self._rarity(0) - self._rarity(self._count(near[0]))
         return less
 
     def _add_synonyms(self, stems: Mapping[str, float], weights: dict[str, float], least: float) -> None:
         """Words that mean nearly the same, unless they are so common that they would tell nothing."""
         for word, weight in stems.items():
             for other, share in SYNONYMS.get(word, _NONE).items() if weight == 1.0 else ():
-                count = self.postings.count(other)
+                count = self._count(other)
                 if count and other not in stems:
-                    told = share * self.postings.rarity(count)
+                    told = share * self._rarity(count)
                     if told >= least:
                         weights[other] = max(weights.get(other, 0.0), told)
 
+    def _count(self, word: str) -> int:
+        """How many tools have a word."""
+        number = self.postings.words.get(word, len(self._counts))
+        return self._counts[number] if number < len(self._counts) else 0
+
+    def _rarity(self, count: int) -> float:
+        """How much a word tells that this many tools have."""
+        return math.log(1 + (self._size - count + 0.5) / (count + 0.5))
+
     @cached_property
     def _near_words(self) -> NearWords:
-        return NearWords([word for word in self.postings.words if not word.startswith(NAME_MARK)])
+        words = list(self.postings.words)
+        return NearWords([word for word in words if not word.startswith(NAME_MARK) and self._count(word)])
 
 
 _NONE: Mapping[str, float] = {}

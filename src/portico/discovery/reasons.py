@@ -6,8 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from .reading import Need
 
+SEMANTIC_PART = "semantic"
+"""What an embedder says of the query and the tool."""
 COPY_PART = "like one before it"
 """What a tool loses for others of its name and meaning that come before it."""
+
+
+NOISE = 0.0003
+"""What rounding may leave over."""
 
 
 class Why(Mapping[str, float]):
@@ -38,9 +44,16 @@ class Why(Mapping[str, float]):
 
     def _parts(self) -> dict[str, float]:
         if self._known is None:
-            found = {f"word {t.word}": value for t in self._need.terms if (value := t.value_in(self._tool))}
-            found["meaning"] = self._base - sum(found.values())
+            words = {f"word {t.word}": value for t in self._need.terms if (value := t.value_in(self._tool))}
+            in_words = sum(words.values())
+            found = {part: round(value, 4) for part, value in words.items()}
+            found["other words"] = _heard(in_words - sum(found.values()))
+            found["meaning"] = self._base - in_words
             found.update(self._added)
-            found["several needs"] = self._score - sum(found.values())
+            found["several needs"] = _heard(self._score - self._base - sum(self._added.values()))
             self._known = {part: rounded for part, value in found.items() if (rounded := round(value, 4))}
         return self._known
+
+
+def _heard(value: float) -> float:
+    return value if abs(value) > NOISE else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,10 @@ SAID = 800
 """Characters of a tool's name and description that an embedder reads."""
 NAMED = 200
 """Characters of the names of its parameters."""
+SAMPLED = 512
+"""Tools that say what all tools have in common."""
+STRANGERS = 10
+"""Tools without any meaning that are thought among them: of two or three tools, little is common to all tools."""
 
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
@@ -25,8 +29,8 @@ Numbers = NDArray[np.intp]
 
 def text_of(tool: Tool) -> str:
     """What an embedder reads of a tool: its name, what it does, and what its parameters are called."""
-    names = f" ({', '.join(tool.properties)}"[:NAMED] + ")" if tool.properties else ""
-    return f"{tool.id.name}: {tool.description}"[:SAID] + names
+    parameters = f" ({', '.join(tool.properties)}"[:NAMED] + ")" if tool.properties else ""
+    return f"{tool.id.name}: {tool.description}"[:SAID] + parameters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +40,19 @@ class Known:
     vectors: Vectors
     has: Mask
     """Which tools have one; the others are near to nothing."""
+    centre: Vector = field(init=False)
+    """What the tools have in common, which tells nothing; with some models that is most of every vector."""
 
-    def changed(self, kept: Mask, new: int) -> Known:
-        """Without the tools that are gone, and with new ones that have no vector yet."""
-        vectors = self.vectors.changed(kept, blank(new, self.vectors.dims))
-        return Known(vectors, np.concatenate((self.has[kept], np.zeros(new, dtype=np.bool_))))
+    def __post_init__(self) -> None:
+        some = np.flatnonzero(self.has)
+        some = some[:: max(1, len(some) // SAMPLED)]
+        total = self.vectors.scales[some] @ self.vectors.numbers[some].astype(np.float32)
+        object.__setattr__(self, "centre", total / np.float32(len(some) + STRANGERS))
+
+    def moved(self, places: Numbers) -> Known | None:
+        """The same for tools that had other numbers, below zero where they had none; None when no vector is left."""
+        has = self.has[places] & (places >= 0)
+        return Known(self.vectors.moved(places), has) if has.any() else None
 
     def joined(self, numbers: Numbers, found: Vector) -> Known:
         """With the vectors of some tools more."""
@@ -56,15 +68,18 @@ class Sense:
     vector: Vector
     known: Known
 
-    def near(self, count: int, within: Mask | None) -> Numbers:
-        """About so many tools among which the nearest ones are, most likely."""
+    def widen(self, tools: Numbers, count: int, within: Mask | None) -> Numbers:
+        """Some tools and about so many more, among which the nearest ones are, most likely."""
         has = self.known.has
-        return self.known.vectors.near(self.vector, count, has if within is None else has & within)
+        if len(tools) == len(has):
+            return tools
+        near = self.known.vectors.near(self.vector, count, has if within is None else has & within)
+        return np.union1d(tools, near)
 
     def nearness(self, tools: Numbers) -> Vector:
-        """How near some tools are; one that means the opposite is not nearer for it."""
-        found: Vector = np.maximum(self.known.vectors.nearness(self.vector[None, :], tools)[0], 0)
-        return found
+        """How much nearer than tools are in general some tools are; nothing for those that are not."""
+        found = self.known.vectors.nearness(self.vector[None, :], tools)[0] - self.vector @ self.known.centre
+        return np.where(self.known.has[tools], np.maximum(found, 0), np.float32(0))
 
 
 class Semantics:
@@ -74,22 +89,22 @@ class Semantics:
     either, and none sees half of a change.
     """
 
-    def __init__(self, source: MeaningSource, texts: Sequence[str], known: Known | None = None) -> None:
+    def __init__(self, source: MeaningSource, tools: Sequence[Tool], texts: Sequence[str], known: Known | None) -> None:
         self.source = source
+        self.tools = tools
         self.texts = texts
         self._known = known
         self._gathering = threading.Lock()
+        source.start(texts, self.gather)
+        self.gather()  # of what is known already, the source says nothing
 
-    def start(self) -> None:
-        """Have the texts prepared, and take what is known of them already."""
-        self.source.start(self.texts, self.gather)
-        self.gather()
-
-    def changed(self, kept: Mask, new: Sequence[Tool]) -> Semantics:
-        """The same for the next edition: tools that stay keep their vectors."""
-        texts = [text for text, stays in zip(self.texts, kept.tolist(), strict=True) if stays]
-        known = self._known
-        return Semantics(self.source, [*texts, *map(text_of, new)], known and known.changed(kept, len(new)))
+    def changed(self, tools: Sequence[Tool]) -> Semantics:
+        """The same for other tools; those that were here keep their texts and vectors."""
+        numbers = {id(tool): number for number, tool in enumerate(self.tools)}
+        places = [numbers.get(id(tool), -1) for tool in tools]
+        texts = [self.texts[place] if place >= 0 else text_of(tool) for tool, place in zip(tools, places, strict=True)]
+        known = self._known.moved(np.array(places, dtype=np.intp)) if self._known is not None else None
+        return Semantics(self.source, tools, texts, known)
 
     def sense(self, text: str) -> Sense | None:
         """A query as it was read before the search; None while nothing is known of it or of the tools."""
@@ -103,30 +118,34 @@ class Semantics:
         """Take up what the source has learnt about tools that had no vector."""
         with self._gathering:
             known = None if self._is_outdated() else self._known
-            lacking = np.arange(len(self.texts)) if known is None else np.flatnonzero(~known.has)
-            found = list(self._recalled(lacking, known))
+            found = list(self._recalled(known))
             if found:
                 vectors = np.stack([vector for _, vector in found])
-                known = known or Known(blank(len(self.texts), vectors.shape[1]), np.zeros(len(self.texts), np.bool_))
+                known = known or self._nothing(vectors.shape[1])
                 known = known.joined(np.array([number for number, _ in found]), vectors)
             self._known = known
 
-    def _recalled(self, lacking: Numbers, known: Known | None) -> Iterator[tuple[int, Vector]]:
-        """Vectors that can be compared with those known, or else with the first."""
-        dims = known.vectors.dims if known is not None else 0
-        for number in lacking.tolist():
+    def _recalled(self, known: Known | None) -> Iterator[tuple[int, Vector]]:
+        """Vectors that are new, and can be compared with those known or else with the first."""
+        lacking = range(len(self.tools)) if known is None else np.flatnonzero(~known.has).tolist()
+        dims = 0 if known is None else known.vectors.dims
+        for number in lacking:
             vector = self.source.recall(self.texts[number])
             if vector is not None and vector.size == (dims := dims or vector.size):
                 yield number, vector
 
+    def _nothing(self, dims: int) -> Known:
+        count = len(self.tools)
+        return Known(blank(count, dims), np.zeros(count, dtype=np.bool_))
+
     def _is_outdated(self) -> bool:
         """Whether another model answers under the same name, which shows when its vectors have another length."""
-        if self._known is None or not self._known.has.any():
+        if self._known is None:
             return False
         vector = self.source.recall(self.texts[int(self._known.has.argmax())])
         return vector is not None and vector.size != self._known.vectors.dims
 
 
-def read_tools(source: MeaningSource, tools: Sequence[Tool]) -> Semantics:
-    """The tools of a first edition."""
-    return Semantics(source, [text_of(tool) for tool in tools])
+def read_tools(source: MeaningSource, tools: Sequence[Tool], previous: Semantics | None) -> Semantics:
+    """An edition's tools; what is known of those that were in the last one is taken over."""
+    return previous.changed(tools) if previous else Semantics(source, tools, [text_of(tool) for tool in tools], None)

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from .words import stem
 
-SYNONYM_WEIGHT = 0.15
+ACTION_WEIGHT = 0.15
+THING_WEIGHT = 0.4
 SHORT_FORM_WEIGHT = 0.7
 
-_GROUPS = """
-create add new make insert generate
+_ACTIONS = """
+create add new make insert generate open
 delete remove drop erase clear destroy discard
 get fetch retrieve read show view display obtain
 list enumerate browse
@@ -28,9 +29,16 @@ download save export
 upload import
 book reserve schedule
 buy purchase order
+compare diff difference
+merge combine join concatenate
+recommend suggest
+chart plot graph visualize
+undo revert restore rollback
+"""
+_THINGS = """
 picture image photo
 folder directory
-bug issue ticket
+bug issue ticket defect
 mail email
 document file
 user account member person people
@@ -43,11 +51,6 @@ row record entry
 column field attribute
 forecast weather
 location place address
-compare diff difference
-merge combine join concatenate
-recommend suggest
-chart plot graph visualize
-undo revert restore rollback
 """
 _SHORT_FORMS = """
 repo repository
@@ -84,7 +87,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 def _table() -> Mapping[str, Mapping[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for text, weight in ((_GROUPS, SYNONYM_WEIGHT), (_SHORT_FORMS, SHORT_FORM_WEIGHT)):
+    for text, weight in ((_ACTIONS, ACTION_WEIGHT), (_THINGS, THING_WEIGHT), (_SHORT_FORMS, SHORT_FORM_WEIGHT)):
         for one, other in _pairs(text):
             found.setdefault(one, {})[other] = weight
     return found

@@ -45,6 +45,12 @@ class Vectors:
             tuple(np.concatenate((a[kept], b)) for a, b in zip(self.signs, new.signs, strict=True)),
         )
 
+    def moved(self, places: NDArray[np.intp]) -> Vectors:
+        """The vectors of tools that had these numbers; of one that had none, below zero, there is no vector."""
+        numbers = self.numbers[places]
+        numbers[places < 0] = 0
+        return Vectors(numbers, self.scales[places], tuple(column[places] for column in self.signs))
+
     def replaced(self, tools: NDArray[np.intp], new: Vectors) -> Vectors:
         """With other vectors for some tools."""
         numbers, scales, signs = self.numbers.copy(), self.scales.copy(), tuple(column.copy() for column in self.signs)

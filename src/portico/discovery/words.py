@@ -24,6 +24,8 @@ _LITERAL = re.compile(
 )
 _CONTRACTION = re.compile(r"(?<=\w)['\u2019](?:s|re|ve|ll|d|m)\b|\b\w+n['\u2019]t\b", re.IGNORECASE)
 LITERAL_WEIGHT = 0.3
+PATH_WEIGHT = 0.1
+"""What a word of a path or URL counts: it names a thing, and hardly ever what to do with it."""
 WORD_LENGTH = 60
 """Letters of a word that are compared, so that no text can fill the memory with its words."""
 QUERY_LIMIT = 4_000
@@ -61,9 +63,14 @@ def query_words(text: str) -> dict[str, float]:
     text = text[:QUERY_LIMIT]
     literals = _LITERAL.findall(text)
     weights = dict.fromkeys(_query_words(_LITERAL.sub(" ", text) if literals else text), 1.0)
-    for word in _query_words(" ".join(literals)):
-        weights.setdefault(word, LITERAL_WEIGHT)
+    for literal in sorted(literals, key=_is_path):
+        for word in _query_words(literal):
+            weights.setdefault(word, PATH_WEIGHT if _is_path(literal) else LITERAL_WEIGHT)
     return weights
+
+
+def _is_path(literal: str) -> bool:
+    return "/" in literal
 
 
 def _query_words(text: str) -> Iterator[str]:
@@ -113,12 +120,15 @@ _ENDINGS = (
     ("ches", 2, "ch"),
     ("shes", 2, "sh"),
     ("xes", 2, "x"),
+    ("erings", 4, ""),
     ("ering", 4, ""),
+    ("oring", 5, ""),
     ("ings", 3, ""),
     ("ing", 3, ""),
     ("ied", 2, "y"),
     ("eed", 1, "eed"),
     ("ered", 4, ""),
+    ("ored", 5, ""),
     ("ed", 3, ""),
     ("ors", 4, ""),
     ("ers", 4, ""),

@@ -91,6 +91,6 @@ class Background:
         if on_ready is not None:
             on_ready()
         with self._changed:
-            for text in done:
+            for text in filter(self._is_done, done):  # a model that was replaced meanwhile has them to do again
                 self._waiting.pop(text, None)
             self._changed.notify_all()

@@ -21,6 +21,8 @@ BATCH = 64
 CAPACITY = 20_000
 """Vectors in memory; of more texts the first so many are prepared."""
 QUESTION_SECONDS = 0.8
+LOAD_SECONDS = 0.2
+"""How long the first questions wait for what the store has, without which their answers would be of no use."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ class Meanings:
         self._dimensions = 0
         self._wanted: Mapping[str, str] = {}
         self._on_ready: OnReady | None = None
+        self._has_looked = threading.Event()
+        """Whether the store was asked for the first texts."""
         self._on_close = on_close
         self._is_closed = False
         self._background = Background(self._work, self._is_settled, pause=self._pause, most=capacity)
@@ -160,11 +164,19 @@ class Meanings:
         """One pass over texts: from memory, from the store, from the embedder."""
         with self._passing:
             self._move_to_end(wanted)
+            before = len(self._missing(wanted))
             self._load(wanted)
+            if 0 < len(self._missing(wanted)) < before and self._may_embed and self._on_ready is not None:
+                self._on_ready()  # what is stored need not wait for what is not
+            self._has_looked.set()
             try:
                 self._embed_missing(wanted)
             except EmbedderAway as away:
                 self._failed(away)
+
+    @property
+    def _may_embed(self) -> bool:
+        return not (self._is_closed or self._background.is_asleep or self._pause.left > 0)
 
     def _move_to_end(self, wanted: Iterable[str]) -> None:
         """What is wanted now is dropped last."""
@@ -187,7 +199,7 @@ class Meanings:
     def _embed_missing(self, wanted: Mapping[str, str]) -> None:
         replaced = 0
         while batch := self._missing(wanted)[:BATCH]:
-            if self._is_closed or self._background.is_asleep or self._pause.left > 0:
+            if not self._may_embed:
                 return
             answers = embed_each(self._embedder, [wanted[hash] for hash in batch])
             vectors = {hash: vector for hash in batch if (vector := answers[wanted[hash]]) is not None}
@@ -236,6 +248,8 @@ class Meanings:
         self._recovered()
         if found is not None and self._is_replaced(found):
             self._background.add(self._wanted.values(), self._on_ready)
+        elif self._wanted:
+            self._has_looked.wait(LOAD_SECONDS)
         return found
 
     def _is_replaced(self, vector: Vector) -> bool:

@@ -75,6 +75,7 @@ def search(
     )
 
     async def work(house: House) -> tuple[Sequence[Hit], Disclosure]:
+        await house.gateway.warm(query)
         found = house.gateway.search(CALLER, question, spell=spell)
         hits = house.gateway.best(CALLER, question).hits if found.fits else house.gateway.nearest(CALLER, question)
         return hits, found

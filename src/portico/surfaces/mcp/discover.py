@@ -113,8 +113,10 @@ class Discover:
 
     async def _search(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
         loading = await self.gateway.settled()
+        query = _query(arguments)
+        await self.gateway.warm(query.text)
         try:
-            text = self.gateway.search(caller, _query(arguments)).text
+            text = self.gateway.search(caller, query).text
         except CallError as error:
             return error_result(error, self.spell)
         if loading:

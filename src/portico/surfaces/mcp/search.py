@@ -121,6 +121,8 @@ class Search:
         except InvalidArguments as error:
             return error_result(error, self.spell)
         loading = await self.gateway.settled()
+        if self.order == "meaning":
+            await self.gateway.warm(question.text)
         result = _json_result(self._answer(caller, question))
         if loading:
             result["content"].append({"type": "text", "text": f"note: still starting: {', '.join(sorted(loading))}"})

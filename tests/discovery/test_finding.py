@@ -1,0 +1,221 @@
+"""What people ask finds the tool that they mean, each of several needs finds its own, and nonsense finds nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import anyio
+import pytest
+from tests.catalogue import generate
+from tests.everyday import EVERYDAY
+
+from portico.discovery.index import build_index
+from portico.domain.disclosure import Findings
+from portico.domain.edition import Edition
+from portico.ports import Index
+from portico.samples import SAMPLES
+from portico.testing import definition, furnish
+
+House = tuple[Edition, Index]
+
+
+def open_house(servers: dict[str, list[dict[str, Any]]]) -> House:
+    edition = furnish(servers).gateway.edition
+    return edition, build_index(edition, None)
+
+
+def ask(house: House, text: str, limit: int = 5) -> Findings:
+    edition, index = house
+    return index.query(text, within=edition.tools.keys(), limit=limit)
+
+
+def names(house: House, text: str, limit: int = 5) -> list[str]:
+    return [hit.name for hit in ask(house, text, limit).hits]
+
+
+@pytest.fixture(scope="module")
+def everyday() -> House:
+    return open_house(EVERYDAY)
+
+
+@pytest.fixture(scope="module")
+def generated() -> House:
+    return open_house(generate(20, 300))
+
+
+@pytest.fixture(scope="module")
+def samples() -> House:
+    servers = {}
+    for name, (module, _) in SAMPLES.items():
+        listed = anyio.run(partial(import_module(module).server.list_tools))
+        servers[name] = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in listed]
+    return open_house(servers)
+
+
+@pytest.mark.requirement("P-SEARCH-FORGIVES")
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("serach repositry", "search_repositories"),
+        ("creat isue", "create_issue"),
+        ("tranlsate a txet", "translate_text"),
+        ("sumarize this", "summarize_text"),
+        ("remove a file", "delete_file"),
+        ("list the directory", "list_folder"),
+        ("make a directory", "create_folder"),
+        ("fork a repo", "fork_repository"),
+        ("createPullRequest", "create_pull_request"),
+        ("MERGE-PULL-REQUEST", "merge_pull_request"),
+        ("what's the weather in Paris", "get_forecast"),
+        ("how much is 20 dollars in euros", "convert_currency"),
+        ("send a mail to 'bob@example.org'", "send_email"),
+        ("when is everybody free to meet", "find_free_time"),
+        ("ERRORS AND ALERTS about storms", "get_alerts"),
+        ("search and replace text", "replace_text"),
+        ("black and white image", "convert_to_grayscale"),
+        ("terms and conditions", "get_terms"),
+    ],
+)
+def test_what_was_meant_comes_first(text: str, name: str, everyday: House) -> None:
+    found = ask(everyday, text)
+    assert found.hits[0].name == name
+    assert found.fits
+
+
+def test_a_path_does_not_say_what_to_do(everyday: House) -> None:
+    assert names(everyday, "open '/tmp/delete/all.txt'")[0] != "delete_file"
+    assert names(everyday, "read '/tmp/delete/all.txt'")[0] == "read_file"
+    assert names(everyday, "take a screenshot of https://example.org/delete/file")[0] == "take_screenshot"
+
+
+def test_words_of_other_languages_find_what_is_written_in_them(everyday: House) -> None:
+    foreign = {
+        "ru": [
+            definition("удалить_файл", "Удалить файл навсегда"),
+            definition("создать_задачу", "Создать новую задачу"),
+        ],
+        "de": [definition("datei_löschen", "Löscht eine Datei"), definition("größe_ändern", "Ändert die Größe")],
+        "zh": [definition("创建", "创建 问题")],
+    }
+    house = open_house({**EVERYDAY, **foreign})
+    assert names(house, "создать новую задачу")[0] == "создать_задачу"
+    assert names(house, "Größe ändern")[0] == "größe_ändern"
+    assert names(house, "创建 问题")[0] == "创建"
+    assert names(everyday, "создать новую задачу") == []
+
+
+SEVERAL = {
+    "read a csv, then post it to slack": {"read_file", "post_message"},
+    "read the file report.csv and send an email to Bob": {"read_file", "send_email"},
+    "search for repositories, then create an issue in the first one": {"search_repositories", "create_issue"},
+    "get the weather forecast for Paris and post a message to the channel": {"get_forecast", "post_message"},
+    "list the tables; run a query that counts the orders": {"list_tables", "run_query"},
+    "take a screenshot of the page, then resize the image": {"take_screenshot", "resize_image"},
+    "translate the text into French, then send an email with it": {"translate_text", "send_email"},
+    "find a time when everyone is free and create an event in the calendar": {"find_free_time", "create_event"},
+    "book a flight to Rome and also search for hotels there": {"book_flight", "search_hotels"},
+    "merge the pull request. After that, close the issue": {"merge_pull_request", "close_issue"},
+    "1. list the commits\n2. summarize the text\n3. post a message": {"list_commits", "summarize_text", "post_message"},
+    "- read the file\n- translate its text\n- write it to a file": {"read_file", "translate_text", "write_file"},
+    "create a folder, then move the file, finally list the folder": {"create_folder", "move_file", "list_folder"},
+    "generate a picture of a cat as well as convert the currency": {"generate_image", "convert_currency"},
+    "fill in the form and click the submit element": {"fill_form", "click_element"},
+    "get the stock price of ACME, then draft an email about it": {"get_stock_price", "create_draft"},
+    "search my emails for the invoice, afterwards delete the file": {"search_emails", "delete_file"},
+    "describe the table users and run a SQL query": {"describe_table", "run_query"},
+}
+
+
+@pytest.mark.requirement("P-SEARCH-NEEDS")
+@pytest.mark.parametrize("text", SEVERAL)
+def test_each_of_several_needs_finds_its_tool_among_the_first_five(text: str, everyday: House) -> None:
+    assert SEVERAL[text] <= set(names(everyday, text))
+    assert ask(everyday, text).fits
+
+
+NONSENSE = (
+    "",
+    "the of and",
+    "!!! ???",
+    "qwertz uiop",
+    "blorf gnarl",
+    "asdkjh qwlekj zmxncb",
+    "knit a sweater",
+    "mow the lawn",
+    "brew coffee",
+    "walk the dog",
+    "tune my guitar",
+    "bake sourdough bread",
+    "the quantum spin of an electron",
+    "paint the kitchen wall",
+)
+
+
+@pytest.mark.requirement("P-NOTHING-FITS")
+@pytest.mark.parametrize("text", NONSENSE)
+@pytest.mark.parametrize("catalogue", ["everyday", "generated", "samples"])
+def test_nonsense_and_what_is_far_off_does_not_fit(text: str, catalogue: str, request: pytest.FixtureRequest) -> None:
+    assert not ask(request.getfixturevalue(catalogue), text).fits
+
+
+@pytest.mark.requirement("P-NOTHING-FITS")
+@pytest.mark.parametrize(
+    ("text", "handle"),
+    [
+        ("add two numbers", "calculator.add"),
+        ("square root of 16", "calculator.sqrt"),
+        ("create an issue", "tracker.create_issue"),
+        ("plan the next sprint", "tracker.plan_sprint"),
+        ("put a label on a bug", "tracker.label_issue"),
+        ("find free time for a meeting", "calendar.find_free_slots"),
+        ("cancel the meeting", "calendar.cancel_event"),
+        ("delete a note", "notes.delete_note"),
+        ("list the datasets", "data_server.list_datasets"),
+        ("compare two texts", "text_tools.compare_texts"),
+        ("what's the difference between two texts", "text_tools.compare_texts"),
+        ("count words", "text_tools.count_text"),
+    ],
+)
+def test_what_a_sample_server_can_do_fits(text: str, handle: str, samples: House) -> None:
+    found = ask(samples, text)
+    assert found.hits[0].handle == handle
+    assert found.fits
+
+
+@pytest.mark.requirement("P-NOTHING-FITS")
+def test_an_exact_name_always_fits(everyday: House, generated: House, samples: House) -> None:
+    for house in (everyday, generated, samples):
+        for tool in house[0].tools.values():
+            for spelling in (tool.handle, tool.id.name, tool.listed):
+                assert ask(house, spelling, 1).fits
+    strange = open_house({"s": [definition("qwxzy", "Зачем")]})
+    assert ask(strange, "qwxzy").fits
+
+
+@pytest.mark.requirement("P-SEARCH-COPIES")
+def test_copies_give_way_to_other_tools() -> None:
+    copies = {f"s{number}": [definition("search_notes", "Search the notes by words")] for number in range(6)}
+    house = open_house({**copies, "other": [definition("find_notes", "Find notes by their tags and words")]})
+    found = ask(house, "search my notes").hits
+    assert found[0].handle == "s0.search_notes"
+    assert "other.find_notes" in [hit.handle for hit in found]
+    assert "like one before it" not in found[0].why
+    assert all(hit.why["like one before it"] < 0 for hit in found[1:] if hit.name == "search_notes")
+
+
+@pytest.mark.requirement("P-SEARCH-COPIES")
+def test_tools_that_only_share_a_name_are_no_copies() -> None:
+    same_name = {
+        "bank": [definition("transfer", "Transfer money from one bank account to another currency")],
+        "disk": [definition("transfer", "Upload photos and video files to the backup server disk")],
+    }
+    assert all("like one before it" not in hit.why for hit in ask(open_house(same_name), "transfer it please").hits)
+
+
+def test_copies_keep_their_place_when_their_name_is_asked_for() -> None:
+    copies = {f"s{number}": [definition("search_notes", "Search the notes")] for number in range(6)}
+    found = ask(open_house(copies), "search_notes", 6).hits
+    assert [hit.server for hit in found] == sorted(copies)
+    assert len({hit.score for hit in found}) == 1
