@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from .postings import Postings, post
 from .reading import Need, Reader
 from .reasons import COPY_PART, SEMANTIC_PART, Why
 from .semantic import Semantics, read_tools
-from .vectors import Vectors, pack
+from .vectors import Vectors, joined, pack
 
 MEANING = 0.7
 """What meaning counts beside words: a tool that has every word and means just the same would score 1.7."""
@@ -42,10 +43,14 @@ ALIKE = 0.8
 """How near two tools of one name are that count as copies."""
 NAME_LENGTH = 600
 """Characters of a query that may be a name; the longest names are shorter."""
-CONSIDERED = 160
+CONSIDERED = 100
 """Tools that are looked at closely, for their words and again for their meaning."""
-MARGIN = 15
+FEW = 640
+"""Tools up to which all are looked at."""
+MARGIN = 10
 """Tools beyond those asked for that may still move up."""
+BATCH = 256
+"""Tools that are read together."""
 VIEWS = 64
 """Visible sets that are kept at hand."""
 
@@ -98,7 +103,7 @@ class ToolIndex:
         self, asked: Sequence[Need], lexical: Sequence[Vector], named: Numbers, count: int, mask: Mask | None
     ) -> Numbers:
         """The tools worth a closer look."""
-        if len(self.tools) <= 4 * count:
+        if len(self.tools) <= FEW:
             return self._all if mask is None else np.flatnonzero(mask)
         count = max(count // len(asked), 2 * MARGIN)
         parts = [named, *(leading(words if mask is None else words * mask, count) for words in lexical)]
@@ -116,7 +121,9 @@ class ToolIndex:
 
     def _ranked(self, text: str, total: Vector, tools: Numbers, named: Set[int], count: int) -> list[_Rank]:
         """The best by words and meaning, whole names before all, and beginnings of names earlier."""
-        places = leading(np.where(total >= WORTH * total.max(), total, 0), count)
+        places = np.flatnonzero(total >= max(WORTH * float(total.max()), 1e-6))
+        if len(places) > count:
+            places = places[leading(total[places], count)]
         if named:
             places = np.union1d(places, np.flatnonzero(np.isin(tools, list(named))))
         rows = zip(
@@ -124,10 +131,10 @@ class ToolIndex:
         )
         ranked = [_Rank(score, self.tools[number].handle, number, place) for score, number, place in rows]
         wanted = plain(text[:NAME_LENGTH])
-        for row in ranked:
+        for row in ranked if len(wanted) >= 3 or named else ():
             if row.number in named:
                 row.add("exact name", EXACT + _spelled(self.tools[row.number], text.strip()))
-            elif len(wanted) >= 3 and _begins(self.tools[row.number].id.name, wanted):
+            elif _begins(self.tools[row.number].id.name, wanted):
                 row.add("name begins so", PREFIX)
         ranked.sort(key=_Rank.place_in_order)
         return ranked if named else self._demote_copies(ranked)
@@ -209,7 +216,10 @@ def _share(semantic: Vector, whole: Vector) -> Vector:
 def _explain(ranked: Sequence[_Rank], semantic: Vector) -> None:
     """Name the part that an embedder has in scores that have it already."""
     for row in ranked:
-        row.added[SEMANTIC_PART] = float(semantic[row.place])
+        row.added = {**row.added, SEMANTIC_PART: float(semantic[row.place])}
+
+
+_NOTHING: Mapping[str, float] = {}
 
 
 class _Rank:
@@ -222,12 +232,12 @@ class _Rank:
         self.handle = handle
         self.number = number
         self.place = place
-        self.added: dict[str, float] = {}
+        self.added: Mapping[str, float] = _NOTHING
 
     def add(self, part: str, value: float) -> None:
         """One part more."""
         if value:
-            self.added[part] = value
+            self.added = {**self.added, part: value}
             self.score = round(self.score + value, 4)
 
     def place_in_order(self) -> tuple[float, str]:
@@ -258,25 +268,41 @@ def _indexed(tools: Sequence[Tool], previous: ToolIndex | None) -> ToolIndex:
     if previous is not None and previous.tools:
         return _changed(previous, tools)
     table = shipped_table()
-    found = [read(tool) for tool in tools]
-    return ToolIndex(tools, post(_documents(tools, found)), pack(table.of_tools(found)), table)
+    batches = _Batches(tools, table)
+    return ToolIndex(tools, post(batches.documents()), batches.vectors(), table)
 
 
 def _changed(previous: ToolIndex, tools: Sequence[Tool]) -> ToolIndex:
     """The index of other tools than before: only new ones are read."""
-    current = {id(tool) for tool in tools}
-    kept = np.fromiter((id(tool) in current for tool in previous.tools), dtype=np.bool_, count=len(previous.tools))
-    old = [tool for tool in previous.tools if id(tool) in current]
-    known = {id(tool) for tool in old}
-    new = [tool for tool in tools if id(tool) not in known]
-    found = [read(tool) for tool in new]
+    before, now = list(map(id, previous.tools)), list(map(id, tools))
+    kept = np.fromiter(map(set(now).__contains__, before), dtype=np.bool_, count=len(before))
+    new = list(compress(tools, map(set(now).difference(before).__contains__, now)))
+    old = list(compress(previous.tools, kept))
+    batches = _Batches(new, previous.table)
     return ToolIndex(
         [*old, *new],
-        previous.postings.changed(kept, _documents(new, found)),
-        previous.vectors.changed(kept, pack(previous.table.of_tools(found))),
+        previous.postings.changed(kept, batches.documents()),
+        previous.vectors.changed(kept, batches.vectors()),
         previous.table,
     )
 
 
-def _documents(tools: Sequence[Tool], found: Sequence[dict[str, list[str]]]) -> list[dict[str, list[str]]]:
-    return [document(tool, words) for tool, words in zip(tools, found, strict=True)]
+class _Batches:
+    """Tools read some hundred at a time, so that the words of all of them are never in memory together."""
+
+    def __init__(self, tools: Sequence[Tool], table: Table) -> None:
+        self._tools = tools
+        self._table = table
+        self._packed = [pack(table.of_tools(()))]
+
+    def documents(self) -> Iterator[dict[str, list[str]]]:
+        """The words of each tool in turn; what they mean is kept on the way."""
+        for start in range(0, len(self._tools), BATCH):
+            tools = self._tools[start : start + BATCH]
+            found = [read(tool) for tool in tools]
+            self._packed.append(pack(self._table.of_tools(found)))
+            yield from (document(tool, words) for tool, words in zip(tools, found, strict=True))
+
+    def vectors(self) -> Vectors:
+        """What the tools mean, once their words were read."""
+        return joined(self._packed)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,14 +65,14 @@ class Postings:
         found: list[int] = np.diff(passed).tolist()
         return found
 
-    def changed(self, kept: NDArray[np.bool_], documents: Sequence[Document]) -> Postings:
+    def changed(self, kept: NDArray[np.bool_], documents: Iterable[Document]) -> Postings:
         """Without the tools that are gone, and with new ones numbered after those that stay."""
         renumbered = np.cumsum(kept, dtype=np.int32) - 1
         stays = kept[self.tools]
         word = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))[stays]
         old = _Triples(word, renumbered[self.tools[stays]], self.values[stays])
         first = int(np.count_nonzero(kept))
-        found = _arranged(self.words, old, _triples(documents, self.words, first), first + len(documents))
+        found = _arranged(self.words, old, *_triples(documents, self.words, first))
         return found._tidied() if len(found.words) > LEFTOVERS else found
 
     def _tidied(self) -> Postings:
@@ -93,36 +94,43 @@ class _Triples:
     values: Values
 
 
-def post(documents: Sequence[Document]) -> Postings:
+def post(documents: Iterable[Document]) -> Postings:
     """The postings of some tools, numbered in their order."""
     words: dict[str, int] = {}
     nothing = _Triples(_NO_TOOLS, _NO_TOOLS, _NO_VALUES)
-    return _arranged(words, nothing, _triples(documents, words, 0), len(documents))
+    return _arranged(words, nothing, *_triples(documents, words, 0))
 
 
-def _triples(documents: Sequence[Document], words: dict[str, int], first: int) -> _Triples:
-    """Every word of every new tool once, with its value: more in a name than in details, diluted by longer texts."""
-    numbers: list[int] = []
-    lengths: list[int] = []
-    units: list[float] = []
+def _triples(documents: Iterable[Document], words: dict[str, int], first: int) -> tuple[_Triples, int]:
+    """Every word of every new tool once, with its value, and how many tools there are now.
+
+    A word says more in a name than in details, and is diluted by longer texts. Documents are read one by one, and are
+    not kept.
+    """
+    numbers = array("i")
+    lengths = array("q")
+    units = array("d")
     for document in documents:
         for field, shape in FIELDS.items():
             found = document[field]
             lengths.append(len(found))
             units.append(shape.weight / (1 - shape.length_norm + shape.length_norm * len(found) / shape.usual))
-            for word in found:
-                number = words.get(word)
-                if number is None:
-                    number = words[word] = len(words)
-                numbers.append(number)
-    counts = np.array(lengths, dtype=np.int64)
-    tools = np.repeat(np.arange(len(documents), dtype=np.int64) + first, counts.reshape(-1, len(FIELDS)).sum(axis=1))
-    span = first + len(documents) + 1
-    keys = np.array(numbers, dtype=np.int64) * span + tools
+            numbers.extend([words.setdefault(word, len(words)) for word in found])
+    size = len(lengths) // len(FIELDS) + first
+    return _valued(np.array(numbers, dtype=np.int64), np.array(lengths), np.array(units), first, size), size
+
+
+def _valued(
+    numbers: NDArray[np.int64], counts: NDArray[np.int64], units: NDArray[np.float64], first: int, size: int
+) -> _Triples:
+    """The words of fields, one after the other, become one value for each word and tool."""
+    tools = np.repeat(np.arange(first, size, dtype=np.int64), counts.reshape(-1, len(FIELDS)).sum(axis=1))
+    span = size + 1
+    keys = numbers * span + tools
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     begins = np.flatnonzero(np.diff(keys, prepend=-1)) if len(keys) else np.zeros(0, dtype=np.int64)
-    weights = np.repeat(np.array(units), counts)[order]
+    weights = np.repeat(units, counts)[order]
     summed = np.add.reduceat(weights, begins) if len(keys) else weights
     values = (summed / (SATURATION + summed)).astype(np.float32)
     return _Triples((keys[begins] // span).astype(np.int32), (keys[begins] % span).astype(np.int32), values)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,7 @@ CORRECTED = 4
 """Unknown words of a query for which near ones are looked for."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Term:
+class Term(NamedTuple):
     """A word that some tools have, with its share of all that the query says."""
 
     word: str
@@ -43,8 +41,7 @@ class Term:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Need:
+class Need(NamedTuple):
     """One thing that is asked for."""
 
     text: str
@@ -66,7 +63,10 @@ class Reader:
         self.postings = postings
         self.table = table
         self._counts = postings.counts(within)
-        self._size = postings.size if within is None else int(np.count_nonzero(within))
+        size = postings.size if within is None else int(np.count_nonzero(within))
+        counts = np.arange(size + 1)
+        self._told: list[float] = np.log1p((size - counts + 0.5) / (counts + 0.5)).tolist()
+        """How much a word tells that so many tools have."""
 
     def read(self, text: str) -> list[Need]:
         """The whole query first, then each need where there are several."""
@@ -91,7 +91,7 @@ class Reader:
         unknown = []
         for word, weight in stems.items():
             count = self._count(word)
-            told = weight * self._rarity(count)
+            told = weight * self._told[count]
             mass += told
             if count:
                 weights[word] = told
@@ -113,10 +113,10 @@ class Reader:
         for word in unknown:
             near = self._near_words.near(word) if word not in sensible else []
             for other in near:
-                told = NEAR_WEIGHT * self._rarity(self._count(other))
+                told = NEAR_WEIGHT * self._told[self._count(other)]
                 weights[other] = max(weights.get(other, 0.0), told)
             if near:
-                less += self._rarity(0) - self._rarity(self._count(near[0]))
+                less += self._told[0] - self._told[self._count(near[0])]
         return less
 
     def _add_synonyms(self, stems: Mapping[str, float], weights: dict[str, float], least: float) -> None:
@@ -125,7 +125,7 @@ class Reader:
             for other, share in SYNONYMS.get(word, _NONE).items() if weight == 1.0 else ():
                 count = self._count(other)
                 if count and other not in stems:
-                    told = share * self._rarity(count)
+                    told = share * self._told[count]
                     if told >= least:
                         weights[other] = max(weights.get(other, 0.0), told)
 
@@ -133,10 +133,6 @@ class Reader:
         """How many tools have a word."""
         number = self.postings.words.get(word, len(self._counts))
         return self._counts[number] if number < len(self._counts) else 0
-
-    def _rarity(self, count: int) -> float:
-        """How much a word tells that this many tools have."""
-        return math.log(1 + (self._size - count + 0.5) / (count + 0.5))
 
     @cached_property
     def _near_words(self) -> NearWords:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -93,6 +94,15 @@ def pack(vectors: Vector) -> Vectors:
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     scales = (np.maximum(largest, 1e-9) / 127).astype(np.float32)
     return Vectors(np.rint(vectors / scales[:, None]).astype(np.int8), scales, _signs(vectors))
+
+
+def joined(parts: Sequence[Vectors]) -> Vectors:
+    """Vectors of tools that were packed apart, one after the other."""
+    return Vectors(
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.scales for part in parts]),
+        tuple(np.concatenate(columns) for columns in zip(*(part.signs for part in parts), strict=True)),
+    )
 
 
 def _signs(vectors: Vector) -> tuple[NDArray[np.uint64], ...]:
