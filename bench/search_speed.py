@@ -67,7 +67,7 @@ def density(catalogue: Catalogue) -> dict[str, float]:
     edition = edition_of(catalogue)
     postings = build_index(edition, None).postings
     asked = (stem_of(word) for query in queries_for(catalogue) for word in query_words(query))
-    shares = [count / len(edition.tools) for word in asked if (count := postings.count(word))]
+    shares = [count / len(edition.tools) for word in asked if (count := len(postings.of(word)[0]))]
     return {
         "tools": len(edition.tools),
         "distinct words": sum(not word.startswith("=") for word in postings.words),

@@ -27,7 +27,7 @@ MEANING = 0.7
 """What meaning counts beside words: a tool that has every word and means just the same would score 1.7."""
 SEMANTIC = 0.4
 """What an embedder's word counts beside both, where there is an embedder; docs/decisions/0013 has the figures."""
-WHOLE = 0.5
+WHOLE = 0.3
 """What the whole query counts beside the need that a tool answers best, where there are several."""
 FITS = 0.28
 """The best score below which no tool is said to answer the query; docs/decisions/0012 has the figures behind it."""
@@ -90,10 +90,10 @@ class ToolIndex:
         for row, words in zip(scores, lexical, strict=True):
             row += words[tools]
         semantic = None if sense is None else SEMANTIC * sense.nearness(tools)
-        total, best = _total(scores if semantic is None else _with_whole(scores, semantic))
+        total, best, semantic_part = _total(scores, [need.mass for need in asked], semantic)
         ranked = self._ranked(text, total, tools, set(named.tolist()), limit + MARGIN)
-        if semantic is not None:
-            _explain(ranked, semantic if len(asked) == 1 else _share(semantic, scores[0]))
+        if semantic_part is not None:
+            _explain(ranked, semantic_part)
         hits = tuple(
             self._hit(row, asked[best[row.place]], scores[best[row.place], row.place]) for row in ranked[:limit]
         )
@@ -186,31 +186,28 @@ class _View:
     reader: Reader
 
 
-def _total(scores: Vector) -> tuple[Vector, Numbers]:
-    """What each tool scores in all, and for which need: of several, the one that it answers best counts most.
+def _total(scores: Vector, masses: Sequence[float], semantic: Vector | None) -> tuple[Vector, Numbers, Vector | None]:
+    """What each tool scores in all, for which need, and what an embedder, which reads the whole query, has part in it.
 
-    Each need is measured by its own best tool, so that no need crowds out the others, unless no tool answers it.
+    Of several needs, the one that a tool answers best counts most. Each is measured by its own best tool, so that no
+    need crowds out the others, unless no tool answers it.
     """
     if len(scores) == 1:
-        return scores[0], np.zeros(scores.shape[1], dtype=np.intp)
+        total = scores[0] if semantic is None else scores[0] + semantic
+        return total, np.zeros(len(total), dtype=np.intp), semantic
+    whole = np.average(scores, axis=0, weights=masses).astype(np.float32)
+    if semantic is not None:
+        whole += semantic
+    scale = np.float32(WHOLE / max(float(whole.max()), FITS))
     shares = scores / np.maximum(scores.max(axis=1, keepdims=True), np.float32(FITS))
-    best = shares[1:].argmax(axis=0) + 1
-    return np.float32(WHOLE) * shares[0] + shares[best, np.arange(shares.shape[1])], best
+    best = shares.argmax(axis=0)
+    total = scale * whole + shares[best, np.arange(shares.shape[1])]
+    return total, best, None if semantic is None else semantic * scale
 
 
 def _fits(scores: Vector, semantic: Vector | None) -> bool:
     """Whether the best tool answers the query."""
     return bool(scores.max() >= FITS or (semantic is not None and semantic.max() >= CLEAR * SEMANTIC))
-
-
-def _with_whole(scores: Vector, semantic: Vector) -> Vector:
-    """The scores with what an embedder says, which reads the query as a whole."""
-    return np.concatenate(((scores[0] + semantic)[None, :], scores[1:]))
-
-
-def _share(semantic: Vector, whole: Vector) -> Vector:
-    """What an embedder's word comes to in the total of a query with several needs."""
-    return semantic * np.float32(WHOLE / max(float((whole + semantic).max()), 1e-6))
 
 
 def _explain(ranked: Sequence[_Rank], semantic: Vector) -> None:

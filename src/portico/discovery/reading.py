@@ -47,13 +47,18 @@ class Need(NamedTuple):
     text: str
     terms: tuple[Term, ...]
     vector: Vector
+    mass: float
+    """What all of its words tell together."""
 
     def by_words(self, size: int) -> Vector:
         """The share of the query that each tool has in words: 1 would be all of it, in its name."""
-        found = np.zeros(size, dtype=np.float32)
-        for term in self.terms:
-            found[term.tools] += term.values * np.float32(term.share)
-        return found
+        if not self.terms:
+            return np.zeros(size, dtype=np.float32)
+        tools = np.concatenate([term.tools for term in self.terms])
+        values = np.concatenate([term.values for term in self.terms])
+        shares = np.array([term.share for term in self.terms], dtype=np.float32)
+        values *= np.repeat(shares, [len(term.tools) for term in self.terms])
+        return np.bincount(tools, weights=values, minlength=size).astype(np.float32)
 
 
 class Reader:
@@ -69,9 +74,8 @@ class Reader:
         """How much a word tells that so many tools have."""
 
     def read(self, text: str) -> list[Need]:
-        """The whole query first, then each need where there are several."""
-        several = needs(text)
-        return [self._need(text), *(self._need(need) for need in several if len(several) > 1)]
+        """What is asked for, one need or several."""
+        return [self._need(need) for need in needs(text)]
 
     def _need(self, text: str) -> Need:
         spelled = query_words(text)
@@ -82,7 +86,7 @@ class Reader:
                 stems[stemmed] = weight
         weights, mass = self._weigh(stems, spelled)
         terms = tuple(Term(word, weight / mass, *self.postings.of(word)) for word, weight in weights.items())
-        return Need(text, terms, self.table.of_query(spelled))
+        return Need(text, terms, self.table.of_query(spelled), mass)
 
     def _weigh(self, stems: Mapping[str, float], spelled: Mapping[str, float]) -> tuple[dict[str, float], float]:
         """Each word that tools have with its weight, and the weight of the whole query, unknown words included."""
