@@ -82,10 +82,10 @@ def test_words_that_no_tool_has_any_more_are_not_near(reader: Reader) -> None:
     assert terms(shrunk.read("repositry")[0]) == {}
 
 
-def test_several_needs_are_read_after_the_whole(reader: Reader) -> None:
+def test_several_needs_are_read_one_by_one(reader: Reader) -> None:
     found = reader.read("create an issue, then send an email")
-    assert [need.text for need in found[1:]] == ["create an issue", "send an email"]
-    assert terms(found[0]).keys() >= terms(found[1]).keys()
+    assert [need.text for need in found] == ["create an issue", "send an email"]
+    assert all(terms(need) and need.mass > 0 for need in found)
 
 
 def test_a_single_need_is_read_once(reader: Reader) -> None:
@@ -132,7 +132,7 @@ def test_the_work_for_a_query_is_bounded(text: str, reader: Reader) -> None:
 
 def test_without_tools_nothing_is_read_into_a_query() -> None:
     found = Reader(postings_of(), shipped_table(), None).read("create isue, then send an email")
-    assert [need.terms for need in found] == [(), (), ()]
+    assert [need.terms for need in found] == [(), ()]
 
 
 def test_tools_that_may_not_be_seen_leave_no_trace_in_a_reading() -> None:

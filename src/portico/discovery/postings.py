@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +45,23 @@ class Postings:
 
     words: dict[str, int]
     """Grows from edition to edition; an older one ignores the words that came after it, and most are in use."""
-    starts: list[int]
+    starts: NDArray[np.int64]
     tools: Numbers
     values: Values
     size: int
     """How many tools there are."""
+    places: list[int] = field(init=False)
+    """The starts again: a list gives out single numbers faster."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", self.starts.tolist())
 
     def of(self, word: str) -> tuple[Numbers, Values]:
         """The tools that have a word, in ascending order, and its value in each."""
-        number = self.words.get(word, len(self.starts))
-        if number >= len(self.starts) - 1:
+        number = self.words.get(word, len(self.places))
+        if number >= len(self.places) - 1:
             return _NO_TOOLS, _NO_VALUES
-        start, end = self.starts[number], self.starts[number + 1]
+        start, end = self.places[number], self.places[number + 1]
         return self.tools[start:end], self.values[start:end]
 
     def counts(self, within: NDArray[np.bool_] | None) -> list[int]:
@@ -81,7 +86,7 @@ class Postings:
         if 2 * np.count_nonzero(counts) > len(counts):
             return self
         words = [word for word, number in self.words.items() if counts[number]]
-        starts = [0, *np.cumsum(counts[counts > 0]).tolist()]
+        starts = np.concatenate(([0], np.cumsum(counts[counts > 0])))
         return Postings(dict(zip(words, range(len(words)), strict=True)), starts, self.tools, self.values, self.size)
 
 
@@ -111,8 +116,8 @@ def _triples(documents: Iterable[Document], words: dict[str, int], first: int) -
     lengths = array("q")
     units = array("d")
     for document in documents:
-        for field, shape in FIELDS.items():
-            found = document[field]
+        for name, shape in FIELDS.items():
+            found = document[name]
             lengths.append(len(found))
             units.append(shape.weight / (1 - shape.length_norm + shape.length_norm * len(found) / shape.usual))
             numbers.extend([words.setdefault(word, len(words)) for word in found])
@@ -147,7 +152,7 @@ def _arranged(words: dict[str, int], old: _Triples, new: _Triples, size: int) ->
     values = np.empty(len(tools), dtype=np.float32)
     tools[old_places], tools[new_places] = old.tools, new.tools
     values[old_places], values[new_places] = old.values, new.values
-    return Postings(words, starts.tolist(), tools, values, size)
+    return Postings(words, starts, tools, values, size)
 
 
 _NO_TOOLS: Numbers = np.zeros(0, dtype=np.int32)
