@@ -13,8 +13,6 @@ EMPTY_WORDS = re.compile(r"(Manager|Helper|Service|Utils?|Impl|Base)$|^(utils?|c
 
 HIDDEN_IMPORTS = {
     "__main__.py": "the MCP SDK and the demo take a second to load, which other commands must not pay",
-    "embedders/opening.py": "numpy and the HTTP client are loaded for those who ask for an embedder",
-    "embedders/worker.py": "a package that is missing or broken becomes an answer of the process that needs it",
     "providers/upstream/dialling.py": "a transport's library is loaded when the first server of its kind is dialled",
     "surfaces/cli/waiting.py": "the progress bar's library is loaded only where somebody watches",
 }

@@ -104,7 +104,7 @@ def stem(word: str) -> str:
     """A light stem: plural, -ing, -ed and -er endings go, enough for tool descriptions."""
     if (known := _IRREGULAR.get(word)) is not None:
         return known
-    for ending, shortest, replacement in _ENDINGS:
+    for ending, shortest, replacement in _BY_LAST_LETTER.get(word[-1:], ()):
         if word.endswith(ending) and len(word) - len(ending) >= shortest:
             return _undouble(word[: -len(ending)] + replacement)
     return _undouble(word)
@@ -141,6 +141,9 @@ _ENDINGS = (
     ("ie", 3, "y"),
     ("e", 3, ""),
 )
+_BY_LAST_LETTER = {
+    letter: tuple(row for row in _ENDINGS if row[0][-1] == letter) for letter in {row[0][-1] for row in _ENDINGS}
+}
 
 
 def _undouble(word: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from portico.ports import MeaningSource, Store
 
 from .local import LocalModel
+from .remembered import Meanings
 
 
 def open_meanings(*, store: Store, url: str, model: str, key: str, timeout: float) -> MeaningSource:
@@ -12,12 +15,9 @@ def open_meanings(*, store: Store, url: str, model: str, key: str, timeout: floa
 
     A command that searches nothing loads no model and sends nothing, however many tools it knows.
     """
-    # numpy and http.client take a tenth of a second to import, which a gateway without meanings does not pay.
-    from .remembered import Meanings
-
     if url:
-        from .endpoint import Endpoint
-
-        return Meanings(Endpoint(url, model, key=key), store, timeout=timeout, lazy=True)
+        # Its HTTP client is loaded here: a gateway without an endpoint does not pay for it.
+        endpoint = import_module("portico.embedders.endpoint").Endpoint(url, model, key=key)
+        return Meanings(endpoint, store, timeout=timeout, lazy=True)
     local = LocalModel(model)
     return Meanings(local, store, timeout=timeout, lazy=True, on_close=local.close)

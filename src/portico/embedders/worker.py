@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import Any, TextIO
 
 import orjson
@@ -19,10 +20,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever the libraries print must not stand among the answers
     try:
-        # Here, so that a package that is missing or broken becomes an answer.
-        from sentence_transformers import SentenceTransformer
-
-        model = SentenceTransformer(sys.argv[1])
+        # Loaded here, so that a package that is missing or broken becomes an answer.
+        model = import_module("sentence_transformers").SentenceTransformer(sys.argv[1])
     except Exception as error:  # noqa: BLE001  what is wrong with a model's files comes in many shapes
         _say(answers, {"error": _first_line(error)})
         return
