@@ -7,16 +7,18 @@ import logging
 import os
 import sys
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 os.environ.setdefault(
     "OPENBLAS_NUM_THREADS", "1"
 )  # our matrices are small: threads would cost a start, and win nothing
 
-from portico.house import House
 from portico.surfaces.cli.app import run_cli
 from portico.surfaces.cli.desk import Desk
 from portico.version import VERSION
-from portico.wiring import open_house, settings_for
+
+if TYPE_CHECKING:
+    from portico.house import House
 
 
 def main() -> None:
@@ -29,12 +31,16 @@ def main() -> None:
 
 
 def _open_house(config: str | None) -> AbstractAsyncContextManager[House]:
+    # Help, and the commands that only edit the config, need no catalog.
+    from portico.wiring import open_house, settings_for
+
     return open_house(settings_for(config))
 
 
 def _serve(config: str | None, *, stdio: bool, surface: str | None, host: str | None, port: int | None) -> None:
     # Loading the MCP SDK takes a second, which the other commands must not pay.
     from portico.serving import run_server
+    from portico.wiring import settings_for
 
     run_server(settings_for(config), stdio=stdio, surface=surface, host=host, port=port)
 

@@ -6,23 +6,25 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
 import typer
 
-from portico.admin import ServerReport
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.server import State
 from portico.errors import CallError, UnknownServer
-from portico.house import House
 from portico.ports import MeaningSource
 
 from .browse import Json, report_data
 from .desk import Exit, options
 from .output import data, say, warn
 from .waiting import ask, in_house
+
+if TYPE_CHECKING:
+    from portico.admin import ServerReport
+    from portico.house import House
 
 CALLER = Caller(surface="cli")
 

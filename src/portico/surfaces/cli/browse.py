@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from portico.admin import Bill, ServerReport
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Hit
+from portico.domain.query import Query
 from portico.domain.tool import Tool
 from portico.errors import UnknownServer
-from portico.gateway import Query
-from portico.house import House
 
 from .desk import Exit, options
 from .explaining import explanation
 from .output import data, fail, say, spell, table, warn
 from .waiting import in_house
+
+if TYPE_CHECKING:
+    from portico.admin import Bill, ServerReport
+    from portico.house import House
 
 CALLER = Caller(surface="cli")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

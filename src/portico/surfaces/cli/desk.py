@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 
-from portico.house import House
+if TYPE_CHECKING:
+    from portico.house import House
 
 
 class Exit(IntEnum):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
 from portico.errors import CallError, PorticoError
-from portico.house import House
 
 from .desk import Options
 from .output import fail, problems, warn
+
+if TYPE_CHECKING:
+    from portico.house import House
 
 Value = TypeVar("Value")
 OnDone = Callable[[str, CallError | None], None]
