@@ -26,7 +26,9 @@ from bench.processes import free_port
 from tests.catalogue import generate, load_fleet
 from tests.journeys.kit import serving
 
+from portico.discovery.signatures import parameters, signature
 from portico.discovery.tokens import TokenEstimate
+from portico.testing import furnish
 
 ROUNDS = 5
 
@@ -39,8 +41,9 @@ def main() -> None:
     fleet = load_fleet(options.fleet)
     with TemporaryDirectory() as folder:
         home = Path(folder)
-        known = _fill(home, fleet or generate(servers=100, tools=2000))
-        figures = {"catalogue": known, **_commands(home), **_starts(home), **_tokens(home)}
+        definitions = fleet or generate(servers=100, tools=2000)
+        known = _fill(home, definitions)
+        figures = {"catalogue": known, **_commands(home), **_starts(home), **_tokens(home), **_signatures(definitions)}
     _print(figures)
     print(json.dumps({"bench": "start", **figures}))
 
@@ -145,6 +148,15 @@ def _tokens(home: Path) -> dict[str, Any]:
         "tokens after": bill["after"],
         "saved": bill["saved"],
         "tokens of a search answer, most": max(answers),
+    }
+
+
+def _signatures(definitions: dict[str, list[Any]]) -> dict[str, float]:
+    """What a one-line signature costs, and how many of them are shortened."""
+    tools = furnish(definitions).gateway.edition.tools.values()
+    return {
+        "tokens of a signature, mean": round(statistics.fmean(TokenEstimate().count(signature(t)) for t in tools), 2),
+        "share of signatures with ~": round(statistics.fmean("~" in parameters(t) for t in tools), 4),
     }
 
 

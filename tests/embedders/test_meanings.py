@@ -20,6 +20,7 @@ from portico.testing import FakeEmbedder
 
 from . import embedding_server as serving
 from .embedding_server import EmbeddingServer, says
+from .polyglot import Held
 
 TEXTS = [f"tool number {n}" for n in range(150)]
 KEY = "sk-very-secret-12345"
@@ -32,19 +33,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Held(FakeEmbedder):
-    """Lets requests arrive, but not return, until it is released."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.arrived, self.released = threading.Event(), threading.Event()
-
-    def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        self.arrived.set()
-        assert self.released.wait(10)
-        return super().embed(texts)
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from portico.errors import EmbedderAway
 from portico.stores.memory import MemoryStore
 from portico.testing import FakeEmbedder
 
-from .test_meanings import Clock, Held, wait
+from .polyglot import Held
+from .test_meanings import Clock, wait
 
 pytestmark = pytest.mark.anyio
 

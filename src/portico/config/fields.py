@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from portico.errors import ConfigError
 
@@ -15,6 +17,18 @@ from .tree import Path, Spelled
 
 SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 """What a switch may say."""
+
+
+def is_address(url: str) -> bool:
+    """Whether this is an http or https address with a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not _SPACE.search(url)
+    except ValueError:
+        return False
+
+
+_SPACE = re.compile(r"\s")
 
 
 class Fields:

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from .documents import Document
-from .fields import Fields, meant
+from .fields import Fields, is_address, meant
 from .settings import QUESTION_SECONDS, Semantic
 
 KEYS = ("url", "model", "key", "timeout_s")
@@ -46,14 +46,9 @@ def _url(fields: Fields) -> str:
         if fields.table.get("url") is not None and fields.is_usable:
             fields.report("this is empty", "url", fix="Write the address, or delete the line for a local model.")
         return ""
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address or not url.isascii() or any(sign.isspace() for sign in url):
+    if not is_address(url) or not url.isascii():
         fields.report("this is not an http or https address", "url", fix="Write it as https://host/v1.")
-    elif "@" in parts.netloc:
+    elif "@" in urlsplit(url).netloc:
         fields.report("this address holds a user or a password", "url", fix="Write the key under key.")
     return url
 

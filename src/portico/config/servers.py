@@ -15,7 +15,7 @@ from portico.errors import ConfigError
 from .dialects import Dialect, normalise
 from .documents import Document
 from .expansion import Variables
-from .fields import Fields, meant
+from .fields import Fields, is_address, meant
 from .paths import absolute
 from .tree import Path
 
@@ -189,12 +189,7 @@ def _url(fields: Fields) -> str:
     url = fields.text("url").strip()
     if fields.table.get("url") is None or (not url and not fields.is_usable):
         return ""
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address or any(sign.isspace() for sign in url):
+    if not is_address(url):
         fields.report("this is not an http or https address", "url", fix="Write it as https://host/mcp.")
     return url
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
-from numpy.typing import NDArray
 
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.edition import Edition
@@ -16,12 +15,12 @@ from portico.ports import Index, MeaningSource
 
 from .documents import NAME_MARK, document, plain, read
 from .leading import leading
-from .meaning import Table, Vector, shipped_table
+from .meaning import Table, shipped_table
 from .postings import Postings, post
 from .reading import Need, Reader
 from .reasons import COPY_PART, SEMANTIC_PART, Why
 from .semantic import Semantics, read_tools
-from .vectors import Vectors, joined, pack
+from .vectors import Mask, Numbers, Vector, Vectors, joined, pack
 
 MEANING = 0.7
 """What meaning counts beside words: a tool that has every word and means just the same would score 1.7."""
@@ -53,9 +52,6 @@ BATCH = 256
 """Tools that are read together."""
 VIEWS = 64
 """Visible sets that are kept at hand."""
-
-Mask = NDArray[np.bool_]
-Numbers = NDArray[np.intp]
 
 
 class ToolIndex:

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from .vectors import Vector
 from .words import WORD_LENGTH, pieces, spelled
-
-Vector = NDArray[np.float32]
 
 PIECE = 3
 """The fewest letters of a known word that stand for a part of an unknown one."""

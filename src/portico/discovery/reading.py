@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .documents import NAME_MARK
-from .meaning import Table, Vector
+from .meaning import Table
 from .needs import needs
 from .postings import Numbers, Postings, Values
 from .synonyms import SYNONYMS
 from .typos import NearWords
+from .vectors import Mask, Vector
 from .words import query_words, stem_of
 
 NEAR_WEIGHT = 0.7
@@ -64,7 +64,7 @@ class Need(NamedTuple):
 class Reader:
     """Reads queries for one edition's tools, as far as a caller may see them: others leave no trace in a score."""
 
-    def __init__(self, postings: Postings, table: Table, within: NDArray[np.bool_] | None) -> None:
+    def __init__(self, postings: Postings, table: Table, within: Mask | None) -> None:
         self.postings = postings
         self.table = table
         self._counts = postings.counts(within)

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from portico.domain.tool import Tool
 from portico.ports import MeaningSource
 
-from .vectors import Vector, Vectors, blank, pack
+from .vectors import Mask, Numbers, Vector, Vectors, blank, pack
 
 SAID = 800
 """Characters of a tool's name and description that an embedder reads."""
@@ -22,9 +21,6 @@ SAMPLED = 512
 """Tools that say what all tools have in common."""
 STRANGERS = 10
 """Tools without any meaning that are thought among them: of two or three tools, little is common to all tools."""
-
-Mask = NDArray[np.bool_]
-Numbers = NDArray[np.intp]
 
 
 def text_of(tool: Tool) -> str:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from .leading import leading
 
 Vector = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.intp]
+"""Tools by number."""
 FEW = 2_048
 """Vectors that are kept unpacked as well."""
 COMPARED = 4
