@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from portico.domain.call import Invocation, OnProgress
+from portico.domain.call import OnProgress
 from portico.domain.caller import Caller
+from portico.domain.category import Category
 from portico.domain.disclosure import Findings
 from portico.domain.edition import Edition
-from portico.domain.server import Health, Offering
+from portico.domain.journal import Batch, Entry
+from portico.domain.report import Report
+from portico.domain.server import Health, Offering, Packaging
+from portico.domain.tier import Standing
 from portico.domain.tool import Tool, ToolId
 from portico.domain.usage import Usage
 
@@ -110,14 +115,117 @@ class IndexBuilder(Protocol):
 
 
 class Journal(Protocol):
-    """Where every invocation is written once."""
+    """Where every invocation and every lookup is written once."""
 
-    def record(self, invocation: Invocation) -> None:
-        """Write one invocation; never waits and never raises."""
+    def record(self, entry: Entry) -> None:
+        """Write one entry; never waits and never raises."""
+        ...
+
+    async def written(self) -> str:
+        """Return when what was recorded until now is as safe as this journal promises.
+
+        The answer is empty, or says in one line why it is not safe yet.
+        """
         ...
 
     def usage(self) -> Mapping[ToolId, Usage]:
         """How the tools have done so far; one that was never called is not in it. Never waits."""
+        ...
+
+
+class Ledger(Protocol):
+    """What a database keeps of the journal. It may be used from several threads; each method may raise StoreError."""
+
+    def append(self, batch: Batch) -> None:
+        """Write a batch and fold it into usage, all of it or nothing."""
+        ...
+
+    def usage(self) -> dict[ToolId, Usage]:
+        """How all tools that were ever called have done so far."""
+        ...
+
+    def usage_count(self, tool: ToolId, days: int) -> int:
+        """Calls of one tool in the last days, today included."""
+        ...
+
+    def stored(self, writer: str) -> int:
+        """How many entries of a writer were stored or counted as dropped."""
+        ...
+
+    def count_lost(self, writer: str, entries: int) -> None:
+        """Remember that a writer ended before it could write so many entries, and that it is gone."""
+        ...
+
+    def report(self, *, days: int, limit: int) -> Report:
+        """The last days, summed up, with so many tools in each list."""
+        ...
+
+    def prune(self, *, keep_days: int) -> int:
+        """Drop entries older than so many days, and fold old days of usage into one; says how many were dropped."""
+        ...
+
+
+class TierRecords(Protocol):
+    """What a database keeps of the catalog: servers, tools with their standing, and categories.
+
+    It may be used from several threads; each method may raise StoreError.
+    """
+
+    def standings(self) -> dict[ToolId, Standing]:
+        """How the tools stood at the last update."""
+        ...
+
+    def keep_catalog(
+        self, edition: Edition, packaging: Mapping[str, Packaging], standings: Mapping[ToolId, Standing] | None = None
+    ) -> None:
+        """Write down servers and tools as they are now; those that are no longer there become inactive.
+
+        With standings, each tool gets its own; without, each keeps the one that it has.
+        """
+        ...
+
+    def categories(self) -> dict[str, Category]:
+        """The categories that were written down, by name."""
+        ...
+
+    def keep_categories(self, categories: Iterable[Category], *, shipped: bool = False) -> None:
+        """Write categories down; shipped ones do not replace what an operator wrote."""
+        ...
+
+    def drop_category(self, name: str) -> bool:
+        """Forget what was written of a category; says whether there was something."""
+        ...
+
+
+class Signals(Protocol):
+    """How processes that share a database tell each other what has changed. Each method may raise StoreError."""
+
+    def announce(self, topic: str) -> None:
+        """Tell all processes that something changed: `tiers`, `offerings` or `categories`."""
+        ...
+
+    def numbers(self) -> dict[str, int]:
+        """How often each topic was announced so far."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something may have been announced, at most so long; blocks. Says whether something was."""
+        ...
+
+    def alone(self, job: str) -> AbstractContextManager[bool]:
+        """While this is open, no other process is given True for the same job; False at once when one was."""
+        ...
+
+    def last_run(self, job: str) -> float:
+        """When a job last ended well, in seconds since 1970; 0 when it never did."""
+        ...
+
+    def ran(self, job: str) -> None:
+        """Remember that a job has ended well just now."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
         ...
 
 
@@ -249,11 +357,14 @@ __all__: Sequence[str] = [
     "Index",
     "IndexBuilder",
     "Journal",
+    "Ledger",
     "MeaningSource",
     "OnChange",
     "OnNotice",
     "Policy",
     "Provider",
+    "Signals",
     "Store",
+    "TierRecords",
     "TokenCounter",
 ]

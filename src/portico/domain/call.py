@@ -78,3 +78,11 @@ class Invocation:
     outcome: Outcome
     seconds: float
     code: str = ""
+    at: float = 0.0
+    """When it began, in seconds since 1970."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    parent: str = ""
+    """The script that made the call, if one did."""
+    rank: int = 0
+    """The tool's place in the caller's last search that showed it, from 1; 0 when none did."""

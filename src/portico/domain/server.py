@@ -53,6 +53,14 @@ class ServerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Packaging:
+    """How a server is packed, where its command says so."""
+
+    docker_image: str = ""
+    network_mode: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
     """All that one server offers at one moment, as raw definitions."""
 

@@ -11,6 +11,7 @@ from time import time
 from types import MappingProxyType
 
 from portico.domain.call import Invocation
+from portico.domain.journal import Entry, Lookup
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
@@ -82,18 +83,26 @@ class RecentJournal:
     """Keeps the newest invocations and the usage of the tools that were called last, and no more."""
 
     recent: deque[Invocation] = field(default_factory=lambda: deque(maxlen=1_000))
+    looked: deque[Lookup] = field(default_factory=lambda: deque(maxlen=1_000))
     _usage: dict[ToolId, Usage] = field(default_factory=dict)
 
-    def record(self, invocation: Invocation) -> None:
-        """Keep one invocation, and count it."""
-        self.recent.append(invocation)
-        if invocation.tool is None:
+    def record(self, entry: Entry) -> None:
+        """Keep one entry, and count it."""
+        if isinstance(entry, Lookup):
+            self.looked.append(entry)
             return
-        usage = self._usage.pop(invocation.tool, Usage()) + invocation
+        self.recent.append(entry)
+        if entry.tool is None:
+            return
+        usage = self._usage.pop(entry.tool, Usage()) + entry
         if usage.calls:
-            self._usage[invocation.tool] = usage
+            self._usage[entry.tool] = usage
         if len(self._usage) > USAGE_KEPT:
             del self._usage[next(iter(self._usage))]
+
+    async def written(self) -> str:
+        """There is nothing to wait for."""
+        return ""
 
     def usage(self) -> Mapping[ToolId, Usage]:
         """Usage as it stands, and as it will."""

@@ -1,0 +1,73 @@
+"""What is written to the journal: invocations, and the lookups that came before them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .call import Invocation
+
+
+class Look(StrEnum):
+    """The ways of looking at tools without calling one."""
+
+    LIST = "list"
+    """The definitions that a surface lists."""
+    SEARCH = "search"
+    BROWSE = "browse"
+    """The hot list, the categories, or the tools of one category."""
+    DESCRIBE = "describe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """One look at the catalog, and what it cost."""
+
+    look: Look
+    caller: str
+    surface: str
+    at: float = 0.0
+    seconds: float = 0.0
+    text: str = ""
+    """The query, the names or the category, as far as it is kept."""
+    shown: int = 0
+    found: int = 0
+    fits: bool = True
+    tokens: int = 0
+    """What the answer cost."""
+    instead: int = 0
+    """What listing every tool would have cost, where this look takes its place."""
+
+
+Entry = Invocation | Lookup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """Entries that are not in the journal: no room for them, or gone with the process that had them."""
+
+    dropped: int = 0
+    """Left out because the buffer was full."""
+    lost: int = 0
+    """Recorded by a process that ended before it could write them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Entries that are written together, by one process."""
+
+    writer: str
+    """Tells this process from all others."""
+    first: int = 0
+    """How many entries of this writer came before, stored or dropped: a batch that is sent twice is written once."""
+    entries: tuple[Entry, ...] = ()
+    dropped: int = 0
+    """Entries left out since the last batch."""
+    caches: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Hits and misses of each cache since the last batch."""
+
+    @property
+    def end(self) -> int:
+        """How many entries of this writer are accounted for once this batch is stored."""
+        return self.first + len(self.entries) + self.dropped

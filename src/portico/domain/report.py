@@ -1,0 +1,63 @@
+"""What operators read of the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .journal import Losses
+from .tool import ToolId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolLine:
+    """How one tool did in the days of a report."""
+
+    tool: ToolId
+    calls: int
+    done: int
+    mean_ms: float
+    p95_ms: float
+    tokens_out: int = 0
+
+    @property
+    def success(self) -> float:
+        """The share of calls that ended well."""
+        return self.done / self.calls if self.calls else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayLine:
+    """One day: calls, looks, and the tokens that were not spent on listing every tool."""
+
+    day: str
+    """As 2026-11-15, in UTC."""
+    calls: int = 0
+    failed: int = 0
+    searches: int = 0
+    tokens_saved: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The journal of the last days, summed up."""
+
+    days: int
+    calls: int = 0
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    top: tuple[ToolLine, ...] = ()
+    """Called most."""
+    failing: tuple[ToolLine, ...] = ()
+    """With the largest share of calls that did not end well."""
+    slow: tuple[ToolLine, ...] = ()
+    """With the longest p95."""
+    by_day: tuple[DayLine, ...] = ()
+    """Oldest first; days without an entry included."""
+    searches: int = 0
+    unanswered: int = 0
+    """Searches that no tool fitted."""
+    ranks: Mapping[int, int] = field(default_factory=dict)
+    """How many calls were of a tool that the caller's search had shown at this place; 0 is without a search."""
+    caches: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Hits and misses of each cache."""
+    losses: Losses = field(default_factory=Losses)
