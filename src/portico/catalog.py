@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Hit
+from portico.domain.journal import Look
 from portico.domain.tool import Rejected, ToolId
 from portico.embedders.remembered import Meanings
 from portico.errors import UnknownTool
@@ -136,7 +138,12 @@ class Catalog:
         )
         if self._meanings is not None:
             self._meanings.ask(query)
-        found = self._house.gateway.best(self._caller, question)
+        gateway, started = self._house.gateway, perf_counter()
+        found = gateway.best(self._caller, question)
+        gateway.executor.trail.showed(self._caller, [hit.tool.id for hit in found.hits])
+        count = len(found.hits)
+        answer = Disclosure(text="", tokens=0, shown=count, total=count, fits=found.fits)
+        gateway.looked(self._caller, Look.SEARCH, query, answer, since=started)
         return Hits(found.hits[: max(limit, 0)], fits=found.fits)
 
     def describe(self, names: Sequence[str]) -> Disclosure:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter, time
 from typing import Any
-from zlib import crc32
 
 from portico.discovery.budgets import Rungs, fit
 from portico.discovery.cards import ladder
 from portico.discovery.filters import Filters
+from portico.discovery.listing import ListingCosts
 from portico.discovery.maps import fitted, map_lines, nothing_lines
+from portico.discovery.pages import mark_of, more_line, start_of, worded
 from portico.discovery.ranking import settle
 from portico.discovery.spelling import Spell, as_meta_tool
 from portico.domain.call import Call, Result
@@ -18,10 +20,11 @@ from portico.domain.caller import Caller
 from portico.domain.disclosure import Budget, Disclosure, Findings, Hit, Level
 from portico.domain.edition import Edition
 from portico.domain.items import Item
+from portico.domain.journal import Look, Lookup
 from portico.domain.names import identifier
 from portico.domain.query import Query as Query
 from portico.domain.tool import Tool, ToolId
-from portico.errors import CallError, NextCall, UnknownFilter, UnknownTool
+from portico.errors import CallError, UnknownFilter, UnknownTool
 from portico.execution.executor import Executor
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
@@ -37,9 +40,9 @@ NEAREST = 3
 NEAR_LENGTH = 100
 """Characters of a query that are compared with names."""
 MAP_MARGIN = 50
+TEXT_KEPT = 200
+"""Characters of a query that the journal keeps."""
 STRANGE_CURSOR = "(the cursor is not of this list of tools, which may have changed: this is its beginning)"
-REPEATED_LENGTH = 200
-"""A query up to this length is repeated in the call for the next page."""
 FIRST_OFFER_SECONDS = 30.0
 """How long a first listing waits for servers that were never asked before."""
 
@@ -55,6 +58,7 @@ class Gateway:
     counter: TokenCounter
     meanings: MeaningSource | None = None
     """What queries mean to an embedder, where there is one."""
+    costs: ListingCosts
     filters: Filters = field(default_factory=Filters)
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
@@ -136,6 +140,13 @@ class Gateway:
         Raises:
             UnknownFilter: no tool has that server, category, tag or source.
         """
+        started = perf_counter()
+        answer = self._search(caller, query, budget, spell)
+        look = Look.SEARCH if query.text.strip() else Look.BROWSE
+        self.looked(caller, look, worded(query), answer, since=started)
+        return answer
+
+    def _search(self, caller: Caller, query: Query, budget: Budget | None, spell: Spell) -> Disclosure:
         exact_tokens = budget.tokens if budget else max(self.search_tokens, EXACT_TOKENS)
         budget = budget or Budget(tokens=self.search_tokens, cards=query.limit or self.search_limit)
         edition = self.edition
@@ -143,12 +154,14 @@ class Gateway:
             return self._map(caller, edition, budget)
         exact = self._exact(caller, edition, query)
         if exact is not None:
+            self.executor.trail.showed(caller, [exact.id])
             return fit([self._rungs(exact, Level.FULL, spell)], tokens=exact_tokens, counter=self.counter)
         found = self.hits(caller, query)
         if not found.fits:
             nearest = self._nearest(caller, query, found, NEAREST)
+            self.executor.trail.showed(caller, [hit.tool.id for hit in nearest])
             return self._nothing(caller, edition, query, nearest, budget, spell)
-        return self._page(query, found.hits, budget, spell)
+        return self._page(caller, query, found.hits, budget, spell)
 
     def describe(
         self,
@@ -164,6 +177,7 @@ class Gateway:
         Raises:
             CallError: none of the names is known.
         """
+        started = perf_counter()
         edition = self.edition
         visible = self.policy.visible(caller, edition)
         cards: list[Rungs] = []
@@ -181,7 +195,39 @@ class Gateway:
         dropped = len(wanted) - DESCRIBE_LIMIT
         tail = f"({dropped} more names left out: at most {DESCRIBE_LIMIT} a call)" if dropped > 0 else ""
         total = len(wanted)
-        return fit(cards, tokens=tokens, counter=self.counter, tail=tail, total=total, separator="\n\n")
+        answer = fit(cards, tokens=tokens, counter=self.counter, tail=tail, total=total, separator="\n\n")
+        self.looked(caller, Look.DESCRIBE, " ".join(wanted[:DESCRIBE_LIMIT]), answer, since=started)
+        return answer
+
+    def listed(self, caller: Caller, definitions: Sequence[Mapping[str, Any]]) -> None:
+        """Write to the journal that a client was given a list, and what listing every tool would have cost it."""
+        edition = self.edition
+        visible = frozenset(self.policy.visible(caller, edition))
+        tokens = self.costs.tokens((edition.number, caller.surface, len(definitions)), definitions)
+        every = [tool.definition for tool in self.listing(caller)] if len(definitions) < len(visible) else definitions
+        instead = self.costs.tokens((edition.number, visible), every)
+        answer = Disclosure(text="", tokens=tokens, shown=len(definitions), total=len(visible))
+        self.looked(caller, Look.LIST, "", answer, instead=instead)
+
+    def looked(
+        self, caller: Caller, look: Look, text: str, answer: Disclosure, *, since: float = 0.0, instead: int = 0
+    ) -> None:
+        """Write to the journal that a caller has looked at tools; `since` is when that began, by `perf_counter`."""
+        self.executor.record(
+            Lookup(
+                look=look,
+                caller=caller.name,
+                surface=caller.surface,
+                at=time(),
+                seconds=perf_counter() - since if since else 0.0,
+                text=text[:TEXT_KEPT],
+                shown=answer.shown,
+                found=answer.total,
+                fits=answer.fits,
+                tokens=answer.tokens,
+                instead=instead,
+            )
+        )
 
     async def call(self, caller: Caller, call: Call) -> Result:
         """Run one tool through the one executor.
@@ -257,13 +303,13 @@ class Gateway:
                     error.add(f"the server {name!r} is not available: {reason}")
             raise
 
-    def _page(self, query: Query, found: Sequence[Hit], budget: Budget, spell: Spell) -> Disclosure:
+    def _page(self, caller: Caller, query: Query, found: Sequence[Hit], budget: Budget, spell: Spell) -> Disclosure:
         """The tools from the cursor on, as many as fit; the next page begins with the first that did not.
 
         Which tools are on a page is settled without usage, so that no call between two pages moves a tool across.
         """
-        mark = _mark(found)
-        start = _offset(query.cursor, mark, len(found))
+        mark = mark_of(found)
+        start = start_of(query.cursor, mark, len(found))
         size = max(1, min(budget.cards, SEARCH_CARDS_LIMIT))
         while True:
             page = settle(found[start : start + size], self.executor.journal.usage())
@@ -273,10 +319,11 @@ class Gateway:
                 tokens=budget.tokens,
                 counter=self.counter,
                 head=STRANGE_CURSOR if query.cursor and not start else "",
-                tail=_more(query, f"{start + len(page)}:{mark}", left, spell) if left > 0 else "",
+                tail=more_line(query, f"{start + len(page)}:{mark}", left, spell) if left > 0 else "",
                 total=len(found) - start,
             )
             if disclosure.shown == len(page):
+                self.executor.trail.showed(caller, [hit.tool.id for hit in page], start + 1)
                 return disclosure
             size = disclosure.shown
 
@@ -312,26 +359,6 @@ def _may_be_name(text: str) -> bool:
     """Whether a query is one word that looks like a name."""
     text = text.strip()
     return not any(letter.isspace() for letter in text) and any(mark in text for mark in "._:/-")
-
-
-def _mark(found: Sequence[Hit]) -> str:
-    """Six characters that tell one list of tools from another, whatever made it another."""
-    return f"{crc32(' '.join(hit.handle for hit in found).encode()) & 0xFFFFFF:06x}"
-
-
-def _offset(cursor: str, mark: str, total: int) -> int:
-    """Where a page starts; a cursor that was not given out for this very list starts at the beginning."""
-    offset, _, marked = cursor.partition(":")
-    is_ours = marked == mark and offset.isascii() and offset.isdigit() and len(offset) < 10
-    return int(offset) if is_ours and int(offset) < total else 0
-
-
-def _more(query: Query, cursor: str, left: int, spell: Spell) -> str:
-    if len(query.text) > REPEATED_LENGTH:
-        return f'{left} more: the same search with "cursor": "{cursor}"'
-    limit = {"limit": query.limit} if query.limit else {}
-    call = NextCall("search", {"query": query.text, **query.filters, **limit, "cursor": cursor})
-    return f"{left} more: {spell(call)}"
 
 
 def _in_place(name: str, error: CallError) -> Rungs:

@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from portico.admin import Admin
 from portico.config import Settings, load_settings
 from portico.discovery.index import build_index
+from portico.discovery.listing import ListingCosts
 from portico.discovery.tokens import TokenEstimate, counter_for
 from portico.domain.server import ServerSpec
 from portico.embedders.local import INSTALL, is_installed
@@ -77,6 +78,7 @@ def assemble(parts: Parts) -> House:
         policy=policy,
         executor=executor,
         counter=parts.counter,
+        costs=ListingCosts(parts.counter),
         meanings=parts.meanings,
         pins=parts.pins,
         search_tokens=parts.search_tokens,

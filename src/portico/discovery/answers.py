@@ -44,6 +44,13 @@ def approximate(tools: Sequence[Tool], scores: Mapping[ToolId, float]) -> Answer
     }
 
 
+def shown_names(answer: Answer) -> list[str]:
+    """The listed names of the tools in an answer, in its order."""
+    if answer["match_type"] == "exact":
+        return [answer["tool"]["name"]]
+    return [tool if isinstance(tool, str) else tool["name"] for tool in answer["tools"]]
+
+
 def list_all(tools: Iterable[Tool], *, limit: int, after: str = "") -> Answer:
     """The names of all tools, sorted, one page of them; `next_cursor` is there when more follow.
 

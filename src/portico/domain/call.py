@@ -24,6 +24,8 @@ class Call:
     on_progress: OnProgress | None = None
     answers: Mapping[str, Any] | None = None
     """What a client sends when it answers a tool's question: `inputResponses` and `requestState`."""
+    parent: str = ""
+    """The script that makes the call, if one does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ import time
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portico.domain.call import Call, Invocation, Outcome, Result
 from portico.domain.caller import Caller
 from portico.domain.edition import Edition
+from portico.domain.journal import Entry
 from portico.domain.tool import Effect, Tool
 from portico.errors import (
     AmbiguousTool,
@@ -27,6 +28,9 @@ from portico.errors import (
 from portico.ports import Journal, Policy, Provider
 
 from .arguments import ArgumentCheck
+from .counts import Counts
+from .gauge import TokenGauge, text_of_arguments, text_of_result
+from .trail import Trail
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +40,11 @@ class Executor:
     provider_of: Callable[[str], Provider]
     policy: Policy
     journal: Journal
+    gauge: TokenGauge | None = None
+    """What counts the tokens of calls; without one they are not counted."""
     arguments: ArgumentCheck = field(default_factory=ArgumentCheck)
+    trail: Trail = field(default_factory=Trail)
+    counts: Counts = field(default_factory=Counts)
     running: Counter[str] = field(default_factory=Counter)
     """How many calls each server is at work on."""
 
@@ -46,14 +54,14 @@ class Executor:
         Raises:
             CallError: the call did not reach a result; `sent` says what had happened by then.
         """
-        started = time.perf_counter()
+        at, started = time.time(), time.perf_counter()
         tool: Tool | None = None
+        result: Result | None = None
         outcome, code = Outcome.FAILED, ""
         try:
             tool = edition.resolver.resolve(call.tool, self.policy.visible(caller, edition))
             result = await self._run(caller, call, tool)
             outcome = Outcome.FAILED if result.is_error else Outcome.DONE
-            return result
         except CallError as error:
             outcome, code = _outcome(error), error.code
             raise
@@ -61,17 +69,38 @@ class Executor:
             outcome = Outcome.CANCELLED
             raise
         finally:
-            self.journal.record(
-                Invocation(
-                    tool=tool.id if tool else None,
-                    spelled=call.tool[:200],
-                    caller=caller.name,
-                    surface=caller.surface,
-                    outcome=outcome,
-                    seconds=time.perf_counter() - started,
-                    code=code,
-                )
+            invocation = Invocation(
+                tool=tool.id if tool else None,
+                spelled=call.tool[:200],
+                caller=caller.name,
+                surface=caller.surface,
+                outcome=outcome,
+                seconds=time.perf_counter() - started,
+                code=code,
+                at=at,
+                tokens_in=self._tokens_in(tool, call),
+                tokens_out=self._tokens_out(tool, result),
+                parent=call.parent,
+                rank=self.trail.rank(caller, tool.id) if tool else 0,
             )
+            self.record(invocation)
+            note = await self.journal.written() if outcome is not Outcome.CANCELLED else ""
+        return replace(result, notes=(*result.notes, note)) if note else result
+
+    def record(self, entry: Entry) -> None:
+        """Write an entry to the journal, and count it."""
+        self.counts.observe(entry)
+        self.journal.record(entry)
+
+    def _tokens_in(self, tool: Tool | None, call: Call) -> int:
+        if tool is None or self.gauge is None:
+            return 0
+        return self.gauge.tokens((tool.id, "in"), text_of_arguments(call.arguments))
+
+    def _tokens_out(self, tool: Tool | None, result: Result | None) -> int:
+        if tool is None or result is None or self.gauge is None:
+            return 0
+        return self.gauge.tokens((tool.id, "out"), text_of_result(result))
 
     async def _run(self, caller: Caller, call: Call, tool: Tool) -> Result:
         self.policy.admit(caller, tool, call.arguments)

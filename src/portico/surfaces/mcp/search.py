@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
-from portico.discovery.answers import Answer, approximate, exact, list_all
+from portico.discovery.answers import Answer, approximate, exact, list_all, shown_names
 from portico.discovery.keywords import KeywordIndex, build_keyword_index
+from portico.discovery.listing import sampled_tokens
 from portico.discovery.spelling import spelled
 from portico.domain.caller import Caller
+from portico.domain.disclosure import Disclosure
+from portico.domain.journal import Look
 from portico.domain.resolver import SEPARATORS
 from portico.domain.tool import Tool
 from portico.errors import CallError, InvalidArguments, NextCall
@@ -123,7 +127,10 @@ class Search:
         loading = await self.gateway.settled()
         if self.order == "meaning":
             await self.gateway.warm(question.text)
-        result = _json_result(self._answer(caller, question))
+        started = perf_counter()
+        answer = self._answer(caller, question)
+        result = _json_result(answer)
+        self._journal(caller, question, answer, result["content"][0]["text"], started)
         if loading:
             result["content"].append({"type": "text", "text": f"note: still starting: {', '.join(sorted(loading))}"})
         return result
@@ -151,6 +158,17 @@ class Search:
             return list_all(self.gateway.listing(caller), limit=question.limit or NAMES, after=question.cursor)
         named = self._named(caller, question.text)
         return exact(named) if named is not None else self._approximate(caller, question)
+
+    def _journal(self, caller: Caller, question: Question, answer: Answer, text: str, started: float) -> None:
+        """Write down what was looked for, and what the answer has shown."""
+        names = shown_names(answer)
+        if question.text:
+            found = [tool.id for name in names if (tool := self.gateway.find(caller, name))]
+            self.gateway.executor.trail.showed(caller, found)
+        tokens = sampled_tokens(text, self.gateway.counter)
+        disclosure = Disclosure(text="", tokens=tokens, shown=len(names), total=len(names), fits=bool(names))
+        look = Look.SEARCH if question.text else Look.BROWSE
+        self.gateway.looked(caller, look, question.text, disclosure, since=started)
 
     def _named(self, caller: Caller, text: str) -> Tool | None:
         """The one permitted tool that the whole query is a name of, in any spelling and case."""

@@ -38,6 +38,8 @@ class Tools:
         """One page of definitions."""
         tools = await self.surface.tools(self.caller)
         self._listed = tuple(tools)
+        if params.get("cursor") is None:
+            self.gateway.listed(self.caller, tools)
         start = _start(params.get("cursor"), len(tools))
         result: dict[str, Any] = {"tools": tools[start : start + PAGE]}
         if start + PAGE < len(tools):

@@ -1,0 +1,70 @@
+"""About how many tokens go into a tool and come out of it, for next to no time.
+
+Counting reads every character, which for a large result takes longer than the whole call. What one tool returns is much
+alike from call to call, so its characters per token are counted now and then, and its characters always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from portico.domain.call import Result
+from portico.ports import TokenCounter
+
+SAMPLE = 2_000
+"""Characters of a text that are counted."""
+EVERY = 32
+"""How many texts of one kind are taken by their length before one is counted again."""
+KINDS_KEPT = 5_000
+
+
+@dataclass(slots=True)
+class TokenGauge:
+    """Counts the first text of each kind and every thirty-second after it; the others go by their length."""
+
+    counter: TokenCounter
+    _known: dict[Hashable, tuple[float, int]] = field(default_factory=dict)
+    """By kind: tokens per character, and how many texts may still go by it."""
+
+    def tokens(self, kind: Hashable, text: str) -> int:
+        """Tokens of a text of one kind, about."""
+        if not text:
+            return 0
+        share, left = self._known.get(kind, (0.0, 0))
+        if not left:
+            share, left = _share(text, self.counter), EVERY
+            if len(self._known) >= KINDS_KEPT:
+                self._known.clear()
+        self._known[kind] = (share, left - 1)
+        return max(1, round(share * len(text)))
+
+
+def _share(text: str, counter: TokenCounter) -> float:
+    """Tokens per character, from the middle of the text as well as from its beginning."""
+    if len(text) > SAMPLE:
+        middle = len(text) // 2
+        text = text[: SAMPLE // 2] + text[middle : middle + SAMPLE // 2]
+    return counter.count(text) / len(text)
+
+
+def text_of_arguments(arguments: Mapping[str, Any]) -> str:
+    """What a caller has written, as JSON; nothing when it cannot be."""
+    try:
+        return orjson.dumps(arguments).decode() if arguments else ""
+    except TypeError:  # integers beyond 64 bits, or a library user's own objects
+        return str(arguments)
+
+
+def text_of_result(result: Result) -> str:
+    """What a model reads of a result: its text, or else its structured content."""
+    text = result.text
+    if text or result.structured is None:
+        return text
+    try:
+        return orjson.dumps(result.structured).decode()
+    except TypeError:
+        return str(result.structured)
