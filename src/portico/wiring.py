@@ -23,13 +23,14 @@ from portico.embedders.local import INSTALL, is_installed
 from portico.embedders.opening import open_meanings
 from portico.errors import ConfigError, UnknownServer
 from portico.execution.executor import Executor
+from portico.execution.gauge import TokenGauge
 from portico.gateway import Gateway
 from portico.house import House
 from portico.intake.categories import CategoryRule
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
 from portico.policies.globs import GlobPolicy
-from portico.ports import IndexBuilder, MeaningSource, Provider, Store, TokenCounter
+from portico.ports import IndexBuilder, Journal, MeaningSource, Provider, Store, TokenCounter
 from portico.providers.upstream import UpstreamProvider
 from portico.stores.memory import MemoryStore, RecentJournal
 from portico.stores.sqlite import open_sqlite
@@ -45,6 +46,7 @@ class Parts:
     providers: dict[str, Provider] = field(default_factory=dict)
     specs: Mapping[str, ServerSpec] = field(default_factory=dict)
     store: Store = field(default_factory=MemoryStore)
+    journal: Journal = field(default_factory=RecentJournal)
     counter: TokenCounter = field(default_factory=TokenEstimate)
     index: IndexBuilder | None = None
     """Another index than ours."""
@@ -71,7 +73,9 @@ def assemble(parts: Parts) -> House:
     )
     intake = Intake(providers=parts.providers, editions=editions, store=parts.store)
     policy = GlobPolicy({name: spec.tools for name, spec in specs.items()})
-    executor = Executor(provider_of=_lookup(parts.providers), policy=policy, journal=RecentJournal())
+    executor = Executor(
+        provider_of=_lookup(parts.providers), policy=policy, journal=parts.journal, gauge=TokenGauge(parts.counter)
+    )
     gateway = Gateway(
         editions=editions,
         intake=intake,

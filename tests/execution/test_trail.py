@@ -1,0 +1,54 @@
+"""What a search has shown is remembered until the tool is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from portico.domain.caller import Caller
+from portico.domain.tool import ToolId
+from portico.execution import trail
+from portico.execution.trail import Trail
+
+ME, OTHER = Caller(name="me"), Caller(name="other")
+A, B, C = (ToolId("s", name) for name in "abc")
+
+
+def test_a_tool_has_the_place_at_which_it_was_shown_once() -> None:
+    trail = Trail()
+    trail.showed(ME, [A, B])
+    assert (trail.rank(ME, B), trail.rank(ME, B)) == (2, 0)
+    assert (trail.rank(ME, A), trail.rank(ME, C)) == (1, 0)
+
+
+def test_a_later_page_goes_on_counting_and_a_later_search_counts() -> None:
+    trail = Trail()
+    trail.showed(ME, [A, B])
+    trail.showed(ME, [C], start=6)
+    trail.showed(ME, [B])
+    assert [trail.rank(ME, tool) for tool in (A, B, C)] == [1, 1, 6]
+
+
+def test_callers_do_not_walk_in_each_others_steps() -> None:
+    trail = Trail()
+    trail.showed(ME, [A])
+    assert (trail.rank(OTHER, A), trail.rank(ME, A)) == (0, 1)
+
+
+def test_a_search_of_long_ago_is_forgotten() -> None:
+    now = [0.0]
+    trail = Trail(clock=lambda: now[0])
+    trail.showed(ME, [A])
+    now[0] = 3_600.0
+    assert trail.rank(ME, A) == 0
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trail, "TOOLS_KEPT", 3)
+    monkeypatch.setattr(trail, "CALLERS_KEPT", 2)
+    kept = Trail()
+    kept.showed(ME, [ToolId("s", str(n)) for n in range(10)])
+    assert [kept.rank(ME, ToolId("s", str(n))) for n in range(10)] == [0] * 7 + [8, 9, 10]
+    kept.showed(ME, [A])
+    for name in ("x", "y"):
+        kept.showed(Caller(name=name), [A])
+    assert (kept.rank(ME, A), kept.rank(Caller(name="y"), A)) == (0, 1)

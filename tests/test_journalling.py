@@ -1,0 +1,124 @@
+"""Every look and every call, through whatever door, is in the journal; and a call knows the search that led to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from portico import Catalog
+from portico.discovery.tokens import TokenEstimate
+from portico.domain.call import Call, Outcome
+from portico.domain.journal import Look, Lookup
+from portico.gateway import Query
+from portico.stores.memory import RecentJournal
+from portico.surfaces.mcp.discover import Discover
+from portico.surfaces.mcp.envelopes import Context
+from portico.surfaces.mcp.logs import Logs
+from portico.surfaces.mcp.search import Search
+from portico.surfaces.mcp.static import Static
+from portico.surfaces.mcp.surface import Envelope, Surface
+from portico.surfaces.mcp.tools import Tools
+from portico.testing import AGENT, FakeHouse, definition, furnish
+
+
+@pytest.fixture
+def house() -> FakeHouse:
+    weather = [definition("forecast", city="string"), definition("warnings"), definition("tides", port="string")]
+    return furnish({"weather": weather, "mail": [definition("send_mail", to="string"), definition("read_mail")]})
+
+
+def looks(house: FakeHouse) -> Sequence[Lookup]:
+    return list(cast(RecentJournal, house.gateway.executor.journal).looked)
+
+
+def tools_of(house: FakeHouse, surface: Surface) -> Tools:
+    return Tools(house.gateway, surface, AGENT, Logs(house.gateway.executor.running))
+
+
+@pytest.mark.requirement("S1-57")
+def test_a_search_is_written_down_with_what_it_has_shown_and_cost(house: FakeHouse) -> None:
+    answer = house.gateway.search(AGENT, Query(text="send a mail", limit=1))
+    (look,) = looks(house)
+    assert (look.look, look.text, look.caller, look.surface) == (Look.SEARCH, "send a mail", "agent", "test")
+    assert (look.shown, look.tokens, look.fits) == (1, answer.tokens, True)
+    assert look.at > 1_000_000_000
+    assert look.seconds > 0
+
+
+def test_a_search_that_nothing_fits_is_written_down_as_that(house: FakeHouse) -> None:
+    house.gateway.search(AGENT, Query(text="zzz qqq"))
+    (look,) = looks(house)
+    assert (look.fits, look.shown) == (False, 0)
+
+
+def test_the_map_a_filter_and_a_description_are_looks_of_their_own_kind(house: FakeHouse) -> None:
+    house.gateway.search(AGENT, Query(text=""))
+    house.gateway.search(AGENT, Query(text="", server="mail"))
+    house.gateway.describe(AGENT, ["mail.send_mail", "mail.read_mail"])
+    assert [(look.look, look.text, look.shown) for look in looks(house)] == [
+        (Look.BROWSE, "", 0),
+        (Look.BROWSE, "server=mail", 2),
+        (Look.DESCRIBE, "mail.send_mail mail.read_mail", 2),
+    ]
+
+
+async def test_a_call_knows_at_which_place_its_tool_was_found_and_only_the_first_one_does(house: FakeHouse) -> None:
+    house.provider("mail").returns("read_mail", {"content": [{"type": "text", "text": "hello"}]})
+    found = house.gateway.hits(AGENT, Query(text="mail")).hits
+    place = 1 + [hit.handle for hit in found].index("mail.read_mail")
+    house.gateway.search(AGENT, Query(text="mail"))
+    for _ in range(2):
+        await house.gateway.call(AGENT, Call(tool="mail.read_mail", arguments={}))
+    assert [call.rank for call in house.invocations] == [place, 0]
+
+
+async def test_a_place_on_a_later_page_counts_from_the_first(house: FakeHouse) -> None:
+    first = house.gateway.search(AGENT, Query(text="", server="weather", limit=1))
+    cursor = first.next.split('"cursor": "')[1].split('"')[0]
+    second = house.gateway.search(AGENT, Query(text="", server="weather", limit=1, cursor=cursor))
+    await house.gateway.call(AGENT, Call(tool=second.cards[0].handle, arguments={"port": "Oslo"}))
+    assert house.invocations[-1].rank == 2
+
+
+async def test_a_call_is_written_down_with_its_time_its_tokens_and_the_script_it_came_from(house: FakeHouse) -> None:
+    text = "Rain in the morning, sun in the afternoon."
+    house.provider("weather").returns("forecast", {"content": [{"type": "text", "text": text}]})
+    call = Call(tool="weather.forecast", arguments={"city": "Oslo"}, parent="script-7")
+    await house.gateway.call(AGENT, call)
+    (written,) = house.invocations
+    count = TokenEstimate().count
+    assert (written.outcome, written.parent) == (Outcome.DONE, "script-7")
+    assert written.at > 1_000_000_000
+    assert (written.tokens_in, written.tokens_out) == (count('{"city":"Oslo"}'), count(text))
+
+
+async def test_a_list_is_written_down_with_what_listing_every_tool_would_have_cost(house: FakeHouse) -> None:
+    for surface in (Discover(house.gateway), Static(house.gateway)):
+        await tools_of(house, surface).list(cast(Context, None), {})
+    discover, static = looks(house)
+    assert [discover.look, static.look] == [Look.LIST, Look.LIST]
+    assert discover.instead == static.instead == static.tokens > 0
+    assert discover.tokens != static.tokens
+
+
+async def test_search_tool_is_a_search_and_shows_where_a_tool_was_found(house: FakeHouse) -> None:
+    house.provider("mail").returns("read_mail", {"content": []})
+    tools = tools_of(house, Search(house.gateway))
+    answer = await tools._call("search_tool", {"query": "mail"}, Envelope())
+    names = [tool["name"] for tool in answer["structuredContent"]["tools"]]
+    await tools._call("execute_tool", {"tool_name": "mail__read_mail", "arguments": {}}, Envelope())
+    (look,) = looks(house)
+    assert (look.look, look.text, look.shown) == (Look.SEARCH, "mail", len(names))
+    assert house.invocations[-1].rank == names.index("mail__read_mail") + 1
+
+
+async def test_the_library_is_a_door_like_any_other() -> None:
+    catalog = Catalog()
+    catalog.add_tools("mail", [definition("send_mail"), definition("read_mail")], call=lambda name, arguments: name)
+    hits = catalog.search("read mail")
+    await catalog.call(hits[0].handle)
+    journal = cast(RecentJournal, catalog._house.gateway.executor.journal)
+    assert [look.text for look in journal.looked] == ["read mail"]
+    assert [call.rank for call in journal.recent] == [1]
