@@ -39,5 +39,8 @@ bench: $(STAMP) ## Measure, beside other things in the same run (ARGS="--quick",
 conformance: $(STAMP) ## Run the official MCP conformance suite against the gateway, both versions, both eras
 	@$(BIN)/python tests/conformance/run.py $(ARGS)
 
+chaos: $(STAMP) ## Kill processes that write to the journal, and count what is left (ARGS="--rounds 50")
+	@$(BIN)/python tests/chaos/kill.py $(ARGS)
+
 clean: ## Remove what the targets have made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.discovery.tokens import TokenEstimate
-from portico.domain.call import Invocation, Outcome
+from portico.domain.call import Call, Invocation, Outcome
 from portico.domain.disclosure import Budget, Disclosure, Level
 from portico.domain.items import Item
 from portico.domain.server import Offering, ServerSpec
@@ -91,17 +91,50 @@ def test_an_exact_name_gives_the_full_card(house: FakeHouse, spelling: str) -> N
     assert found.text.endswith('example: call_tool({"name": "github.create_issue", "arguments": {"title": "..."}})')
 
 
-def test_no_words_give_the_map(house: FakeHouse) -> None:
-    assert house.gateway.search(AGENT, Query(text=" ")).text == (
-        "3 tools on 2 servers.\ncategories: code (2), misc (1)\nservers:\n- files (1)\n- github (2)"
-    )
+@pytest.mark.requirement("S1-53", "S1-54", "S1-90", "S1-91")
+def test_no_words_give_the_hot_list_and_the_map(house: FakeHouse) -> None:
+    assert house.gateway.search(AGENT, Query(text=" ")).text.split("\n") == [
+        "1. github.create_issue(title, body?) [write] Create a new issue in a repository",
+        "2. github.list_issues() [write]",
+        "3. files.read_file(path) [read] Read a file from disk",
+        (
+            'browse by category: search_tools({"query": "", "category": "..."}), or search by intent:'
+            ' search_tools({"query": "..."})'
+        ),
+        "3 tools on 2 servers.",
+        "📁 files: Files & Documents (1 tool)",
+        "📁 code: (2 tools)",
+        "servers:",
+        "- files (1)",
+        "- github (2)",
+    ]
 
 
-def test_pins_stand_above_the_map_and_unknown_pins_are_left_out() -> None:
-    house = furnish({"files": [READ]}, pins=("files.read_file", "gone.tool"))
+@pytest.mark.requirement("S1-9", "S1-53")
+async def test_what_is_called_often_and_well_leads_the_hot_list_once_tiers_are_updated(house: FakeHouse) -> None:
+    house.provider("files").returns("read_file", {"content": []})
+    for _ in range(3):
+        await house.gateway.call(AGENT, Call(tool="files.read_file", arguments={"path": "/a"}))
+    await house.admin.update_tiers()
+    assert next(tool.handle for tool in house.gateway.hot(AGENT)) == "files.read_file"
+
+
+@pytest.mark.requirement("S1-90")
+def test_the_hot_list_has_ten_tools_and_a_small_budget_shortens_it() -> None:
+    house = furnish({"files": [definition(f"tool_{n}", path="string") for n in range(40)]})
+    whole = house.gateway.search(AGENT, Query())
+    assert (whole.shown, "\n10. " in whole.text, "\n11. " in whole.text) == (10, True, False)
+    for tokens in (30, 100, 200):
+        short = house.gateway.search(AGENT, Query(), Budget(tokens=tokens))
+        assert short.tokens <= tokens
+
+
+@pytest.mark.requirement("S1-E10")
+def test_pins_lead_the_hot_list_and_unknown_pins_are_left_out() -> None:
+    house = furnish({"files": [definition("a"), READ]}, pins=("files.read_file", "gone.tool"))
     lines = house.gateway.search(AGENT, Query()).text.split("\n")
-    assert lines[0] == "files.read_file(path) [read] Read a file from disk"
-    assert lines[1] == "1 tools on 1 servers."
+    assert lines[0] == "1. files.read_file(path) [read] Read a file from disk"
+    assert lines[3] == "2 tools on 1 server."
     assert [tool.handle for tool in house.gateway.pinned(AGENT)] == ["files.read_file"]
 
 
@@ -109,7 +142,7 @@ def test_a_server_or_category_alone_lists_its_tools(house: FakeHouse) -> None:
     search = house.gateway.search
     assert handles(search(AGENT, Query(server="GitHub"))) == ["github.create_issue", "github.list_issues"]
     assert handles(search(AGENT, Query(category="Code"))) == ["github.create_issue", "github.list_issues"]
-    assert handles(search(AGENT, Query(server="files", category="misc"))) == ["files.read_file"]
+    assert handles(search(AGENT, Query(server="files", category="files"))) == ["files.read_file"]
     assert handles(search(AGENT, Query(text="issue file", server="files"))) == ["files.read_file"]
 
 
@@ -121,9 +154,10 @@ def test_where_no_word_is_known_nothing_fits_and_the_map_is_shown(house: FakeHou
     assert (
         'next: other words for one thing to do, or all of a server: search_tools({"query": "", "server": "..."})'
     ) in lines[1:3]
-    assert lines[-5:] == [
+    assert lines[-6:] == [
         "3 tools on 2 servers.",
-        "categories: code (2), misc (1)",
+        "📁 files: Files & Documents (1 tool)",
+        "📁 code: (2 tools)",
         "servers:",
         "- files (1)",
         "- github (2)",
@@ -193,7 +227,9 @@ def test_an_empty_catalog_answers_too() -> None:
 @pytest.mark.requirement("P-PAGES-COMPLETE")
 @pytest.mark.parametrize("limit", [1, 3, 7, 50])
 @pytest.mark.parametrize("tokens", [90, 250, 800])
-@pytest.mark.parametrize("query", [Query(text="create new invoice"), Query(server="billing"), Query(category="misc")])
+@pytest.mark.parametrize(
+    "query", [Query(text="create new invoice"), Query(server="billing"), Query(category="planning")]
+)
 def test_the_pages_together_are_all_hits_without_repeats(
     large: FakeHouse, query: Query, tokens: int, limit: int
 ) -> None:
@@ -201,7 +237,9 @@ def test_the_pages_together_are_all_hits_without_repeats(
         expected = [hit.handle for hit in large.gateway.hits(AGENT, query).hits]
     else:
         listing = large.gateway.listing(AGENT)
-        expected = [tool.handle for tool in listing if not query.server or tool.id.server == query.server]
+        expected = [
+            tool.handle for tool in listing if query.server == tool.id.server or query.category == tool.category
+        ]
     assert len(expected) > 5
     assert walk(large, query, Budget(tokens=tokens, cards=limit)) == expected
 

@@ -58,7 +58,7 @@ def test_the_map_a_filter_and_a_description_are_looks_of_their_own_kind(house: F
     house.gateway.search(AGENT, Query(text="", server="mail"))
     house.gateway.describe(AGENT, ["mail.send_mail", "mail.read_mail"])
     assert [(look.look, look.text, look.shown) for look in looks(house)] == [
-        (Look.BROWSE, "", 0),
+        (Look.BROWSE, "", 5),
         (Look.BROWSE, "server=mail", 2),
         (Look.DESCRIBE, "mail.send_mail mail.read_mail", 2),
     ]

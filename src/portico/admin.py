@@ -1,65 +1,41 @@
-"""What an operator can do: see the servers, refresh them, and read the token bill."""
+"""What an operator can do: see and refresh servers, tiers, categories and usage, and read the token bill."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from time import time
 
+import anyio
 import orjson
 
+from portico.discovery.standings import Order, Standings
 from portico.domain.caller import Caller
-from portico.domain.server import Health, Server, State
-from portico.domain.tool import Rejected, Tool
-from portico.errors import CallError, UnknownServer
+from portico.domain.category import NAMING, Category, is_category_name
+from portico.domain.edition import Edition
+from portico.domain.overview import Bill as Bill
+from portico.domain.overview import BillLine, CategoryLine, Checkup, TierLine
+from portico.domain.overview import ServerReport as ServerReport
+from portico.domain.report import Report
+from portico.domain.server import Health, State
+from portico.domain.summary import summed_up
+from portico.domain.tier import Standing, Tier, standing_of
+from portico.domain.tool import Tool, ToolId
+from portico.domain.usage import DAY_SECONDS, Usage
+from portico.errors import CallError, ConfigError, StoreError, UnknownServer
 from portico.intake.intake import Intake
-from portico.ports import Policy, Provider, TokenCounter
+from portico.intake.shelves import SHIPPED
+from portico.ports import Journal, Ledger, Policy, Provider, Signals, TierRecords, TokenCounter
 
 OPERATOR = Caller(name="operator", surface="admin")
+FIRST_OFFER_SECONDS = 30.0
+"""How long an update waits for servers that were never asked before: their tools belong to it."""
 
+_RANKS = {tier: rank for rank, tier in enumerate(Tier)}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerReport:
-    """One server as an operator sees it."""
-
-    name: str
-    health: Health
-    source: str
-    tools: tuple[Tool, ...] = ()
-    """Those that an agent can see."""
-    hidden: int = 0
-    """How many the config's filter keeps out."""
-    rejected: tuple[Rejected, ...] = ()
-    server: Server | None = None
-    target: str = ""
-    """The command or URL, without secrets."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BillLine:
-    """What one server's definitions cost in a context window."""
-
-    server: str
-    tools: int
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
-    """What a client reads before its first question, without and with Portico."""
-
-    lines: tuple[BillLine, ...]
-    after: int
-    counter: str
-
-    @property
-    def before(self) -> int:
-        """Tokens of every definition together."""
-        return sum(line.tokens for line in self.lines)
-
-    @property
-    def saved(self) -> float:
-        """The part that is saved, from 0 to 1."""
-        return 1 - self.after / self.before if self.before else 0.0
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +48,25 @@ class Admin:
     policy: Policy
     targets: Mapping[str, str]
     disabled: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+    standings: Standings = field(default_factory=Standings)
+    journal: Journal | None = None
+    ledger: Ledger | None = None
+    records: TierRecords | None = None
+    signals: Signals | None = None
+    """With no database behind them, tiers and categories last as long as the process."""
+    store_name: str = "memory"
+    """The store as it may be shown."""
+    journal_mode: str = "memory"
+    keep_days: int = 90
+    _updated: float = 0.0
+    _announced: int = 0
+    """How many answers of servers others were told of."""
+
+    @property
+    def edition(self) -> Edition:
+        """The current edition of the catalog."""
+        return self.intake.editions.current.edition
 
     def reports(self) -> list[ServerReport]:
         """Every configured server, running or not, in the order of their names."""
@@ -89,9 +84,9 @@ class Admin:
             )
         if name not in self.providers:
             raise UnknownServer(f"no server is called {name!r}; configured: {', '.join(self.providers) or 'none'}")
-        edition = self.intake.editions.current.edition
-        provider = self.providers[name]
-        own = [tool for tool in edition.tools.values() if tool.id.server == name]
+        edition = self.edition
+        provider, chapter = self.providers[name], edition.chapters.get(name)
+        own = list(chapter.tools.values()) if chapter is not None else []
         visible = self.policy.visible(OPERATOR, edition)
         tools = tuple(tool for tool in own if tool.id in visible)
         return ServerReport(
@@ -100,8 +95,8 @@ class Admin:
             source=provider.source,
             tools=tools,
             hidden=len(own) - len(tools),
-            rejected=tuple(refusal for refusal in edition.rejected if refusal.server == name),
-            server=edition.servers.get(name),
+            rejected=chapter.rejected if chapter is not None else (),
+            server=chapter.server if chapter is not None else None,
             target=self.targets.get(name, ""),
         )
 
@@ -110,23 +105,235 @@ class Admin:
     ) -> None:
         """Ask servers for their definitions again, all of them unless some are named."""
         await self.intake.refresh_all(servers if servers is not None else set(self.providers), on_done)
+        await self._announce_offerings()
 
     def bill(self, after: int) -> Bill:
         """The token bill; `after` is what the surface in use costs."""
         lines = []
-        edition = self.intake.editions.current.edition
-        for name in edition.servers:
-            tools = [tool for tool in edition.tools.values() if tool.id.server == name]
+        for name, chapter in self.edition.chapters.items():
+            tools = chapter.tools.values()
             tokens = sum(self.counter.count(orjson.dumps(tool.definition).decode()) for tool in tools)
             lines.append(BillLine(server=name, tools=len(tools), tokens=tokens))
         return Bill(lines=tuple(lines), after=after, counter=self.counter.name)
 
+    async def update_tiers(self) -> int:
+        """Score every tool anew, write down how they stand, and say how many there are.
+
+        Raises:
+            StoreError: the database cannot be read or written; the tools stand as before.
+        """
+        await self.intake.settled(FIRST_OFFER_SECONDS)
+        recorded: Mapping[ToolId, Usage] = {}
+        if self.journal is not None:
+            await self.journal.written()
+            recorded = dict(self.journal.usage())
+        standings = await anyio.to_thread.run_sync(self._scored, self.edition, recorded, time())
+        self.standings.replace_tiers(standings)
+        await self._announce("tiers")
+        logger.info("Updated tier scores for %d tools", len(standings))
+        return len(standings)
+
+    async def daily(self, now: float) -> bool:
+        """Do what is due once a day, unless it was done or another process is at it; says whether it was done here.
+
+        Raises:
+            StoreError: the database cannot be read or written; the work is still due.
+        """
+        if self.signals is not None:
+            return await anyio.to_thread.run_sync(self._daily_alone, self.signals, now)
+        if now - self._updated < DAY_SECONDS:
+            return False
+        await self._do_daily()
+        self._updated = now
+        return True
+
+    async def write_catalog(self) -> None:
+        """Write servers and tools down as they are now, and tell other processes of what was fetched here.
+
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        if self.records is not None:
+            await anyio.to_thread.run_sync(self.records.keep_catalog, self.edition, self.standings.packaging)
+        await self._announce_offerings()
+
+    def tier_lines(self) -> list[TierLine]:
+        """Every tool that an agent can see and how it stands, the hot ones first."""
+        usage = self.journal.usage() if self.journal is not None else {}
+        order = Order(tiers=self.standings.tiers, usage=usage, now=time())
+        pinned = self._pinned()
+        lines = [self._tier_line(tool, order, tool.id in pinned) for tool in self._tools()]
+        return sorted(lines, key=lambda line: (_RANKS[line.tier], -line.score, line.tool.handle))
+
+    async def usage_report(self, *, days: int = 7, limit: int = 10) -> Report:
+        """The journal of the last days, summed up; without a database, what this process knows.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        if self.journal is not None:
+            await self.journal.written()
+        if self.ledger is None:
+            usage = dict(self.journal.usage()) if self.journal is not None else {}
+            return summed_up(usage, days=days, limit=limit, now=time())
+        return await anyio.to_thread.run_sync(lambda ledger: ledger.report(days=days, limit=limit), self.ledger)
+
+    async def categories(self) -> list[CategoryLine]:
+        """Every category, in the order in which they are shown; also those on which nothing stands."""
+        shelves: dict[str, list[ToolId]] = {}
+        for tool in self._tools():
+            shelves.setdefault(tool.category, []).append(tool.id)
+        named = {name: Category(name=name) for name in (*shelves, *self._configured())}
+        known = named | {**SHIPPED, **self.standings.categories}
+        lines = [
+            CategoryLine(
+                category=category,
+                tools=len(shelves.get(name, ())),
+                servers=len({id.server for id in shelves.get(name, ())}),
+                origin=self._origin(category),
+            )
+            for name, category in known.items()
+        ]
+        return sorted(lines, key=lambda line: (line.category.order, line.category.name))
+
+    async def set_category(self, category: Category) -> None:
+        """Write down what a category is called, says, and where it stands.
+
+        Raises:
+            ConfigError: the name cannot be used.
+            StoreError: the database cannot be read or written; nothing has changed.
+        """
+        if not is_category_name(category.name):
+            raise ConfigError(f"{category.name!r} cannot be the name of a category", fix=NAMING)
+        await self.reload({"categories"})
+        if self.records is not None:
+            await anyio.to_thread.run_sync(self.records.keep_categories, [category])
+        await self._show_categories({**self.standings.categories, category.name: category})
+
+    async def drop_category(self, name: str) -> bool:
+        """Forget what an operator wrote of a category; says whether there was something.
+
+        Raises:
+            StoreError: the database cannot be read or written; nothing has changed.
+        """
+        await self.reload({"categories"})
+        written = dict(self.standings.categories)
+        if written.pop(name, None) in (None, SHIPPED.get(name)):
+            return False
+        if self.records is not None:
+            await anyio.to_thread.run_sync(self.records.drop_category, name)
+        await self._show_categories(written)
+        return True
+
+    async def reload(self, topics: Set[str]) -> None:
+        """Take over what other processes have changed: `tiers`, `categories`, `offerings`. No server is started.
+
+        Raises:
+            StoreError: the database cannot be read; what was known stays.
+        """
+        if self.records is not None and "tiers" in topics:
+            self.standings.replace_tiers(await anyio.to_thread.run_sync(self.records.standings))
+        if self.records is not None and "categories" in topics:
+            self.standings.replace_categories(await anyio.to_thread.run_sync(self.records.categories))
+        if "offerings" in topics:
+            await self.intake.reload()
+
+    async def checkup(self) -> Checkup:
+        """Whether the database answers, how the journal is kept, and what it has lost."""
+        found = Checkup(store=self.store_name, journal=self.journal_mode)
+        try:
+            trouble = await self.journal.written() if self.journal is not None else ""
+            return replace(found, problem=trouble, losses=(await self.usage_report(days=1, limit=1)).losses)
+        except StoreError as error:
+            return replace(found, problem=str(error))
+
+    def _scored(self, edition: Edition, recorded: Mapping[ToolId, Usage], now: float) -> dict[ToolId, Standing]:
+        """How the tools of an edition stand; blocks while the database is asked."""
+        stored = self.ledger.usage() if self.ledger is not None else {}
+        standings = {id: standing_of(_fuller(stored.get(id), recorded.get(id)), now) for id in edition.tools}
+        if self.records is not None:
+            self.records.keep_catalog(edition, self.standings.packaging, standings)
+        return standings
+
+    def _daily_alone(self, signals: Signals, now: float) -> bool:
+        """The daily work in a thread of its own: the lock is taken and given back by the same one."""
+        if now - signals.last_run("tiers") < DAY_SECONDS:
+            return False
+        with signals.alone("tiers") as is_mine:
+            # Another process may have done it between the question and the lock.
+            if not is_mine or now - signals.last_run("tiers") < DAY_SECONDS:
+                return False
+            anyio.from_thread.run(self._do_daily)
+            signals.ran("tiers")
+        return True
+
+    async def _do_daily(self) -> None:
+        await self.update_tiers()
+        if self.ledger is not None:
+            await anyio.to_thread.run_sync(lambda ledger: ledger.prune(keep_days=self.keep_days), self.ledger)
+
+    async def _show_categories(self, categories: Mapping[str, Category]) -> None:
+        self.standings.replace_categories(categories)
+        await self._announce("categories")
+
+    async def _announce_offerings(self) -> None:
+        """Tell others when servers were asked here; what was taken over from them is no news to anybody."""
+        answers, self._announced = self._announced, self.intake.answers
+        if self.intake.answers != answers:
+            await self._announce("offerings")
+
+    async def _announce(self, topic: str) -> None:
+        """Tell other processes; what is announced is already done, so that one that cannot be told learns it later."""
+        if self.signals is None:
+            return
+        try:
+            await anyio.to_thread.run_sync(self.signals.announce, topic)
+        except StoreError as error:
+            logger.warning("other processes are not told that %s have changed: %s", topic, error)
+
+    def _tools(self) -> Iterator[Tool]:
+        visible = self.policy.visible(OPERATOR, self.edition)
+        return (tool for tool in self.edition.tools.values() if tool.id in visible)
+
+    def _pinned(self) -> set[ToolId]:
+        found = set()
+        visible = self.policy.visible(OPERATOR, self.edition)
+        for spelling in self.pins:
+            with suppress(CallError):  # a pin that means nothing is left out
+                found.add(self.edition.resolver.resolve(spelling, visible).id)
+        return found
+
+    def _tier_line(self, tool: Tool, order: Order, is_pinned: bool) -> TierLine:
+        standing = order.standing(tool.id)
+        usage = order.usage.get(tool.id) or Usage()
+        return TierLine(tool=tool, tier=standing.tier, score=standing.score, usage=usage, is_pinned=is_pinned)
+
+    def _configured(self) -> Set[str]:
+        """The categories that the config names."""
+        rule = self.intake.editions.rule
+        return {*rule.explicit.values(), *rule.servers.values()}
+
+    def _origin(self, category: Category) -> str:
+        shipped = SHIPPED.get(category.name)
+        if category.name in self.standings.categories and category != shipped:
+            return "edited"
+        if shipped is not None:
+            return "shipped"
+        return "config" if category.name in self._configured() else "tools"
+
     def _health(self, name: str) -> Health:
         health = self.providers[name].health()
-        known = name in self.intake.editions.current.edition.servers
+        known = name in self.edition.servers
         reason = self.intake.failures.get(name, "") or health.reason
         if health.state in (State.RUNNING, State.FAILED):
             return health
         if name in self.intake.failures:
             return Health(state=State.FAILED, reason=reason, stderr=health.stderr)
         return Health(state=State.READY if known else State.UNKNOWN, reason=reason, stderr=health.stderr)
+
+
+def _fuller(one: Usage | None, other: Usage | None) -> Usage | None:
+    """Of two accounts of the same tool the one that knows of more calls: calls are only ever added."""
+    if one is None or other is None:
+        return one or other
+    return one if one.calls >= other.calls else other

@@ -11,10 +11,11 @@ from portico.discovery.budgets import Rungs, fit
 from portico.discovery.cards import ladder
 from portico.discovery.filters import Filters
 from portico.discovery.listing import ListingCosts
-from portico.discovery.maps import fitted, map_lines, nothing_lines
+from portico.discovery.maps import fitted, map_lines, nothing_lines, numbered, ways_on
 from portico.discovery.pages import mark_of, more_line, start_of, worded
 from portico.discovery.ranking import settle
 from portico.discovery.spelling import Spell, as_meta_tool
+from portico.discovery.standings import Order, Standings
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Budget, Disclosure, Findings, Hit, Level
@@ -28,6 +29,7 @@ from portico.errors import CallError, UnknownFilter, UnknownTool
 from portico.execution.executor import Executor
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
+from portico.intake.shelves import SHIPPED
 from portico.ports import MeaningSource, Policy, TokenCounter
 
 DESCRIBE_LIMIT = 8
@@ -39,7 +41,10 @@ NEAREST = 3
 """How many tools are named where none fits."""
 NEAR_LENGTH = 100
 """Characters of a query that are compared with names."""
+HOT_LISTED = 10
+"""Tools that are named before any question is asked."""
 MAP_MARGIN = 50
+"""Tokens that are left for each of them beside the map."""
 TEXT_KEPT = 200
 """Characters of a query that the journal keeps."""
 STRANGE_CURSOR = "(the cursor is not of this list of tools, which may have changed: this is its beginning)"
@@ -59,6 +64,7 @@ class Gateway:
     meanings: MeaningSource | None = None
     """What queries mean to an embedder, where there is one."""
     costs: ListingCosts
+    standings: Standings = field(default_factory=Standings)
     filters: Filters = field(default_factory=Filters)
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
@@ -99,10 +105,15 @@ class Gateway:
                 continue
         return found
 
+    def hot(self, caller: Caller, limit: int = HOT_LISTED) -> list[Tool]:
+        """The pins, then the tools that stand best."""
+        order = Order(tiers=self.standings.tiers, usage=self.executor.journal.usage(), now=time())
+        return order.hottest(self.listing(caller), self.pinned(caller), list(self.editions.aliases), limit)
+
     def hits(self, caller: Caller, query: Query, limit: int = SEARCH_CARDS_LIMIT) -> Findings:
         """The hits of a query, all pages of it up to the cap unless told, and whether they answer it.
 
-        Without words, the tools that pass the filters are the hits, in the order of the catalog.
+        Without words, the tools that pass the filters are the hits, those first that stand best.
 
         Raises:
             UnknownFilter: no tool has that server, category, tag or source.
@@ -112,6 +123,9 @@ class Gateway:
         if query.text.strip():
             return published.index.query(query.text, within=within, limit=limit)
         found = [tool for id, tool in published.edition.tools.items() if id in within] if query.filters else []
+        # As written down at the last update, and not by the last call: that would move tools between two pages.
+        order = Order(tiers=self.standings.tiers, usage={}, now=0.0)
+        found.sort(key=lambda tool: -order.score(tool.id))
         return Findings(hits=tuple(Hit(tool=tool, score=0.0) for tool in found), fits=bool(found))
 
     def best(self, caller: Caller, query: Query) -> Findings:
@@ -151,7 +165,7 @@ class Gateway:
         budget = budget or Budget(tokens=self.search_tokens, cards=query.limit or self.search_limit)
         edition = self.edition
         if not query.text.strip() and not query.filters:
-            return self._map(caller, edition, budget)
+            return self._map(caller, edition, budget, spell)
         exact = self._exact(caller, edition, query)
         if exact is not None:
             self.executor.trail.showed(caller, [exact.id])
@@ -336,15 +350,18 @@ class Gateway:
         except CallError:
             return None
 
-    def _map(self, caller: Caller, edition: Edition, budget: Budget) -> Disclosure:
-        """The pinned tools and the map of categories and servers."""
-        pins = [ladder(tool, Level.PARAMETERS) for tool in self.pinned(caller)]
-        map_ = fitted(self._map_lines(caller, edition), budget.tokens - MAP_MARGIN, self.counter)
-        return replace(fit(pins, tokens=budget.tokens, counter=self.counter, tail=map_), next="")
+    def _map(self, caller: Caller, edition: Edition, budget: Budget, spell: Spell) -> Disclosure:
+        """The hot list, and the map of categories and servers: T0 and T1 on one page."""
+        hot = [numbered(place, ladder(tool, Level.PARAMETERS)) for place, tool in enumerate(self.hot(caller), 1)]
+        lines = self._map_lines(caller, edition)
+        if hot:
+            lines.insert(0, ways_on(spell))
+        map_ = fitted(lines, max(budget.tokens // 2, budget.tokens - MAP_MARGIN * len(hot)), self.counter)
+        return replace(fit(hot, tokens=budget.tokens, counter=self.counter, tail=map_), next="")
 
     def _map_lines(self, caller: Caller, edition: Edition) -> list[str]:
         facets = self.filters.facets(edition, frozenset(self.policy.visible(caller, edition)))
-        return map_lines(edition, facets, self.unavailable())
+        return map_lines(edition, facets, {**SHIPPED, **self.standings.categories}, self.unavailable())
 
     def _nothing(
         self, caller: Caller, edition: Edition, query: Query, nearest: Sequence[Hit], budget: Budget, spell: Spell

@@ -10,6 +10,7 @@ from portico.admin import Admin
 from portico.errors import ConfigError
 from portico.gateway import Gateway
 from portico.ports import MeaningSource
+from portico.walk import Walk
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class House:
 
     gateway: Gateway
     admin: Admin
+    walk: Walk
     unknown: set[str] = field(default_factory=set)
     """Servers of which nothing is remembered: they have to be asked before their tools can be found."""
     problems: tuple[ConfigError, ...] = ()
@@ -28,6 +30,9 @@ class House:
     """What texts mean, when the config names an embedder."""
     notices: list[Callable[[str, str, Mapping[str, Any]], None]] = field(default_factory=list)
     """Who wants to hear what upstream servers announce."""
+
+    closing: list[Callable[[], None]] = field(default_factory=list)
+    """What has to be closed at the end, in this order; each may block."""
 
     def notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
         """Pass a server's announcement to all who listen."""

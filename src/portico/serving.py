@@ -25,6 +25,8 @@ from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.static import Static
 from portico.surfaces.mcp.stdio import serve_stdio
 from portico.surfaces.mcp.surface import Surface
+from portico.surfaces.rest.app import build_api
+from portico.upkeep import Upkeep
 from portico.version import VERSION
 from portico.wiring import open_house, watch
 
@@ -61,7 +63,7 @@ async def serve_over_http(
     async with open_house(settings) as house, anyio.create_task_group() as tasks:
         servers = {name: _surface_server(house, settings, name) for name in SURFACES}
         _keep_in_step(house, tasks, servers)
-        app = build_app(servers, default=surface, port=actual, starting=house.admin.intake.starting)
+        app = build_app(servers, default=surface, port=actual, api=build_api(house))
         _settle_memory()
         url = f"http://{_shown(host)}:{actual}/mcp"
         await serve(app, listener, on_ready=lambda stop: on_ready(Serving(url, house, stop)))
@@ -103,6 +105,7 @@ def _keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str
     house.gateway.editions.subscribe(published)
     house.notices.append(noticed)
     watch(house, tasks)
+    tasks.start_soon(Upkeep(house.admin).run)
 
 
 def _check_surface(surface: str) -> None:

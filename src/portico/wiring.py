@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import anyio
 from anyio.abc import TaskGroup
 
 from portico.admin import Admin
 from portico.config import Settings, load_settings
+from portico.discovery.cache import AnswerCache
 from portico.discovery.index import build_index
 from portico.discovery.listing import ListingCosts
+from portico.discovery.standings import Standings
 from portico.discovery.tokens import TokenEstimate, counter_for
 from portico.domain.server import ServerSpec
 from portico.embedders.local import INSTALL, is_installed
 from portico.embedders.opening import open_meanings
-from portico.errors import ConfigError, UnknownServer
+from portico.errors import ConfigError, StoreError, UnknownServer
 from portico.execution.executor import Executor
 from portico.execution.gauge import TokenGauge
 from portico.gateway import Gateway
@@ -30,13 +35,31 @@ from portico.intake.categories import CategoryRule
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
 from portico.policies.globs import GlobPolicy
-from portico.ports import IndexBuilder, Journal, MeaningSource, Provider, Store, TokenCounter
+from portico.ports import (
+    IndexBuilder,
+    Journal,
+    Ledger,
+    MeaningSource,
+    Provider,
+    Signals,
+    Store,
+    TierRecords,
+    TokenCounter,
+)
 from portico.providers.upstream import UpstreamProvider
+from portico.providers.upstream.packaging import packaging_of
+from portico.stores.journal import StoredJournal
+from portico.stores.ledger import DatabaseLedger
 from portico.stores.memory import MemoryStore, RecentJournal
-from portico.stores.sqlite import open_sqlite
+from portico.stores.offerings import DatabaseStore
+from portico.stores.opening import open_database, open_signals
+from portico.stores.tiers import DatabaseTiers
 from portico.version import VERSION
+from portico.walk import Walk
 
 CLOSE_SECONDS = 10.0
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +70,13 @@ class Parts:
     specs: Mapping[str, ServerSpec] = field(default_factory=dict)
     store: Store = field(default_factory=MemoryStore)
     journal: Journal = field(default_factory=RecentJournal)
+    ledger: Ledger | None = None
+    records: TierRecords | None = None
+    signals: Signals | None = None
+    cache: AnswerCache = field(default_factory=AnswerCache)
+    store_name: str = "memory"
+    journal_mode: str = "memory"
+    keep_days: int = 90
     counter: TokenCounter = field(default_factory=TokenEstimate)
     index: IndexBuilder | None = None
     """Another index than ours."""
@@ -76,6 +106,7 @@ def assemble(parts: Parts) -> House:
     executor = Executor(
         provider_of=_lookup(parts.providers), policy=policy, journal=parts.journal, gauge=TokenGauge(parts.counter)
     )
+    standings = Standings(packaging={name: packaging_of(spec) for name, spec in specs.items()})
     gateway = Gateway(
         editions=editions,
         intake=intake,
@@ -83,6 +114,7 @@ def assemble(parts: Parts) -> House:
         executor=executor,
         counter=parts.counter,
         costs=ListingCosts(parts.counter),
+        standings=standings,
         meanings=parts.meanings,
         pins=parts.pins,
         search_tokens=parts.search_tokens,
@@ -95,19 +127,28 @@ def assemble(parts: Parts) -> House:
         policy=policy,
         targets={name: _target(spec) for name, spec in specs.items()},
         disabled=tuple(name for name, spec in specs.items() if not spec.enabled),
+        pins=parts.pins,
+        standings=standings,
+        journal=parts.journal,
+        ledger=parts.ledger,
+        records=parts.records,
+        signals=parts.signals,
+        store_name=parts.store_name,
+        journal_mode=parts.journal_mode,
+        keep_days=parts.keep_days,
     )
-    return House(gateway=gateway, admin=admin, meanings=parts.meanings)
+    walk = Walk(gateway=gateway, standings=standings, cache=parts.cache)
+    return House(gateway=gateway, admin=admin, walk=walk, meanings=parts.meanings)
 
 
 def build(settings: Settings) -> House:
     """A house for these settings, with what the store remembers already published."""
-    counter = counter_for(settings.tokens)
-    store = _open_store(settings)
+    remembered = _open_stores(settings)
     parts = Parts(
+        **remembered.parts,
         specs={spec.name: spec for spec in settings.servers},
-        store=store,
-        counter=counter,
-        meanings=_open_meanings(settings, store),
+        counter=counter_for(settings.tokens),
+        meanings=_open_meanings(settings, remembered.store),
         explicit_categories=settings.categories,
         pins=settings.pins,
         search_tokens=settings.search.tokens,
@@ -122,9 +163,11 @@ def build(settings: Settings) -> House:
         if spec.enabled
     }
     parts.providers.update(upstreams)
+    house.closing = remembered.closing
     house.problems = settings.problems
     house.surface = settings.surface
     house.unknown = house.admin.intake.load()
+    _recall(house.admin)
     for name, server in house.gateway.edition.servers.items():
         upstreams[name].remember(server.protocol)
     return house
@@ -148,7 +191,7 @@ def settings_for(config: str | None) -> Settings:
         ConfigError: the file cannot be used at all.
     """
     settings = load_settings(config, os.environ, Path.cwd())
-    ahead = [key for key in settings.extra if key != "store"]
+    ahead = list(settings.extra)
     unknown = tuple(
         ConfigError(
             "this version cannot use it yet", file=str(settings.file), where=key, fix="Leave it out until then."
@@ -174,7 +217,8 @@ async def _close(house: House) -> None:
             tasks.start_soon(provider.aclose)
     if house.meanings is not None:
         await anyio.to_thread.run_sync(house.meanings.close)
-    house.admin.intake.store.close()
+    for close in house.closing:
+        await anyio.to_thread.run_sync(close)
 
 
 def _lookup(providers: Mapping[str, Provider]) -> Callable[[str], Provider]:
@@ -187,15 +231,50 @@ def _lookup(providers: Mapping[str, Provider]) -> Callable[[str], Provider]:
     return provider_of
 
 
-def _open_store(settings: Settings) -> Store:
-    store = settings.extra.get("store", "sqlite")
-    if store == "memory":
-        return MemoryStore()
-    if store != "sqlite":
-        raise ConfigError(
-            f"store {store!r} is not available", file=str(settings.file), where="store", fix="Write `store: sqlite`."
-        )
-    return open_sqlite(settings.home.data / "portico.db")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Remembered:
+    """What the store of the settings gives to a house."""
+
+    store: Store
+    parts: Mapping[str, Any]
+    closing: list[Callable[[], None]]
+
+
+def _open_stores(settings: Settings) -> _Remembered:
+    durable = settings.journal.mode == "durable"
+    database = open_database(settings.store, settings.home.data, durable=durable)
+    store, ledger, signals = DatabaseStore(database), DatabaseLedger(database), open_signals(database)
+    cache = AnswerCache()
+    journal = StoredJournal(
+        ledger,
+        folder=settings.home.data / "journal" / f"{crc32(database.where.encode()):08x}",
+        durable=durable,
+        buffer=settings.journal.buffer,
+        wait_seconds=settings.journal.wait_s,
+        caches=cache.counts,
+    )
+    parts = {
+        "store": store,
+        "journal": journal,
+        "ledger": ledger,
+        "records": DatabaseTiers(database),
+        "signals": signals,
+        "cache": cache,
+        "store_name": settings.store_shown,
+        "journal_mode": settings.journal.mode,
+        "keep_days": settings.journal.keep_days,
+    }
+    return _Remembered(store=store, parts=parts, closing=[signals.close, journal.close, database.close])
+
+
+def _recall(admin: Admin) -> None:
+    """Let tools stand and categories be called as they were last written down."""
+    try:
+        if admin.records is not None:
+            admin.standings.replace_tiers(admin.records.standings())
+            admin.standings.replace_categories(admin.records.categories())
+    except StoreError as error:
+        logger.warning("how tools stand is not remembered: %s", error)
 
 
 def _open_meanings(settings: Settings, store: Store) -> MeaningSource | None:

@@ -60,9 +60,8 @@ def test_the_config_of_the_design_page_is_read_whole(home: Home) -> None:
         "databases": {"warehouse": {"url": "postgresql+asyncpg://...", "registry": "mcp"}},
         "python": ["my_company.tools"],
         "yaml": ["tools/*.yml"],
-        "store": "sqlite",
-        "journal": "batched",
     }
+    assert (settings.store, settings.journal.mode) == ("sqlite", "batched")
     assert settings.problems == ()
 
 

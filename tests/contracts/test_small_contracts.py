@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
+from time import time
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +17,16 @@ from portico.discovery.keywords import build_keyword_index
 from portico.discovery.tokens import ExactTokens, TokenEstimate
 from portico.domain.call import Invocation, Outcome
 from portico.domain.edition import EMPTY, Edition
+from portico.domain.journal import Look, Lookup
 from portico.domain.server import ToolFilter
 from portico.domain.tool import ToolId
 from portico.errors import Refused
 from portico.policies.globs import GlobPolicy
 from portico.ports import IndexBuilder, Journal, Policy, TokenCounter
+from portico.stores.journal import StoredJournal
+from portico.stores.ledger import DatabaseLedger
 from portico.stores.memory import USAGE_KEPT, RecentJournal
+from portico.stores.opening import open_database
 from portico.testing import AGENT, definition, furnish
 
 POLICIES: dict[str, Callable[[], Policy]] = {
@@ -27,7 +34,7 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "globs": lambda: GlobPolicy({"a": ToolFilter(allow=("x*",)), "b": ToolFilter(deny=("*",))}),
 }
 INDEXES: dict[str, IndexBuilder] = {"words": build_index, "keywords": build_keyword_index}
-JOURNALS: dict[str, Callable[[], Journal]] = {"recent": RecentJournal}
+JOURNALS = ("recent", "sqlite", "durable", "postgresql")
 COUNTERS: dict[str, Callable[[], TokenCounter]] = {"estimate": TokenEstimate}
 if find_spec("splintr"):  # the extra `tokens`
     COUNTERS["exact"] = ExactTokens
@@ -71,25 +78,48 @@ def test_an_index_finds_only_what_is_visible_best_first(name: str, edition: Edit
     assert INDEXES[name](edition, index).query("does x1", within=visible, limit=2).hits == hits
 
 
+@pytest.fixture(params=JOURNALS)
+def journal(request: pytest.FixtureRequest) -> Iterator[Journal]:
+    if request.param == "recent":
+        yield RecentJournal()
+        return
+    store = request.getfixturevalue("migrated_url") if request.param == "postgresql" else "memory"
+    database = open_database(store, Path())
+    stored = StoredJournal(DatabaseLedger(database), durable=request.param == "durable")
+    yield stored
+    stored.close()
+    database.close()
+
+
+def settle(journal: Journal) -> None:
+    """Wait for a journal that works in the background."""
+    assert not isinstance(journal, StoredJournal) or journal.flush(20)
+
+
+def invoked(tool: ToolId | None, outcome: Outcome = Outcome.DONE, seconds: float = 0.25) -> Invocation:
+    return Invocation(tool=tool, spelled="\ud800\0", caller="", surface="", outcome=outcome, seconds=seconds, at=time())
+
+
 @pytest.mark.requirement("P-JOURNAL-CONTRACT")
-@pytest.mark.parametrize("name", JOURNALS)
-def test_a_journal_takes_any_number_of_invocations(name: str) -> None:
-    journal = JOURNALS[name]()
+async def test_a_journal_takes_any_number_of_entries(journal: Journal) -> None:
     for outcome in Outcome:
         for _ in range(500):
-            journal.record(Invocation(tool=None, spelled="\ud800", caller="", surface="", outcome=outcome, seconds=0.0))
+            journal.record(invoked(None, outcome))
+    for look in Look:
+        journal.record(Lookup(look=look, caller="", surface="", text="\ud800\0", at=time()))
+    with anyio.fail_after(20):
+        assert await journal.written() == ""
+    settle(journal)
+    assert not journal.usage()
 
 
 @pytest.mark.requirement("P-JOURNAL-CONTRACT", "P-USAGE")
-@pytest.mark.parametrize("name", JOURNALS)
-def test_a_journal_knows_the_usage_of_the_tools_that_were_called(name: str) -> None:
-    journal = JOURNALS[name]()
+def test_a_journal_knows_the_usage_of_the_tools_that_were_called(journal: Journal) -> None:
     assert not journal.usage()
     for tool, outcome in [("a", Outcome.DONE), ("a", Outcome.FAILED), ("b", Outcome.INVALID), ("c", Outcome.DONE)]:
-        journal.record(
-            Invocation(tool=ToolId("s", tool), spelled="", caller="", surface="", outcome=outcome, seconds=0.25)
-        )
-    journal.record(Invocation(tool=None, spelled="", caller="", surface="", outcome=Outcome.DONE, seconds=1.0))
+        journal.record(invoked(ToolId("s", tool), outcome))
+    journal.record(invoked(None, seconds=1.0))
+    settle(journal)
     usage = journal.usage()
     assert {id.name: (u.calls, u.done, u.mean_ms) for id, u in usage.items()} == {"a": (2, 1, 250), "c": (1, 1, 250)}
 

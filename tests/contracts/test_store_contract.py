@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import pytest
 from portico.domain.server import Offering
 from portico.ports import Store
 from portico.stores.memory import MemoryStore
-from portico.stores.sqlite import SqliteStore, open_sqlite
+from portico.stores.offerings import DatabaseStore
+from portico.stores.opening import open_database
 
 OFFERING = Offering(
     server="github",
@@ -27,29 +28,28 @@ OFFERING = Offering(
     templates=({"uriTemplate": "file:///{x}"},),
     limited="only 2 of 5",
 )
-STORES: dict[str, Callable[[Path], Store]] = {
-    "memory": lambda folder: MemoryStore(),
-    "sqlite": lambda folder: open_sqlite(folder / "deep" / "portico.db"),
-}
-
-SMALL: dict[str, Callable[[Path], Store]] = {
-    "memory": lambda folder: MemoryStore(vectors_kept=4),
-    "sqlite": lambda folder: SqliteStore(folder / "portico.db", vectors_kept=4),
-}
+KINDS = ["memory", "sqlite", "postgresql"]
 
 
-@pytest.fixture(params=SMALL)
-def small_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made = SMALL[request.param](tmp_path)
-    yield made
-    made.close()
+def opened(kind: str, request: pytest.FixtureRequest, kept: int) -> Iterator[Store]:
+    if kind == "memory":
+        yield MemoryStore(vectors_kept=kept)
+        return
+    folder: Path = request.getfixturevalue("tmp_path")
+    where = "sqlite" if kind == "sqlite" else request.getfixturevalue("migrated_url")
+    store = DatabaseStore(open_database(where, folder / "deep"), vectors_kept=kept)
+    yield store
+    store.close()
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made = STORES[request.param](tmp_path)
-    yield made
-    made.close()
+@pytest.fixture(params=KINDS)
+def small_store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    yield from opened(request.param, request, 4)
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    yield from opened(request.param, request, 20_000)
 
 
 @pytest.mark.requirement("P-STORE-CONTRACT")
@@ -86,7 +86,18 @@ def test_what_is_forgotten_is_gone_and_forgetting_twice_is_fine(store: Store) ->
 
 @pytest.mark.requirement("P-STORE-CONTRACT")
 def test_names_with_quotes_and_other_alphabets_are_kept(store: Store) -> None:
-    names = ["'; DROP TABLE offerings; --", "данные", '"', ""]
+    names = [
+        "'; DROP TABLE offerings; --",
+        "данные",
+        '"',
+        "",
+        "100%",
+        ":server",
+        "\0",
+        "\ufffd",
+        "🚪" * 512,
+        "🚪" * 513,
+    ]
     for name in names:
         store.save(Offering(server=name), "1")
     assert store.load(dict.fromkeys(names, "1")).keys() == set(names)
@@ -133,7 +144,7 @@ def test_many_vectors_are_loaded_at_once_and_odd_names_are_kept(store: Store) ->
 @pytest.mark.requirement("P-STORE-CONTRACT")
 def test_vectors_not_used_for_longest_make_room(small_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     days = iter(range(100))
-    monkeypatch.setattr("portico.stores.sqlite.time", lambda: 2 * 86_400.0 * next(days))
+    monkeypatch.setattr("portico.stores.offerings.time", lambda: 2 * 86_400.0 * next(days))
     for hash in "abcd":
         small_store.save_vectors("m", {hash: b"1"})
     assert small_store.load_vectors("m", ["a", "b"]).keys() == {"a", "b"}

@@ -9,6 +9,7 @@ from .clients import client_files as client_files
 from .clients import find_client as find_client
 from .edit import add_server as add_server
 from .edit import add_servers as add_servers
+from .edit import assign_category as assign_category
 from .edit import remove_server as remove_server
 from .edit import server_entries as server_entries
 from .importing import ImportItem as ImportItem
@@ -27,6 +28,7 @@ from .paths import find_config as find_config
 from .paths import find_paths as find_paths
 from .settings import PORT as PORT
 from .settings import SURFACES as SURFACES
+from .settings import JournalSettings as JournalSettings
 from .settings import SearchLimits as SearchLimits
 from .settings import Semantic as Semantic
 from .settings import Settings as Settings

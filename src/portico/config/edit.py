@@ -1,4 +1,4 @@
-"""Servers added to and removed from our own config file, with everything else left as it was."""
+"""Our own config file with servers added and removed and tools put on shelves; everything else is left as it was."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from portico.errors import ConfigError
 from . import jsontext, yamltext
 from .documents import Document, format_of, parse_document, read_text
 from .fields import meant
+from .shapes import recognise
 from .writing import write_atomically
 
 _TABLES = ("servers", "mcpServers")
@@ -45,6 +46,38 @@ def remove_server(file: Path, name: str) -> None:
         ConfigError: there is no such server, or the file cannot be read or written; nothing has changed.
     """
     write_atomically(file, without_server(read_text(file), file, name).encode())
+
+
+def assign_category(file: Path, key: str, category: str) -> None:
+    """Put a server, a `server.tool` or the tools of a `prefix*` on a shelf in a config file, created when missing.
+
+    Raises:
+        ConfigError: the file is a client's own, or it cannot be read or written; nothing has changed.
+    """
+    text = read_text(file) if os.path.exists(file) else ""
+    write_atomically(file, with_category(text, file, key, category).encode())
+
+
+def with_category(text: str, file: Path, key: str, category: str) -> str:
+    """The text of a config file with one key of its `categories` set.
+
+    Raises:
+        ConfigError: it is a client's own file, which has no categories, or the text cannot be read.
+    """
+    document = _table_document(text, file)
+    if not isinstance(document.value("categories"), dict | None):
+        fix = "Write it as {SERVER: category}."
+        raise document.error("the categories must be a table", ("categories",), fix=fix)
+    wanted = dict(document.data or {})
+    wanted["categories"] = {**(wanted.get("categories") or {}), key: category}
+    if document.format == "json":
+        edited = _verified(document, wanted, lambda: jsontext.put_member(text, ("categories", key), category))
+    else:
+        edited = _verified(document, wanted, lambda: yamltext.put_text(text, "categories", key, category))
+    if recognise(parse_document(edited, file)) != "portico":
+        fix = "Keep a portico.yaml of your own, for example with: portico import FILE --write"
+        raise ConfigError("this is a client's own file, and categories are not read from it", file=str(file), fix=fix)
+    return edited
 
 
 def with_server(text: str, file: Path, name: str, entry: Mapping[str, Any]) -> str:
@@ -136,4 +169,4 @@ def _same(data: Any, wanted: Mapping[str, Any]) -> bool:
 
 def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
     # A table that lost its last entry reads as null.
-    return {key: (value or {}) if key in _TABLES else value for key, value in data.items()}
+    return {key: (value or {}) if key in (*_TABLES, "categories") else value for key, value in data.items()}

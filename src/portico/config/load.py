@@ -13,6 +13,7 @@ from .dialects import Dialect
 from .documents import Document, read_document
 from .expansion import Variables
 from .fields import SWITCHES, Fields, meant
+from .journal import read_journal, read_store
 from .paths import Paths, find_config, find_paths
 from .semantic import read_semantic
 from .servers import read_server
@@ -22,7 +23,7 @@ from .shapes import OWN_KEYS, again, find_entries, recognise
 SWITCH = "PROGRESSIVE_DISCLOSURE"
 """An environment variable that chooses between two surfaces, as servers with that switch know it."""
 
-EXTRA = ("databases", "python", "yaml", "store", "journal", "profiles")
+EXTRA = ("databases", "python", "yaml", "profiles")
 """Keys that other parts of the house read themselves."""
 
 
@@ -30,7 +31,8 @@ def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path) -> 
     """Read the config file that the command line, the environment or the folder names; none at all is no error.
 
     Raises:
-        ConfigError: the file does not exist although it was named, or it cannot be read or parsed as a whole.
+        ConfigError: the file does not exist although it was named, it cannot be read or parsed as a whole, or its store
+            cannot be used.
     """
     home = find_paths(environ, cwd)
     file = find_config(config, environ, cwd)
@@ -53,7 +55,7 @@ def read_settings(document: Document, home: Paths, environ: Mapping[str, str], c
     """Translate one document, ours or a client's.
 
     Raises:
-        ConfigError: the document is not a table.
+        ConfigError: the document is not a table, or its store cannot be used.
     """
     data = document.words()
     if data is not None and not isinstance(data, dict):
@@ -97,6 +99,7 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         if key not in OWN_KEYS and not key.startswith(("x-", "$")):
             fields.report("this key is not known", key, fix=meant(key, OWN_KEYS))
     defaults = Settings(home=home)
+    store = read_store(Fields(fields.table, document=document, path=(), variables=fields.variables), document)
     port = fields.whole("port", least=0, most=65535)
     return Settings(
         home=home,
@@ -108,6 +111,8 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         search=_search(fields),
         semantic=read_semantic(fields, document),
         tokens=fields.choice("tokens", among=COUNTERS) or defaults.tokens,
+        store=store or defaults.store,
+        journal=read_journal(fields),
         extra={key: value for key, value in (document.data or {}).items() if key in EXTRA},
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from portico.domain.server import ServerSpec
 from portico.errors import ConfigError
@@ -51,6 +52,26 @@ class Semantic:
     """Where the file asks for it."""
 
 
+STORES = ("sqlite", "memory")
+"""The stores that `store` may name by one word; an address names the others."""
+
+JOURNALS = ("batched", "durable")
+"""What `journal` may say: entries are written together a little later, or before the result is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSettings:
+    """How carefully the journal is kept, and for how long."""
+
+    mode: str = "batched"
+    keep_days: int = 90
+    """Entries older than this are dropped once a day; usage keeps what they add up to."""
+    buffer: int = 50_000
+    """Entries that wait for the store at most; what comes on top is dropped, and counted."""
+    wait_s: float = 10.0
+    """How long a result waits for its commit, with `durable`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What the config file says, with every variable expanded and every refused part in `problems`."""
@@ -65,8 +86,19 @@ class Settings:
     search: SearchLimits = SearchLimits()
     semantic: Semantic | None = None
     tokens: str = "estimate"
+    store: str = field(default="sqlite", repr=False)
+    """`sqlite`, `memory`, or the address of a database, which may hold a password."""
+    journal: JournalSettings = JournalSettings()
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Keys that other parts read themselves, as they were written."""
     problems: tuple[ConfigError, ...] = ()
     """What could not be used; everything else is in force."""
     file: Path | None = None
+
+    @property
+    def store_shown(self) -> str:
+        """The store as it may be printed: users, passwords and queries are left out."""
+        if "://" not in self.store:
+            return self.store
+        parts = urlsplit(self.store)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -14,7 +14,21 @@ from .yamldoc import parse
 _WIDTH = 4096
 
 
-def put_entry(text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
+def put_text(text: str, table: str, name: str, value: str) -> str:
+    """The text with one text of a top-level table set, where it stands or as one more entry.
+
+    Raises:
+        ConfigError: the text is not YAML.
+    """
+    holder = _member(parse(text, ""), table)
+    member = _member(holder.node, name) if holder is not None else None
+    if member is None:
+        return put_entry(text, table, name, value)
+    node = member.node
+    return f"{text[: node.start]}{json.dumps(value, ensure_ascii=False)}{text[node.end :]}"
+
+
+def put_entry(text: str, table: str, name: str, entry: Mapping[str, Any] | str) -> str:
     """The text with one more entry in a top-level table, which is created when it is missing.
 
     Raises:

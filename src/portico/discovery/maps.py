@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from portico.domain.category import Category
 from portico.domain.edition import Edition
 from portico.domain.query import Query
 from portico.errors import NextCall
 from portico.ports import TokenCounter
 
+from .budgets import Rungs
 from .filters import Facets
 from .spelling import Spell
 
@@ -17,11 +20,25 @@ _LAST_LINE = 10
 """Tokens of the line that counts what is withheld."""
 
 
-def map_lines(edition: Edition, facets: Facets, unavailable: Iterable[str] = ()) -> list[str]:
+def numbered(place: int, card: Rungs) -> Rungs:
+    """A card with its place in the list before each of its texts."""
+    return replace(card, texts=[(level, f"{place}. {text}") for level, text in card.texts])
+
+
+def ways_on(spell: Spell) -> str:
+    """What to do when none of the tools named first is the right one."""
+    shelf, words = NextCall("search", {"query": "", "category": "..."}), NextCall("search", {"query": "..."})
+    return f"browse by category: {spell(shelf)}, or search by intent: {spell(words)}"
+
+
+def map_lines(
+    edition: Edition, facets: Facets, known: Mapping[str, Category], unavailable: Iterable[str] = ()
+) -> list[str]:
     """Every category and every server with the number of tools that a caller sees there."""
-    lines = [f"{sum(facets.servers.values())} tools on {len(facets.servers)} servers."]
+    lines = [f"{_counted(sum(facets.servers.values()), 'tool')} on {_counted(len(facets.servers), 'server')}."]
     if facets.categories and set(facets.categories) != {"misc"}:
-        lines.append("categories: " + ", ".join(f"{name} ({count})" for name, count in facets.categories.items()))
+        shelves = sorted((known.get(name) or Category(name=name) for name in facets.categories), key=_place)
+        lines += [_shelf_line(shelf, facets.categories[shelf.name]) for shelf in shelves]
     if missing := ", ".join(unavailable):
         lines.append(f"not available: {missing}")
     lines.append("servers:")
@@ -31,6 +48,19 @@ def map_lines(edition: Edition, facets: Facets, unavailable: Iterable[str] = ())
         about = "" if about.casefold() == name.casefold() else about
         lines.append(f"- {server.identifier} ({count})" + (f": {about}" if about else ""))
     return lines
+
+
+def _place(category: Category) -> tuple[int, str]:
+    return category.order, category.name
+
+
+def _shelf_line(category: Category, count: int) -> str:
+    title = "" if category.title.casefold() == category.name.casefold() else f" {category.title}"
+    return f"📁 {category.name}:{title} ({_counted(count, 'tool')})"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def nothing_lines(query: Query, nearest: Sequence[str], spell: Spell) -> list[str]:

@@ -14,7 +14,9 @@ from .names import distinct, listable
 from .server import Server
 
 PREFIX = "portico://"
-"""Begins the URI of a resource whose own URI another server has too."""
+"""Begins the URI of a resource whose own URI another server has too, or that would look like one of ours."""
+OWN_SCHEME = "catalog:"
+"""The scheme of the resources that tell what tools there are; nothing that a server lists is shown under it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,8 @@ def _listed_uris(servers: list[Server], kind: str, key: str) -> tuple[Item, ...]
             if not isinstance(uri, str) or not uri or uri in own:
                 continue
             own.add(uri)
-            listed = uri if uri not in taken else f"{PREFIX}{server.identifier}/{quote(uri, safe='{}')}"
+            is_free = uri not in taken and not uri.casefold().startswith(OWN_SCHEME)
+            listed = uri if is_free else f"{PREFIX}{server.identifier}/{quote(uri, safe='{}')}"
             taken.add(listed)
             items.append(Item(server=server.name, original=uri, listed=listed, definition={**raw, key: listed}))
     return tuple(items)

@@ -1,11 +1,14 @@
-"""The one category rule: explicit config, longest name prefix, server default, `misc`."""
+"""The one category rule: explicit config, longest name prefix, server default, `misc`.
+
+A server's default is what the config gives it, or the shelf that an upstream server's name speaks of.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-FALLBACK = "misc"
+from .shelves import FALLBACK, shelf_of
 
 PREFIXES: Mapping[str, str] = {
     prefix: prefix.rstrip("_") for prefix in "base_ dba_ fs_ qlty_ sec_ tdvs_ plot_ rag_ sql_opt_ chat_ bar_".split()
@@ -27,11 +30,12 @@ class CategoryRule:
         """The one category of a tool."""
         return self.categories(server, (name,), source)[name]
 
-    def categories(self, server: str, names: Iterable[str], source: str) -> dict[str, str]:
-        """The one category of each tool of a server."""
+    def categories(self, server: str, names: Iterable[str], source: str, title: str = "") -> dict[str, str]:
+        """The one category of each tool of a server; `title` is what the server calls itself."""
         wide = {key[:-1]: category for key, category in self.explicit.items() if key.endswith("*")}
         prefixes = self.prefixes if source != "upstream" else {}
-        default = self.servers.get(server) or FALLBACK
+        spoken = shelf_of(server, title) if source == "upstream" else ""
+        default = self.servers.get(server) or spoken or FALLBACK
         return {
             name: self.explicit.get(f"{server}.{name}")
             or _longest(name, wide)

@@ -44,19 +44,37 @@ class Intake:
     _pending: dict[str, anyio.Event] = field(default_factory=dict)
     _again: set[str] = field(default_factory=set)
     _tries: dict[str, int] = field(default_factory=dict)
+    _answers: dict[str, int] = field(default_factory=dict)
+    """How often each server has been asked with success."""
     _slots: anyio.CapacityLimiter | None = None
 
     def load(self) -> set[str]:
         """Publish what the store remembers and return the servers that it does not know; starts nothing."""
         marks = {name: provider.fingerprint for name, provider in self.providers.items()}
         try:
-            known = self.store.load(marks)
-            self.failures.update(self.store.failures(marks, within=FAILURE_SECONDS))
+            known, failed = self._remembered(marks)
+            self.failures.update(failed)
         except StoreError as error:
             logger.warning("nothing is remembered, definitions are fetched again: %s", error)
             known = {}
         self.editions.accept((offering, self.providers[name].source) for name, offering in known.items())
         return self.providers.keys() - known.keys()
+
+    async def reload(self) -> Edition:
+        """Publish what other processes have fetched since: what the store remembers under today's fingerprints.
+
+        No server is started. One that answered here while the store was read keeps its own answer, which is newer.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        marks = {name: provider.fingerprint for name, provider in self.providers.items()}
+        answers = dict(self._answers)
+        known, failed = await anyio.to_thread.run_sync(self._remembered, marks)
+        older = {name: offering for name, offering in known.items() if self._answers.get(name) == answers.get(name)}
+        for name in older.keys() - failed.keys():
+            self.failures.pop(name, None)
+        return self.editions.accept((offering, self.providers[name].source) for name, offering in older.items())
 
     def watch(self, tasks: TaskGroup) -> None:
         """From now on refresh in this task group whenever a provider says that something changed."""
@@ -77,6 +95,11 @@ class Intake:
         if server not in self._pending:
             self._pending[server] = anyio.Event()
             self._tasks.start_soon(self._ask_in_background, server)
+
+    @property
+    def answers(self) -> int:
+        """How often servers have been asked here with success; what was taken from the store is not counted."""
+        return sum(self._answers.values())
 
     @property
     def is_starting(self) -> bool:
@@ -156,11 +179,15 @@ class Intake:
                 self._failed(server, "; ".join(error.details) or str(error))
                 raise
         self.failures.pop(server, None)
+        self._answers[server] = self._answers.get(server, 0) + 1
         try:
             self.store.save(offering, provider.fingerprint)
         except StoreError as error:
             logger.warning("definitions of %r are not remembered: %s", server, error)
         return offering
+
+    def _remembered(self, marks: Mapping[str, str]) -> tuple[dict[str, Offering], dict[str, str]]:
+        return self.store.load(marks), self.store.failures(marks, within=FAILURE_SECONDS)
 
     def _failed(self, server: str, reason: str) -> None:
         self.failures[server] = reason

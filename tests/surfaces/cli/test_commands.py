@@ -175,7 +175,8 @@ def test_doctor_and_refresh_as_data_with_one_server_broken(shell: Shell) -> None
     shell.serve_tiny(gone={"command": str(shell.home / "no-such-command")})
     ended = shell.run("doctor", "--json")
     assert ended.code == Exit.UPSTREAM
-    gone, tiny = ended.json
+    gone, tiny, store = ended.json
+    assert store["ok"]
     assert (gone["ok"], gone["next"]) == (False, "mend what is said above, then: portico doctor gone")
     assert tiny["ok"]
     refreshed = shell.run("refresh", "--json")
@@ -236,7 +237,8 @@ def test_version_help_and_completion(shell: Shell) -> None:
     assert shell.run("--version").out.startswith("portico ")
     helped = shell.run("--help")
     assert helped.code == 0
-    for command in "serve demo list search describe call tokens refresh doctor add remove import install".split():
+    looking = "list search describe call tokens refresh doctor stats tiers categories budget"
+    for command in f"serve demo {looking} add remove import install".split():
         assert f"  {command}" in helped.out
     completion = shell.run("--show-completion", "bash")
     assert completion.code == 0

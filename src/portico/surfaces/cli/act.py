@@ -13,6 +13,7 @@ import typer
 
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
+from portico.domain.overview import Checkup, ServerReport
 from portico.domain.server import State
 from portico.errors import CallError, UnknownServer
 from portico.ports import MeaningSource
@@ -23,7 +24,6 @@ from .output import data, say, warn
 from .waiting import ask, in_house
 
 if TYPE_CHECKING:
-    from portico.admin import ServerReport
     from portico.house import House
 
 CALLER = Caller(surface="cli")
@@ -83,33 +83,51 @@ def doctor(
     servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check each server: does it start, does it speak, how many tools, what to do next."""
+    """Check each server: does it start, does it speak, how many tools, what to do next; and the store."""
 
-    async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport], Embedder | None, int]:
+    async def work(house: House) -> Findings:
         wanted = _named(house, servers)
-        outcomes = await ask(house, wanted - set(house.admin.disabled), tell=False)
-        reports = [r for r in house.admin.reports() if not servers or r.name in wanted]
-        embedder = await _examined(house.meanings) if house.meanings and not servers else None
-        return outcomes, reports, embedder, len(house.problems)
-
-    outcomes, reports, embedder, broken = in_house(options(ctx), work, as_json=as_json, complete=False)
-    failed = {name: error for name, error in outcomes.items() if error is not None}
-    if as_json:
-        data(
-            [
-                report_data(r, with_tools=False) | {"ok": r.name not in failed, "next": _advice(r, failed.get(r.name))}
-                for r in reports
-            ]
-            + ([{"embedder": embedder.name, "state": embedder.state, "ok": embedder.is_well}] if embedder else [])
+        return Findings(
+            outcomes=await ask(house, wanted - set(house.admin.disabled), tell=False),
+            reports=[r for r in house.admin.reports() if not servers or r.name in wanted],
+            embedder=await _examined(house.meanings) if house.meanings and not servers else None,
+            checkup=await house.admin.checkup() if not servers else None,
+            problems=len(house.problems),
         )
+
+    found = in_house(options(ctx), work, as_json=as_json, complete=False)
+    failed, embedder, checkup = found.failed, found.embedder, found.checkup
+    if as_json:
+        data(_findings_data(found))
     else:
-        for report in reports:
+        for report in found.reports:
             _print_checkup(report, failed.get(report.name))
         if embedder:
             say(f"{'ok' if embedder.is_well else 'x':>2}  embedder {embedder.name}: {embedder.state}")
-        say(f"{len(outcomes) - len(failed)} of {len(outcomes)} servers are well.")
-    if failed or broken or (embedder and not embedder.is_well):
-        raise typer.Exit(Exit.CONFIG if broken and not failed else Exit.UPSTREAM)
+        if checkup:
+            _print_store(checkup)
+        say(f"{len(found.outcomes) - len(failed)} of {len(found.outcomes)} servers are well.")
+    if not failed and (found.problems or (checkup and checkup.problem)):
+        raise typer.Exit(Exit.CONFIG)
+    if failed or (embedder and not embedder.is_well):
+        raise typer.Exit(Exit.UPSTREAM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a doctor has found."""
+
+    outcomes: dict[str, CallError | None]
+    reports: list[ServerReport]
+    embedder: Embedder | None
+    checkup: Checkup | None
+    problems: int
+    """Parts of the config that are not in force."""
+
+    @property
+    def failed(self) -> dict[str, CallError]:
+        """The servers that could not be asked."""
+        return {name: error for name, error in self.outcomes.items() if error is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +137,37 @@ class Embedder:
     name: str
     state: str
     is_well: bool
+
+
+def _findings_data(found: Findings) -> list[dict[str, Any]]:
+    failed, embedder, checkup = found.failed, found.embedder, found.checkup
+    rows = [
+        report_data(r, with_tools=False) | {"ok": r.name not in failed, "next": _advice(r, failed.get(r.name))}
+        for r in found.reports
+    ]
+    if embedder:
+        rows.append({"embedder": embedder.name, "state": embedder.state, "ok": embedder.is_well})
+    if checkup:
+        rows.append(
+            {
+                "store": checkup.store,
+                "journal": checkup.journal,
+                "ok": not checkup.problem,
+                "problem": checkup.problem,
+                "dropped": checkup.losses.dropped,
+                "lost": checkup.losses.lost,
+            }
+        )
+    return rows
+
+
+def _print_store(checkup: Checkup) -> None:
+    say(f"{'x' if checkup.problem else 'ok':>2}  store {checkup.store}: journal {checkup.journal}")
+    if checkup.problem:
+        say(f"      {checkup.problem}")
+    if checkup.losses.dropped or checkup.losses.lost:
+        dropped, lost = checkup.losses.dropped, checkup.losses.lost
+        say(f"      not in the journal: {dropped:,} entries dropped by a full buffer, {lost:,} lost with their process")
 
 
 async def _examined(meanings: MeaningSource) -> Embedder:

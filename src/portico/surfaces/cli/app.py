@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import act, browse, configure, serve
+from . import act, browse, configure, operate, serve, stats
 from .desk import Desk, Exit, Options, options
 from .output import warn
 
@@ -33,13 +33,17 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "tokens": browse.tokens,
     "refresh": act.refresh,
     "doctor": act.doctor,
+    "stats": stats.stats,
     "add": configure.add,
     "remove": configure.remove,
     "import": configure.import_,
     "install": configure.install,
 }
+_GROUPS = {"tiers": operate.tiers, "categories": operate.categories, "budget": operate.budget}
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
+for _name, _group in _GROUPS.items():
+    app.add_typer(_group, name=_name)
 
 
 def run_cli(desk: Desk) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Hit
+from portico.domain.overview import Bill, ServerReport
 from portico.domain.query import Query
 from portico.domain.tool import Tool
 from portico.errors import UnknownServer
@@ -19,7 +20,6 @@ from .output import data, fail, say, spell, table, warn
 from .waiting import in_house
 
 if TYPE_CHECKING:
-    from portico.admin import Bill, ServerReport
     from portico.house import House
 
 CALLER = Caller(surface="cli")

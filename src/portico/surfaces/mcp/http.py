@@ -1,4 +1,4 @@
-"""All surfaces over HTTP: `/mcp` and `/mcp/{surface}`, both protocol eras on each path."""
+"""All surfaces over HTTP: `/mcp` and `/mcp/{surface}`, both protocol eras on each path, and REST beside them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from .guard import Guarded
 from .plain_calls import PlainCalls
 from .server import SurfaceServer
 
@@ -22,26 +22,12 @@ DRAIN_SECONDS = 8
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-def build_app(
-    servers: Mapping[str, SurfaceServer], *, default: str, port: int, starting: Callable[[], set[str]]
-) -> Starlette:
-    """The web application: one endpoint per surface and the default one at `/mcp`.
+def build_app(servers: Mapping[str, SurfaceServer], *, default: str, port: int, api: ASGIApp) -> Starlette:
+    """The web application: one endpoint per surface, the default one at `/mcp`, and everything else from `api`.
 
-    `starting` names the servers that are being asked for the first time; until there are none, we are not ready.
+    The MCP paths come first and pass nothing of REST: a call must not pay for it.
     """
-
     security = _security(port)
-    guard = TransportSecurityMiddleware(security)
-
-    async def live(request: Request) -> Response:
-        return await guard.validate_request(request) or JSONResponse({"live": True})
-
-    async def ready(request: Request) -> Response:
-        if refused := await guard.validate_request(request):
-            return refused
-        waiting = sorted(starting())
-        return JSONResponse({"ready": not waiting, "starting": waiting}, status_code=503 if waiting else 200)
-
     managers = {name: StreamableHTTPSessionManager(app=s, security_settings=security) for name, s in servers.items()}
     endpoints = {
         name: PlainCalls(StreamableHTTPASGIApp(manager), servers[name], security) for name, manager in managers.items()
@@ -54,10 +40,13 @@ def build_app(
                 await stack.enter_async_context(manager.run())
             yield
 
-    routes = [Route("/livez", endpoint=live), Route("/readyz", endpoint=ready)]
-    routes += [Route("/mcp", endpoint=endpoints[default])]
-    routes += [Route(f"/mcp/{name}", endpoint=endpoint) for name, endpoint in endpoints.items()]
-    return Starlette(routes=routes, lifespan=lifespan)
+    paths = {"/mcp": endpoints[default], **{f"/mcp/{name}": endpoint for name, endpoint in endpoints.items()}}
+    routes = [Route(path, endpoint=endpoint) for path, endpoint in paths.items()]
+    routes += [Route(f"{path}/", endpoint=endpoint) for path, endpoint in paths.items()]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    # A mount at `/` would not match a path with a line break in it, and answer in another shape than the rest.
+    app.router.default = Guarded(api, security)
+    return app
 
 
 async def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[Callable[[], None]], None]) -> None:

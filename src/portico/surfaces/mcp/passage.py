@@ -1,10 +1,10 @@
-"""Prompts, resources and completion are passed through to the server they belong to."""
+"""Prompts, resources and completion are passed through to the server they belong to; a few resources are our own."""
 
 from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -18,15 +18,20 @@ from portico.errors import CallError
 from portico.gateway import Gateway
 
 from .asking import until_complete
+from .catalog_resources import LISTED, TEMPLATES, CatalogResources, is_ours
 from .envelopes import Context, connection_of, envelope_of
 from .surface import JsonObject
+
+OURS = ""
+"""Stands where a server's name would: the resource is one of the catalog's own."""
 
 
 @dataclass(slots=True)
 class Passage:
-    """Answers lists from the catalog and sends everything else on."""
+    """Answers lists from the catalog and sends everything else on; what the catalog itself tells comes first."""
 
     gateway: Gateway
+    catalog: CatalogResources | None = None
     _subscribers: dict[str, weakref.WeakSet[Connection]] = field(default_factory=dict)
     _watched: Counter[str] = field(default_factory=Counter)
     """How many clients watch each resource."""
@@ -37,14 +42,16 @@ class Passage:
         return {"prompts": [item.definition for item in self.gateway.edition.items.prompts]}
 
     async def list_resources(self, ctx: Context, params: JsonObject) -> JsonObject:
-        """All resources."""
+        """All resources, our own first."""
         await self.gateway.settled()
-        return {"resources": [item.definition for item in self.gateway.edition.items.resources]}
+        own = LISTED if self.catalog else ()
+        return {"resources": [*own, *(item.definition for item in self.gateway.edition.items.resources)]}
 
     async def list_templates(self, ctx: Context, params: JsonObject) -> JsonObject:
-        """All resource templates."""
+        """All resource templates, our own first."""
         await self.gateway.settled()
-        return {"resourceTemplates": [item.definition for item in self.gateway.edition.items.templates]}
+        own = TEMPLATES if self.catalog else ()
+        return {"resourceTemplates": [*own, *(item.definition for item in self.gateway.edition.items.templates)]}
 
     async def get_prompt(self, ctx: Context, params: JsonObject) -> JsonObject:
         """One prompt, from its server."""
@@ -54,12 +61,16 @@ class Passage:
         return await self._pass_on(ctx, params, item, "prompts/get", {"name": item.original, **own})
 
     async def read_resource(self, ctx: Context, params: JsonObject) -> JsonObject:
-        """One resource, from its server."""
+        """One resource, from its server or from the catalog."""
+        if self.catalog and is_ours(uri := _text(params, "uri")):
+            await self.gateway.settled()
+            return await self.catalog.read(uri)
         item = self._resource(params)
         return await self._pass_on(ctx, params, item, "resources/read", {"uri": item.original})
 
     async def subscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
         """Subscribe a client of the handshake era to a resource."""
+        await self._check_own(_text(params, "uri"))
         item = self._resource(params)
         connections = self._subscribers.setdefault(item.listed, weakref.WeakSet())
         if connection_of(ctx) not in connections:
@@ -83,7 +94,8 @@ class Passage:
         try:
             for uri in uris:
                 with suppress(CallError):  # a resource that nobody has is honoured, and never changes
-                    item = self.gateway.edition.items.resource(uri)
+                    await self._check_own(uri)
+                    item = self._resource({"uri": uri})
                     await self._watch(item)
                     items.append(item)
             yield
@@ -96,9 +108,13 @@ class Passage:
         """The connections that want to hear of a resource, by its listed URI."""
         return list(self._subscribers.get(uri, ()))
 
+    def watched_own(self) -> list[str]:
+        """Those of our own resources that somebody watches."""
+        return [uri for uri in self._watched if self.catalog and is_ours(uri)]
+
     async def _watch(self, item: Item) -> None:
         self._watched[item.listed] += 1
-        if self._watched[item.listed] == 1:
+        if self._watched[item.listed] == 1 and item.server != OURS:
             try:
                 await self.gateway.pass_on(item, "resources/subscribe", {"uri": item.original})
             except CallError:
@@ -109,7 +125,8 @@ class Passage:
         self._watched[item.listed] -= 1
         if self._watched[item.listed] <= 0:
             del self._watched[item.listed]
-            await self.gateway.pass_on(item, "resources/unsubscribe", {"uri": item.original})
+            if item.server != OURS:
+                await self.gateway.pass_on(item, "resources/unsubscribe", {"uri": item.original})
 
     async def complete(self, ctx: Context, params: JsonObject) -> JsonObject:
         """Completion for a prompt's or a template's argument, from its server."""
@@ -120,6 +137,10 @@ class Passage:
         if ref.get("type") == "ref/prompt":
             item = items.prompt(_text(ref, "name"))
             own = {**ref, "name": item.original}
+        elif self.catalog and is_ours(_text(ref, "uri")):
+            argument = params.get("argument")
+            asked = argument if isinstance(argument, Mapping) else {}
+            return self.catalog.complete(_text(ref, "uri"), asked, params.get("context"))
         else:
             item = items.template(_text(ref, "uri"))
             own = {**ref, "uri": item.original}
@@ -136,8 +157,16 @@ class Passage:
 
         return await until_complete(ctx, await again(envelope.answers), again)
 
+    async def _check_own(self, uri: str) -> None:
+        """Raise UnknownItem for a URI of our scheme that cannot be read; pages are read and not watched."""
+        if self.catalog and is_ours(uri):
+            await self.catalog.read(uri.replace("?", "%3F"))
+
     def _resource(self, params: JsonObject) -> Item:
-        return self.gateway.edition.items.resource(_text(params, "uri"))
+        uri = _text(params, "uri")
+        if self.catalog and is_ours(uri):
+            return Item(server=OURS, original=uri, listed=uri, definition={})
+        return self.gateway.edition.items.resource(uri)
 
 
 def _text(params: JsonObject, key: str) -> str:

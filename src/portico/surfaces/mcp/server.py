@@ -30,7 +30,9 @@ from portico.domain.caller import Caller
 from portico.domain.edition import Edition
 from portico.errors import CallError, UnknownItem, UpstreamError
 from portico.gateway import Gateway
+from portico.walk import Walk
 
+from .catalog_resources import CatalogResources
 from .envelopes import Context, askable_of, connection_of, is_modern
 from .logs import Logs
 from .passage import Passage
@@ -63,14 +65,14 @@ _HANDSHAKE_ONLY = frozenset({"resources/subscribe", "resources/unsubscribe", "lo
 class SurfaceServer(Server[Any]):
     """An SDK server whose answers come from one surface of the gateway."""
 
-    def __init__(self, gateway: Gateway, surface: Surface, version: str) -> None:
+    def __init__(self, gateway: Gateway, surface: Surface, version: str, walk: Walk | None = None) -> None:
         self._bus = InMemorySubscriptionBus()
         self._listens = ListenHandler(self._bus)
         self._caller = Caller(surface=surface.name)
         self._surface, self._gateway = surface, gateway
         self._logs = Logs(gateway.executor.running)
         self._tools = Tools(gateway, surface, self._caller, self._logs)
-        self._passage = Passage(gateway)
+        self._passage = Passage(gateway, CatalogResources(walk, gateway, self._caller) if walk else None)
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self.sessions: dict[str, Connection] = {}
         """Open sessions of the handshake era over HTTP, by their id."""
@@ -126,6 +128,8 @@ class SurfaceServer(Server[Any]):
         if (before.items.resources, before.items.templates) != (after.items.resources, after.items.templates):
             await self._bus.publish(ResourcesListChanged())
             await self._notify("notifications/resources/list_changed")
+        for uri in self._passage.watched_own():
+            await self._updated(uri, {"uri": uri})
 
     def may_interrupt(self, connection: Connection) -> bool:
         """Whether a call of this client may have to send it something before the result."""
@@ -150,11 +154,15 @@ class SurfaceServer(Server[Any]):
         uri = params.get("uri")
         if method == "notifications/resources/updated" and isinstance(uri, str):
             listed = self._gateway.edition.items.listed_uri(server, uri)
-            await self._bus.publish(ResourceUpdated(uri=listed))
-            for connection in self._passage.subscribers(listed):
-                await connection.notify(method, {**params, "uri": listed})
+            await self._updated(listed, {**params, "uri": listed})
         elif method == "notifications/message":
             await self._logs.deliver(server, params)
+
+    async def _updated(self, uri: str, params: JsonObject) -> None:
+        """Tell clients of both eras that a resource is no longer what it was."""
+        await self._bus.publish(ResourceUpdated(uri=uri))
+        for connection in self._passage.subscribers(uri):
+            await connection.notify("notifications/resources/updated", dict(params))
 
     async def _listen(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams

@@ -1,0 +1,252 @@
+"""Tools and categories as compact JSON in falling detail, for the budgeter to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import orjson
+
+from portico.domain.category import Category
+from portico.domain.disclosure import Level
+from portico.domain.server import Packaging, Server
+from portico.domain.tool import Tool
+from portico.domain.usage import Usage
+
+from .budgets import Rungs
+from .cards import BRIEF_LENGTH, WORDS_LENGTH, shortened
+from .examples import example_arguments
+from .parameters import shape_of
+from .sentences import first_sentence
+from .simplified import returned, simplify_params
+
+HOT_LENGTH = 160
+"""Characters of a description in the hot list."""
+SUMMARY_LENGTH = 120
+SHORT_LENGTH = 50
+CUT_LENGTH, LONGER_LENGTH = 800, 150
+"""Characters of a tool's description, and of a parameter's, where descriptions begin to give way."""
+EXAMPLES_SHOWN = 3
+TYPES_SHOWN, NAMES_SHOWN = 40, 8
+"""Parameters that are shown where there is no room for all of them."""
+
+Json = dict[str, Any]
+Make = Callable[[], Json]
+
+
+class Forms(Sequence[tuple[Level, str]]):
+    """One thing in falling detail; each form is made when it is first read, and kept."""
+
+    def __init__(self, makes: Sequence[Make]) -> None:
+        self._makes = makes
+        self._made: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._makes)
+
+    @overload
+    def __getitem__(self, rung: int) -> tuple[Level, str]: ...
+    @overload
+    def __getitem__(self, rung: slice) -> Sequence[tuple[Level, str]]: ...
+    def __getitem__(self, rung: int | slice) -> tuple[Level, str] | Sequence[tuple[Level, str]]:
+        if isinstance(rung, slice):
+            return [self[number] for number in range(len(self))[rung]]
+        number = range(len(self))[rung]
+        if number not in self._made:
+            self._made[number] = orjson.dumps(self._makes[number]()).decode()
+        return max(Level.NAME, Level(Level.FULL - min(number, Level.FULL))), self._made[number]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A tool with what else is told of it."""
+
+    tool: Tool
+    server: Server
+    short: str
+    """What stands before `::`: the server's alias, or its name."""
+    usage: Usage | None = None
+    packaging: Packaging = field(default_factory=Packaging)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What a search adds: the score and its parts."""
+
+    @property
+    def name(self) -> str:
+        """The tool as `server::tool`."""
+        return f"{self.short}::{self.tool.id.name}"
+
+    @property
+    def _naming(self) -> Json:
+        return {"tool": self.name, "server": self.tool.id.server}
+
+    def _described(self, length: int) -> Json:
+        return {**self._naming, "description": first_sentence(self.tool.description or self.tool.title, length)}
+
+
+def hot_forms(shown: Shown) -> Rungs:
+    """A tool in the hot list: names of its parameters, how long it takes, and how often it ends well."""
+    usage = shown.usage or Usage()
+    measured = {"avg_latency": latency_text(usage.mean_ms), "success_rate": success_text(usage.success)}
+    params = parameter_names(shown.tool)
+    return _rungs(
+        shown,
+        lambda: {**shown._described(HOT_LENGTH), "params": params, **measured},
+        lambda: {**shown._described(SHORT_LENGTH), "params": params, **measured},
+        lambda: {**shown._described(SHORT_LENGTH), **_some_names(shown.tool)},
+        lambda: {"tool": shown.name},
+    )
+
+
+def summary_forms(shown: Shown) -> Rungs:
+    """A tool among others of its category or answer: its parameters with their types."""
+    tool = shown.tool
+    latency = {"avg_latency": latency_text(shown.usage.mean_ms if shown.usage else None)}
+    score = {"score": shown.extra["score"]} if "score" in shown.extra else {}
+
+    def full(length: int) -> Json:
+        params = {"params": simplify_params(tool.input_schema), "returns": returned(tool)}
+        return {**shown._described(length), **params, **latency}
+
+    return _rungs(
+        shown,
+        lambda: {**full(SUMMARY_LENGTH), **shown.extra},
+        lambda: {**full(SHORT_LENGTH), **score},
+        lambda: {**shown._described(SHORT_LENGTH), "params": parameter_names(tool), **score},
+        lambda: {**shown._described(SHORT_LENGTH), **_some_names(tool)},
+        lambda: {"tool": shown.name},
+    )
+
+
+def schema_forms(shown: Shown) -> Rungs:
+    """One tool with everything that is known of it, and then with less and less."""
+    tool = shown.tool
+    brief = first_sentence(tool.description or tool.title, BRIEF_LENGTH)
+
+    def form(description: str, parts: Json) -> Json:
+        return {**shown._naming, "description": description, **parts, **_particulars(shown)}
+
+    def whole() -> Json:
+        return {"parameters": tool.input_schema, "returns": tool.output_schema}
+
+    def texts(words: int) -> Json:
+        output = {"returns": shortened(tool.output_schema, words)} if words else {}
+        return {"parameters": shortened(tool.input_schema, words), **output}
+
+    return _rungs(
+        shown,
+        lambda: form(tool.description or tool.title, {**whole(), "examples": examples(tool)}),
+        lambda: form(tool.description or tool.title, whole()),
+        lambda: form(_cut(tool.description or tool.title), texts(LONGER_LENGTH)),
+        lambda: form(brief, texts(WORDS_LENGTH)),
+        lambda: form(brief, texts(0)),
+        lambda: {**shown._described(SHORT_LENGTH), "params": simplify_params(tool.input_schema), "handle": tool.handle},
+        lambda: {**shown._naming, "params": parameter_names(tool), "handle": tool.handle},
+        lambda: {**shown._described(SHORT_LENGTH), **_some_types(tool), "handle": tool.handle},
+        lambda: {"tool": shown.name, **_some_names(tool), "handle": tool.handle},
+        lambda: {"tool": shown.name, "parameter_count": len(parameter_names(tool)), "handle": tool.handle},
+        lambda: {"handle": tool.handle},
+    )
+
+
+def category_forms(category: Category, tools: int, servers: int, popular: Iterable[str]) -> Rungs:
+    """A category with what stands on its shelf."""
+    named = {"category": category.name, "display_name": category.title}
+    counted = {"tool_count": tools, "server_count": servers}
+    shown = list(popular)
+
+    def described(length: int) -> Json:
+        return {**named, "description": first_sentence(category.description, length), **counted}
+
+    makes: list[Make] = [
+        lambda: {**named, "description": category.description, **counted, "popular_tools": shown},
+        lambda: {**described(SHORT_LENGTH), "popular_tools": shown},
+        lambda: {"category": category.name, **counted},
+        lambda: {"category": category.name},
+    ]
+    return Rungs(handle=category.name, texts=Forms(makes))
+
+
+def examples(tool: Tool) -> list[Json]:
+    """Calls of a tool: those that its schema gives, or one that is made from it."""
+    given = tool.input_schema.get("examples")
+    told = [value for value in given if isinstance(value, Mapping)] if isinstance(given, list) else []
+    if told:
+        return [{"query": value, "description": "As the server gives it"} for value in told[:EXAMPLES_SHOWN]]
+    query = example_arguments(tool)
+    says = "Needs no arguments" if not query else "The required parameters, with values to be replaced"
+    return [{"query": query, "description": says}]
+
+
+def parameter_names(tool: Tool) -> list[str]:
+    """Every parameter, in the order of the schema, optional ones too."""
+    found = shape_of(tool)
+    return list(dict.fromkeys((*found.fields, *found.required)))
+
+
+def latency_text(ms: float | None) -> str | None:
+    """As `47ms`; None when nothing is known."""
+    if ms is None:
+        return None
+    return f"{ms:.0f}ms" if ms >= 1 else f"{ms:.1f}ms"
+
+
+def success_text(success: float | None) -> str | None:
+    """As `98.7%`; None when nothing is known."""
+    return None if success is None else f"{100 * success:.1f}%"
+
+
+def performance_words(usage: Usage | None) -> str:
+    """How a tool has done, as `(47ms avg, 98.7% success)`; it is said when it was never called."""
+    if usage is None or not usage.calls:
+        return "(never called)"
+    return f"({latency_text(usage.mean_ms)} avg, {success_text(usage.success)} success)"
+
+
+def performance(usage: Usage | None) -> Json:
+    """How a tool has done, in numbers; null where nothing is known."""
+    usage = usage or Usage()
+    return {
+        "avg_latency_ms": _rounded(usage.mean_ms),
+        "p95_latency_ms": _rounded(usage.p95_ms),
+        "success_rate": None if usage.success is None else round(100 * usage.success, 1),
+        "total_invocations": usage.calls,
+    }
+
+
+def _particulars(shown: Shown) -> Json:
+    """What is known of a tool beside its schema."""
+    return {
+        "performance": performance(shown.usage),
+        "server_display_name": shown.server.title or shown.tool.id.server,
+        "docker_image": shown.packaging.docker_image or None,
+        "network_mode": shown.packaging.network_mode or None,
+        "handle": shown.tool.handle,
+    }
+
+
+def _some_types(tool: Tool) -> Json:
+    """The parameters that come first to mind, required ones before others, and how many there are."""
+    every = simplify_params(tool.input_schema)
+    first = [*dict.fromkeys((*shape_of(tool).required, *every))][:TYPES_SHOWN]
+    return {"params": {name: every[name] for name in first}, "parameter_count": len(every)}
+
+
+def _some_names(tool: Tool) -> Json:
+    every = parameter_names(tool)
+    first = [*dict.fromkeys((*shape_of(tool).required, *every))][:NAMES_SHOWN]
+    return {"params": first, "parameter_count": len(every)}
+
+
+def _rounded(ms: float | None) -> float | None:
+    if ms is None:
+        return None
+    return round(ms) if ms >= 1 else round(ms, 1)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CUT_LENGTH else f"{text[:CUT_LENGTH].rsplit(' ', 1)[0]}…"
+
+
+def _rungs(shown: Shown, *makes: Make) -> Rungs:
+    return Rungs(handle=shown.tool.handle, texts=Forms(makes))

@@ -1,0 +1,176 @@
+"""What one caller sees at one moment, and the answer of each tier that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+from portico.domain.category import Category
+from portico.domain.disclosure import Hit
+from portico.domain.edition import Edition
+from portico.domain.server import Packaging
+from portico.domain.tool import Tool, ToolId
+from portico.domain.view import View
+from portico.ports import TokenCounter
+
+from .forms import Shown, category_forms, hot_forms, schema_forms, summary_forms
+from .paths import ANY_CATEGORY, ANY_TOOL, CATEGORIES, HOT, asking, category_path, echo, search_path, tool_path
+from .standings import Order
+from .tiers import HOT_TOOLS, PAGE_SIZE, POPULAR_TOOLS, Allowance
+from .views import Outline, compose
+
+CALL_IT = "call it by its handle"
+OTHER_WORDS = f"other words for one thing to do, or {CATEGORIES}"
+FEWER_FILTERS = f"fewer filters, or {CATEGORIES}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of tools, and how many there are on all pages."""
+
+    tools: Sequence[Tool]
+    total: int
+    page: int = 1
+    size: int = PAGE_SIZE
+
+    @property
+    def as_data(self) -> dict[str, int]:
+        """The page, ready for JSON."""
+        pages = ceil(self.total / self.size)
+        return {"page": self.page, "page_size": self.size, "total_count": self.total, "total_pages": pages}
+
+    @property
+    def asked(self) -> dict[str, int | None]:
+        """What leads to this page; what goes without saying is not said."""
+        return {
+            "page": self.page if self.page > 1 else None,
+            "page_size": self.size if self.size != PAGE_SIZE else None,
+        }
+
+    @property
+    def following(self) -> int:
+        """The number of the next page; 1 when this one is beyond the last, 0 when it is the last."""
+        if self.page * self.size < self.total:
+            return self.page + 1
+        return 1 if self.page > 1 and not self.tools else 0
+
+
+def paged(tools: Sequence[Tool], page: int, size: int) -> Page:
+    """One page of a list of tools."""
+    return Page(tools=tools[(page - 1) * size : page * size], total=len(tools), page=page, size=size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What one caller sees at one moment."""
+
+    edition: Edition
+    visible: frozenset[ToolId]
+    key: Hashable
+    """Tells this scene from one with other tools or another order."""
+    order: Order
+    counter: TokenCounter
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Servers in the order of the config, and their aliases."""
+    packaging: Mapping[str, Packaging] = field(default_factory=dict)
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools that the caller sees, in the order of the catalog."""
+        return [tool for id, tool in self.edition.tools.items() if id in self.visible]
+
+    def shelf(self, category: str) -> list[Tool]:
+        """The tools of a category, best first."""
+        return self.order.best_first(tool for tool in self.tools if tool.category == category)
+
+    def hot(self, pins: Sequence[Tool], allowed: Allowance) -> View:
+        """T0."""
+        chosen = self.order.hottest(self.tools, pins, list(self.aliases), HOT_TOOLS)
+        outline = Outline(
+            tier="hot",
+            items="tools",
+            ids=[tool.id for tool in chosen],
+            total=len(self.visible),
+            next=CATEGORIES,
+            path=lambda tokens: asking(HOT, {"budget": tokens}),
+        )
+        return compose(outline, [hot_forms(self._shown(tool)) for tool in chosen], allowed, self.counter)
+
+    def categories(self, known: Mapping[str, Category], allowed: Allowance) -> View:
+        """T1, of these categories and of those that visible tools stand on."""
+        shelves: dict[str, list[Tool]] = {name: [] for name in known}
+        for tool in self.tools:
+            shelves.setdefault(tool.category, []).append(tool)
+        found = [known.get(name) or Category(name=name) for name in shelves]
+        found.sort(key=lambda category: (category.order, category.name))
+        items = []
+        for category in found:
+            own = shelves[category.name]
+            popular = [self._shown(tool).name for tool in self.order.best_first(own)[:POPULAR_TOOLS]]
+            items.append(category_forms(category, len(own), len({tool.id.server for tool in own}), popular))
+        outline = Outline(
+            tier="category_overview",
+            items="categories",
+            total=len(items),
+            next=ANY_CATEGORY,
+            path=lambda tokens: asking(CATEGORIES, {"budget": tokens}),
+        )
+        return compose(outline, items, allowed, self.counter)
+
+    def category(self, name: str, page: Page, allowed: Allowance) -> View:
+        """T2 of a category."""
+        outline = Outline(
+            tier="tool_summaries",
+            items="tools",
+            before={"filter": echo({"category": name})},
+            after={"pagination": page.as_data},
+            ids=[tool.id for tool in page.tools],
+            total=page.total,
+            next=category_path(name, **{**page.asked, "page": page.following}) if page.following else ANY_TOOL,
+            path=lambda tokens: category_path(name, **page.asked, budget=tokens),
+        )
+        return compose(outline, [summary_forms(self._shown(tool)) for tool in page.tools], allowed, self.counter)
+
+    def answer(
+        self, wanted: Mapping[str, Any], page: Page, hits: Sequence[Hit], fits: bool, allowed: Allowance
+    ) -> View:
+        """T2 of a search; hits stand for the tools of the page where words were searched for."""
+        told = {hit.tool.id: {"score": hit.score, "why": dict(hit.why)} for hit in hits}
+        items = [summary_forms(self._shown(tool, told.get(tool.id, {}))) for tool in page.tools]
+        following = search_path(wanted, **{**page.asked, "page": page.following}) if page.following else ANY_TOOL
+        retry = FEWER_FILTERS if wanted.keys() - {"text"} else OTHER_WORDS
+        outline = Outline(
+            tier="tool_summaries",
+            items="tools",
+            before={"filter": echo(wanted)},
+            after={"fits": fits, "pagination": page.as_data},
+            ids=[tool.id for tool in page.tools],
+            total=page.total,
+            next=following if fits else retry,
+            path=lambda tokens: search_path(wanted, **page.asked, budget=tokens),
+        )
+        return compose(outline, items, allowed, self.counter)
+
+    def schema(self, tool: Tool, allowed: Allowance) -> View:
+        """T3."""
+        outline = Outline(
+            tier="full_schema",
+            ids=[tool.id],
+            total=1,
+            next=CALL_IT,
+            path=lambda tokens: tool_path(*tool.id, budget=tokens),
+        )
+        return compose(outline, [schema_forms(self._shown(tool))], allowed, self.counter)
+
+    def _shown(self, tool: Tool, extra: Mapping[str, Any] | None = None) -> Shown:
+        server = self.edition.servers[tool.id.server]
+        return Shown(
+            tool=tool,
+            server=server,
+            short=server.identifier if self.aliases.get(server.name) else server.name,
+            usage=self.order.usage.get(tool.id),
+            packaging=self.packaging.get(server.name, Packaging()),
+            extra=extra or {},
+        )

@@ -1,0 +1,84 @@
+"""How tools stand and which categories there are, as last written down; each part is replaced whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nsmallest
+
+from portico.domain.category import Category
+from portico.domain.server import Packaging
+from portico.domain.tier import Standing, standing_of
+from portico.domain.tool import Tool, ToolId
+from portico.domain.usage import Usage
+
+_UNUSED = standing_of(None, 0.0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Standings:
+    """What the tiers of disclosure are ordered by; readers take what is there and see no half of a change."""
+
+    tiers: Mapping[ToolId, Standing] = field(default_factory=dict)
+    """How each tool stood at the last update."""
+    categories: Mapping[str, Category] = field(default_factory=dict)
+    """Those that were written down, beside the shipped ones and over them."""
+    packaging: Mapping[str, Packaging] = field(default_factory=dict)
+    """How servers are packed, by name."""
+    revision: int = 0
+    """Grows whenever a part is replaced, so that what was made of the last one is not taken for this."""
+
+    def replace_tiers(self, tiers: Mapping[ToolId, Standing]) -> None:
+        """Let tools stand like this from now on."""
+        self.tiers = tiers
+        self.revision += 1
+
+    def replace_categories(self, categories: Mapping[str, Category]) -> None:
+        """Show these categories from now on."""
+        self.categories = categories
+        self.revision += 1
+
+    def replace_packaging(self, packaging: Mapping[str, Packaging]) -> None:
+        """Say this of servers from now on."""
+        self.packaging = packaging
+        self.revision += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The order of tools at one moment: by what was written down of them, or else by their usage."""
+
+    tiers: Mapping[ToolId, Standing]
+    usage: Mapping[ToolId, Usage]
+    now: float
+
+    def standing(self, id: ToolId) -> Standing:
+        """How a tool stands."""
+        known = self.tiers.get(id)
+        if known is not None:
+            return known
+        usage = self.usage.get(id)
+        return standing_of(usage, self.now) if usage is not None else _UNUSED
+
+    def score(self, id: ToolId) -> float:
+        """How well a tool stands."""
+        return self.standing(id).score
+
+    def best_first(self, tools: Iterable[Tool]) -> list[Tool]:
+        """Tools by score, the best first, then by name."""
+        return sorted(tools, key=lambda tool: (-self.score(tool.id), tool.id.name, tool.id.server))
+
+    def hottest(self, tools: Iterable[Tool], pins: Sequence[Tool], servers: Sequence[str], limit: int) -> list[Tool]:
+        """Pins first, then by score, by the place of their servers, and by name; never more than the limit.
+
+        A rank and no threshold: in a new house nobody has the calls that make a tool hot.
+        """
+        pinned = list({tool.id: tool for tool in pins}.values())[:limit]
+        taken = {tool.id for tool in pinned}
+        places = {name: place for place, name in enumerate(servers)}
+        others = nsmallest(
+            limit - len(pinned),
+            (tool for tool in tools if tool.id not in taken),
+            key=lambda tool: (-self.score(tool.id), places.get(tool.id.server, len(places)), *tool.id),
+        )
+        return [*pinned, *others]

@@ -1,0 +1,152 @@
+"""The budgets of the four tiers of disclosure, one on top of the other, and whether answers keep to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from portico.domain.tool import ToolId
+from portico.errors import InvalidArguments
+
+HOT_TOOLS = 15
+"""The most tools of T0."""
+POPULAR_TOOLS = 2
+LARGEST_TOOLS = 10
+"""Schemas of T3 that a walk reads at most."""
+PAGE_SIZE = 20
+LARGEST_PAGE = 50
+SMALLEST_BUDGET = 50
+LATER = 200
+"""Tokens that are left free in T3: calls that come in later give tools a latency and a success rate."""
+
+
+class Step(StrEnum):
+    """The tiers of disclosure in the order in which they are read."""
+
+    HOT = "T0"
+    CATEGORIES = "T1"
+    SUMMARIES = "T2"
+    SCHEMA = "T3"
+
+    @property
+    def limit(self) -> int:
+        """Tokens that this tier and those before it may cost together."""
+        return _LIMITS[self]
+
+
+_LIMITS = {Step.HOT: 2_000, Step.CATEGORIES: 4_000, Step.SUMMARIES: 8_000, Step.SCHEMA: 12_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What one answer may cost, and what was read before it."""
+
+    step: Step
+    tokens: int
+    """Of this answer alone."""
+    before: int = 0
+    """Of the answers that a caller reads on the way to this one."""
+
+
+def allowance(step: Step, before: int, budget: int | None = None) -> Allowance:
+    """What is left of a tier's limit, unless the caller says what the answer may cost.
+
+    Raises:
+        InvalidArguments: a budget in which no answer fits.
+    """
+    if budget is not None and budget < SMALLEST_BUDGET:
+        raise InvalidArguments("budget", details=(f"budget is a number of tokens, at least {SMALLEST_BUDGET}",))
+    return Allowance(step=step, tokens=step.limit - before if budget is None else budget, before=before)
+
+
+def check_page(page: int, page_size: int) -> None:
+    """Return when there can be such a page.
+
+    Raises:
+        InvalidArguments: with what is allowed.
+    """
+    wrong = []
+    if page < 1:
+        wrong.append(f"page is a number from 1, not {page}")
+    if not 1 <= page_size <= LARGEST_PAGE:
+        wrong.append(f"page_size is a number from 1 to {LARGEST_PAGE}, not {page_size}")
+    if wrong:
+        raise InvalidArguments("page", details=wrong)
+
+
+def water_level(sizes: Sequence[int], room: int) -> int:
+    """The most that each answer may cost so that these ones fit a room together, the smaller ones whole.
+
+    What is left over when all of them fit is shared out among them.
+    """
+    left = room
+    for number, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - number)
+        if size > share:
+            return share
+        left -= size
+    return max(sizes, default=0) + (left // len(sizes) if sizes else room)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRow:
+    """One tier as it was measured."""
+
+    tier: str
+    tokens: int
+    cumulative: int
+    limit: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tiers up to this one fit."""
+        return self.cumulative <= self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetReport:
+    """What the tiers cost as they are served: T2 of the largest category, T3 of the largest tools."""
+
+    rows: tuple[BudgetRow, ...]
+    counter: str
+    """What counted the tokens."""
+    category: str = ""
+    """The category that was measured."""
+    tools: tuple[ToolId, ...] = ()
+    """The tools that were measured."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every tier fits."""
+        return all(row.ok for row in self.rows)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What does not fit, one line each."""
+        return tuple(f"{row.tier} exceeds budget: {row.cumulative} tokens" for row in self.rows if not row.ok)
+
+    def __str__(self) -> str:
+        return "Budget verification: " + ", ".join(f"{row.tier}={row.cumulative}" for row in self.rows)
+
+    def as_data(self) -> dict[str, Any]:
+        """The report, ready for JSON."""
+        return {
+            "ok": self.ok,
+            "counter": self.counter,
+            "tiers": [{**asdict(row), "ok": row.ok} for row in self.rows],
+            "category": self.category,
+            "tools": [str(id) for id in self.tools],
+            "failures": list(self.failures),
+            "text": str(self),
+        }
+
+
+def report(tokens: Sequence[int], *, counter: str, category: str = "", tools: Sequence[ToolId] = ()) -> BudgetReport:
+    """The report of what each tier costs, T0 first."""
+    rows, cumulative = [], 0
+    for step, cost in zip(Step, tokens, strict=True):
+        cumulative += cost
+        rows.append(BudgetRow(tier=step.value, tokens=cost, cumulative=cumulative, limit=step.limit))
+    return BudgetReport(rows=tuple(rows), counter=counter, category=category, tools=tuple(tools))

@@ -1,0 +1,195 @@
+"""Views: answers of the four tiers as JSON that fits its budget and says what it costs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from portico.domain.disclosure import Card
+from portico.domain.tool import ToolId
+from portico.domain.view import View
+from portico.ports import TokenCounter
+
+from .budgets import Rungs, fit
+from .tiers import Allowance, water_level
+
+SMALLEST_ITEM = 5
+"""Tokens below which nothing can be shown of anything."""
+ROUNDED = 50
+"""A budget that would suffice is told as a multiple of this."""
+OUTLIER = 3
+"""An item that costs so many times its share of the room is an outlier."""
+ATTEMPTS = 8
+LETTERS = 4
+"""Letters that are about a token, for a first guess."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """An answer before it is fitted: what stands around its items, and what to ask next."""
+
+    tier: str
+    items: str = ""
+    """The field of the list; without one, the only item's fields stand among the others."""
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """Fields between the tier and the items."""
+    after: Mapping[str, Any] = field(default_factory=dict)
+    """Fields behind the items."""
+    ids: Sequence[ToolId] = ()
+    """The tools of the items, in their order; empty where the items are no tools."""
+    total: int = 0
+    """How many items there are on all pages."""
+    next: str = ""
+    """What to ask next when nothing was left out."""
+    path: Callable[[int], str] = lambda tokens: f"?budget={tokens}"
+    """The same question with a budget."""
+
+
+def compose(outline: Outline, items: Sequence[Rungs], allowed: Allowance, counter: TokenCounter) -> View:
+    """The answer with every item as fully as the budget allows, and never above it.
+
+    What stands around the items gives way before the last item does, and at the very end nothing but counts is left.
+    """
+    writing = _Writing(outline, items, allowed, counter)
+    whole = writing.written(_Draft(cards=[item.card(0) for item in items]))
+    if whole.tokens <= allowed.tokens:
+        return whole
+    enough = -(-(whole.tokens + 1) // ROUNDED) * ROUNDED
+    found = next(filter(None, map(writing.fitted, writing.drafts(enough))), None)
+    view = found or writing.emptied(enough)
+    if outline.items and len(view.shown) < len(outline.ids):
+        logger.warning("%s", exhausted(outline.items, len(view.shown), len(outline.ids)))
+    return view
+
+
+def exhausted(what: str, shown: int, wanted: int) -> str:
+    """What is said when not all that was wanted could be shown."""
+    return f"Token budget exhausted at {shown}/{wanted} {what}. Use pagination or narrower search."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """One way to write an answer."""
+
+    cards: Sequence[Card] = ()
+    is_whole: bool = True
+    is_bare: bool = False
+    """Without what a caller knows or can do without."""
+    next: str = ""
+
+
+class _Writing:
+    """Writes one outline in different ways."""
+
+    def __init__(self, outline: Outline, items: Sequence[Rungs], allowed: Allowance, counter: TokenCounter) -> None:
+        self._outline, self._allowed, self._counter = outline, allowed, counter
+        self._wanted = len(items)
+        self._items = items[: allowed.tokens // SMALLEST_ITEM]  # more can never be shown, and each costs time
+
+    def drafts(self, enough: int) -> Iterator[_Draft]:
+        """What may stand around the items, in falling detail."""
+        yield _Draft(is_whole=False, next=self._outline.path(enough))
+        yield _Draft(is_whole=False, is_bare=True, next=f"?budget={enough}")
+        yield _Draft(is_whole=False, is_bare=True)
+
+    def fitted(self, draft: _Draft) -> View | None:
+        """The answer with the items that there is room for; None when there is room for none of them."""
+        room = self._allowed.tokens - self._settle(draft)[1]
+        for _ in range(ATTEMPTS):
+            if room <= 0:
+                return None
+            fair = _fair(self._items, room, self._counter)
+            cards = fit(fair, tokens=room, counter=self._counter, separator=",").cards
+            view = self.written(_Draft(cards=cards, is_whole=False, is_bare=draft.is_bare, next=draft.next))
+            if view.tokens <= self._allowed.tokens:
+                return view if cards or not self._items else None
+            room -= view.tokens - self._allowed.tokens
+        return None
+
+    def emptied(self, enough: int) -> View:
+        """The answer without any item, and what to ask where there is room for that."""
+        view = self.written(_Draft(is_whole=False, is_bare=True, next=f"?budget={enough}"))
+        return view if view.tokens <= self._allowed.tokens else self.written(_Draft(is_whole=False, is_bare=True))
+
+    def written(self, draft: _Draft) -> View:
+        """The answer written like this, whatever it costs."""
+        text, tokens = self._settle(draft)
+        return View(
+            body=text.encode(),
+            tokens=tokens,
+            cumulative=self._allowed.before + tokens,
+            shown=tuple(self._outline.ids[: len(draft.cards)]),
+            total=self._outline.total,
+            truncated=not draft.is_whole,
+        )
+
+    def _settle(self, draft: _Draft) -> tuple[str, int]:
+        """The text and its tokens, which it tells itself: more digits can only cost more, so this comes to rest."""
+        head, tail = self._around(draft)
+        items = ",".join(card.text if self._outline.items else card.text[1:-1] for card in draft.cards)
+        tokens = (len(head) + len(items)) // LETTERS
+        for _ in range(ATTEMPTS):
+            text = f"{head}{items}{tail(tokens)}"
+            counted = self._counter.count(text)
+            if counted == tokens:
+                break
+            tokens = counted
+        return text, tokens
+
+    def _around(self, draft: _Draft) -> tuple[str, Callable[[int], str]]:
+        """What stands before the items, and what stands behind them given the tokens of the whole."""
+        outline = self._outline
+        before = {"tier": outline.tier, **({} if draft.is_bare else outline.before)}
+        after = {} if draft.is_bare else outline.after
+
+        def tail(tokens: int) -> str:
+            return f"{closing}{_fields({**after, **self._numbers(draft, tokens)})[1:]}"
+
+        opened = _fields(before)[:-1]
+        if outline.items:
+            closing = "],"
+            return f'{opened},"{outline.items}":[', tail
+        closing = "," if draft.cards else ""
+        return f"{opened},", tail
+
+    def _numbers(self, draft: _Draft, tokens: int) -> dict[str, Any]:
+        """What every answer says of itself."""
+        told: dict[str, Any] = {"tokens": tokens}
+        if not draft.is_bare:
+            told["budget"] = {
+                "limit": self._allowed.step.limit,
+                "cumulative": self._allowed.before + tokens,
+                "counter": self._counter.name,
+            }
+        told["truncated"] = not draft.is_whole
+        if self._outline.items:
+            told |= {"shown": len(draft.cards), "total": self._outline.total}
+            if not (draft.is_whole or draft.is_bare) and len(draft.cards) < self._wanted:
+                told["warning"] = exhausted(self._outline.items, len(draft.cards), self._wanted)
+        following = self._outline.next if draft.is_whole else draft.next
+        return {**told, **({"next": following} if following else {})}
+
+
+def _fair(items: Sequence[Rungs], room: int, counter: TokenCounter) -> list[Rungs]:
+    """The items, where one that takes far more than its share begins at a lower rung, so that not all pay for it."""
+    costs = [counter.count(item.card(0).text) + 1 for item in items]
+    share = water_level(costs, room)
+    return [
+        _lowered(item, share, counter) if cost > OUTLIER * share else item
+        for item, cost in zip(items, costs, strict=True)
+    ]
+
+
+def _lowered(item: Rungs, share: int, counter: TokenCounter) -> Rungs:
+    rung = next((n for n in range(len(item.texts)) if counter.count(item.card(n).text) <= share), len(item.texts) - 1)
+    return Rungs(handle=item.handle, texts=item.texts[rung:])
+
+
+def _fields(values: Mapping[str, Any]) -> str:
+    return orjson.dumps(values).decode()

@@ -1,0 +1,83 @@
+"""What every database is to the rest of the stores: statements, rows and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol
+
+from portico.errors import StoreError
+
+Binds = Mapping[str, Any]
+Row = tuple[Any, ...]
+Dialect = Literal["sqlite", "postgresql"]
+
+ONE_OF: Mapping[Dialect, str] = {
+    "sqlite": "IN (SELECT value FROM json_each(:{0}))",
+    "postgresql": "IN (SELECT json_array_elements_text(CAST(:{0} AS json)))",
+}
+"""How a text is compared with a list of any length, bound as one JSON text: there is no spelling that both know."""
+
+
+class Work(Protocol):
+    """Where statements are run; they are written once, with `:named` binds, in words that both dialects know."""
+
+    def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
+        """Run a statement and give back its rows."""
+        ...
+
+    def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
+        """Run a statement once, or once for each of the binds, and say how many rows it touched."""
+        ...
+
+
+class Database(Work, Protocol):
+    """A database that is open; threads may share it.
+
+    A statement outside a transaction stands alone: all of it happens, or nothing. Every method may raise StoreError,
+    and works again when the trouble is over.
+    """
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which words of SQL it knows."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """Where it is, for people; without a password."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[Work]:
+        """While this is open, what is run with the given work happens together, or not at all."""
+        ...
+
+    def version(self) -> str:
+        """The last migration that ran; empty when none did."""
+        ...
+
+    def upgrade(self) -> None:
+        """Run the migrations that have not run yet."""
+        ...
+
+    def check(self) -> None:
+        """Return when the database is sound; this reads all of it where that is what it takes.
+
+        Raises:
+            StoreError: it is not, with the first thing that was found.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the file or the connections."""
+        ...
+
+
+def one_of(database: Database, bind: str) -> str:
+    """The end of a condition: that a text is in the list which is bound under this name, as JSON."""
+    return ONE_OF[database.dialect].format(bind)
+
+
+def trouble(where: str, problem: object, advice: str) -> StoreError:
+    """The error for a statement that could not be run."""
+    return StoreError(f"the store {where} did not answer: {str(problem).rstrip('.')}. {advice}")

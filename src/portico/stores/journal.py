@@ -1,0 +1,376 @@
+"""The journal in a database: recording costs what appending to a list does, and one thread writes what waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from time import monotonic
+
+from portico.domain.journal import Entry
+from portico.domain.tool import ToolId
+from portico.domain.usage import Usage
+from portico.errors import StoreError
+from portico.ports import Ledger
+
+from .losses import Tally, settle
+from .outbox import Outbox, Receipt
+from .usage_book import UsageBook
+
+BUFFER = 50_000
+"""Entries that wait for the store at most."""
+URGENT = 2_000
+"""So many that wait are written at once."""
+
+CacheCounts = Callable[[], Mapping[str, tuple[int, int]]]
+"""Says hits and misses of each cache since the process began; called by the thread that writes."""
+
+_ENDED = "not in the journal: it was closed before the store was back"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long the journal waits for what, in seconds."""
+
+    write: float = 0.05
+    """Between two writes; a kill loses what was recorded in this time, and in that of one write."""
+    first_pause: float = 0.1
+    longest_pause: float = 2.0
+    """Between two tries while the store is away."""
+    reload: float = 60.0
+    """How old usage may become, in which other processes have a share."""
+    settle: float = 60.0
+    """Between two looks for processes that ended without notice."""
+    caches: float = 10.0
+    """Between two writes of nothing but counts of caches."""
+    close: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalState:
+    """How a journal has done since its process began."""
+
+    waiting: int = 0
+    """Entries that are not in the store yet."""
+    recorded: int = 0
+    stored: int = 0
+    dropped: int = 0
+    """Left out: there was no room for them, or the store cannot take them."""
+    lost: int = 0
+    """What other processes took with them when they ended, as far as this one has counted it."""
+    trouble: str = ""
+    """Why the store cannot be written just now."""
+
+
+class StoredJournal:
+    """Writes entries to a ledger in the background; safe among threads, and never in the way of a call."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        folder: Path | None = None,
+        durable: bool = False,
+        buffer: int = BUFFER,
+        wait_seconds: float = 10.0,
+        caches: CacheCounts | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        """Start nothing; `folder` has the counters that outlive processes, and belongs to this one database."""
+        self._ledger, self._folder, self._is_durable = ledger, folder, durable
+        self._limit, self._wait_seconds, self._pace = buffer, wait_seconds, pace or Pace()
+        self._caches = _CacheDeltas(caches)
+        self._book = UsageBook(ledger)
+        self._thread: threading.Thread | None = None
+        self._tally = Tally(None)
+        self._bell, self._closing, self._given_up = threading.Event(), threading.Event(), threading.Event()
+        # What follows is guarded by the lock, which nobody holds for longer than it takes to swap a list.
+        self._lock = threading.Lock()
+        self._progress = threading.Condition(self._lock)
+        self._numbers = self._tally.numbers
+        self._buffer: list[Entry] = []
+        self._waiters: dict[asyncio.Future[str], int] = {}
+        self._accepted = self._settled = 0
+        self._stored = self._dropped = self._told = self._refused = self._late = self._lost = 0
+        self._trouble, self._dropped_before = "", 0
+        self._is_idle = self._is_hurried = self._is_left_out = self._is_closed = self._has_ended = False
+
+    def record(self, entry: Entry) -> None:
+        """Keep one entry until it is written; where there is no room it is left out, and counted."""
+        with self._lock:
+            if self._thread is None:
+                self._start()
+            if self._is_closed:
+                self._late += 1
+                self._is_left_out = True
+                return
+            self._numbers[0] += 1
+            waiting = self._accepted - self._settled
+            if waiting >= self._limit:
+                self._dropped += 1
+                self._is_left_out = True
+                return
+            self._is_left_out = False
+            self._accepted += 1
+            self._buffer.append(entry)
+            if not self._is_idle and len(self._buffer) != URGENT:
+                return
+            self._is_idle = False
+        self._bell.set()
+
+    async def written(self) -> str:
+        """Return at once; a durable journal first waits until everything recorded until now is in the store.
+
+        The answer is empty, or says in one line why it is not there yet.
+        """
+        if not self._is_durable:
+            return ""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._is_left_out:
+                return f"not in the journal: {self._why_not()}"
+            if self._settled >= self._accepted:
+                return ""
+            if self._has_ended:
+                return _ENDED
+            future: asyncio.Future[str] = loop.create_future()
+            self._waiters[future] = self._accepted
+        expiry = loop.call_later(self._wait_seconds, self._expire, future)
+        try:
+            return await future
+        finally:
+            expiry.cancel()
+            with self._lock:
+                self._waiters.pop(future, None)
+
+    def usage(self) -> Mapping[ToolId, Usage]:
+        """How the tools have done so far, without a moment's wait; the first to ask lets the ledger be read."""
+        return self._book.current
+
+    @property
+    def state(self) -> JournalState:
+        """How it is doing."""
+        with self._lock:
+            return JournalState(
+                waiting=self._accepted - self._settled,
+                recorded=self._accepted + self._dropped + self._late,
+                stored=self._stored,
+                dropped=self._dropped + self._refused + self._late,
+                lost=self._lost,
+                trouble=self._trouble,
+            )
+
+    @property
+    def writer(self) -> str:
+        """What this process is called in the ledger, from its first entry on."""
+        return self._tally.writer
+
+    def flush(self, seconds: float = 5.0) -> bool:
+        """Wait until everything recorded until now is stored, or counted as dropped; blocks. Says whether it is."""
+        with self._lock:
+            accepted, dropped = self._accepted, self._dropped
+            self._is_hurried = True
+            self._bell.set()
+            return self._progress.wait_for(lambda: self._settled >= accepted and self._told >= dropped, seconds)
+
+    def close(self) -> None:
+        """Write what is left; what cannot be written in a few seconds is counted as lost by the next start. Blocks."""
+        with self._lock:
+            self._is_closed = True
+            thread = self._thread
+        self._closing.set()
+        self._bell.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(self._pace.close)
+        self._given_up.set()
+        if waiting := self.state.waiting:
+            logger.warning("%s entries are not in the journal: the store could not be written at the end", waiting)
+
+    def _start(self) -> None:
+        self._tally = Tally(self._folder)
+        self._numbers = self._tally.numbers
+        self._thread = threading.Thread(target=self._run, name="portico-journal", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no more threads, or the interpreter is on its way out
+            self._is_closed, self._trouble = True, f"its thread cannot be started: {error}"
+
+    def _why_not(self) -> str:
+        if self._is_closed:
+            return "it is closed"
+        return f"{self._limit:,} entries wait for the store already ({self._trouble or 'it is slow'})"
+
+    def _expire(self, future: asyncio.Future[str]) -> None:
+        if not future.done():
+            reason = self._trouble or f"the store has not answered within {self._wait_seconds:g} s"
+            future.set_result(f"not in the journal yet: {reason}; it is written when the store is back")
+
+    # From here on everything runs in the writing thread.
+
+    def _run(self) -> None:
+        outbox = Outbox(self._ledger, self._tally.writer)
+        self._book.begin()
+        pause = settle_at = 0.0
+        while not self._given_up.is_set():
+            is_last = self._closing.is_set()
+            self._await_entries(outbox)
+            self._take(outbox)
+            if self._send(outbox):
+                pause = 0.0
+                if monotonic() >= settle_at:
+                    self._settle()
+                    settle_at = monotonic() + self._pace.settle
+                if is_last:
+                    break
+                self._book.refresh(self._pace.reload)
+            else:
+                pause = min(max(2 * pause, self._pace.first_pause), self._pace.longest_pause)
+                (self._given_up if is_last else self._closing).wait(pause)
+        self._end(outbox)
+
+    def _await_entries(self, outbox: Outbox) -> None:
+        """Wait for something to write, and then a moment for more of it, unless there is reason for haste."""
+        if not outbox.is_empty or self._closing.is_set():
+            return
+        with self._lock:
+            is_idle = self._is_idle = not self._buffer and self._told >= self._dropped
+        if is_idle:
+            self._bell.wait(self._idle_seconds())
+        self._bell.clear()
+        with self._lock:
+            self._is_idle = False
+            may_wait = 0 < len(self._buffer) < URGENT and not self._is_durable and not self._is_hurried
+        if may_wait and not self._closing.is_set():
+            self._bell.wait(self._pace.write)
+
+    def _idle_seconds(self) -> float | None:
+        chores = [self._pace.settle] * (self._folder is not None) + [self._pace.caches] * self._caches.is_counted
+        return min(chores, default=None)
+
+    def _take(self, outbox: Outbox) -> None:
+        with self._lock:
+            entries, self._buffer, self._is_hurried = self._buffer, [], False
+        if entries:
+            self._book.add(entries)
+            outbox.take(entries)
+
+    def _send(self, outbox: Outbox) -> bool:
+        """Send everything that was taken; says whether the store took it."""
+        while outbox.is_packed or self._pack(outbox):
+            try:
+                receipt = outbox.send()
+            except StoreError as error:
+                self._note_trouble(str(error))
+                return False
+            if receipt is not None:
+                self._account(receipt)
+        return True
+
+    def _pack(self, outbox: Outbox) -> bool:
+        with self._lock:
+            dropped = self._dropped - self._told
+        is_needed = bool(dropped) or not outbox.is_empty
+        at_once = is_needed or self._closing.is_set()
+        caches = self._caches.take(every=0.0 if at_once else self._pace.caches)
+        if is_needed or caches:
+            outbox.pack(dropped, caches)
+        return outbox.is_packed
+
+    def _account(self, receipt: Receipt) -> None:
+        with self._lock:
+            self._settled += receipt.stored + receipt.refused
+            self._stored += receipt.stored
+            self._refused += receipt.refused
+            self._told += receipt.dropped
+            due = list(takewhile(lambda future: self._waiters[future] <= self._settled, self._waiters))
+            for future in due:
+                del self._waiters[future]
+            self._progress.notify_all()
+            trouble, self._trouble = self._trouble, ""
+            dropped, self._dropped_before = self._dropped - self._dropped_before, self._dropped
+        _tell(due, f"not in the journal: the entry cannot be written ({receipt.reason})" if receipt.reason else "")
+        if trouble:
+            logger.warning("the journal is written again; %s entries were dropped meanwhile", f"{dropped:,}")
+
+    def _note_trouble(self, reason: str) -> None:
+        with self._lock:
+            is_new, self._trouble = not self._trouble, reason
+        if is_new:
+            logger.warning(
+                "the journal cannot be written: %s. Up to %s entries are kept until the store is back",
+                reason,
+                f"{self._limit:,}",
+            )
+
+    def _settle(self) -> None:
+        if self._folder is None:
+            return
+        try:
+            lost = settle(self._folder, self._ledger)
+        except Exception as error:  # noqa: BLE001  what others lost must not end what this one writes
+            logger.debug("what other processes lost cannot be counted now: %s", error)
+            return
+        with self._lock:
+            self._lost += lost
+
+    def _end(self, outbox: Outbox) -> None:
+        with self._lock:
+            is_all_told = outbox.is_empty and not self._buffer and self._told >= self._dropped
+            self._tally.close(keep=not is_all_told)
+            self._numbers = self._tally.numbers
+            self._has_ended = True
+            waiters, self._waiters = list(self._waiters), {}
+        _tell(waiters, _ENDED)
+
+
+class _CacheDeltas:
+    """What a source of totals has counted since it was last asked."""
+
+    def __init__(self, source: CacheCounts | None) -> None:
+        self._source = source
+        self._last: Mapping[str, tuple[int, int]] = {}
+        self._taken_at = monotonic()
+
+    @property
+    def is_counted(self) -> bool:
+        return self._source is not None
+
+    def take(self, *, every: float) -> dict[str, tuple[int, int]]:
+        """Hits and misses since the last time; none when that is not so many seconds ago."""
+        if self._source is None or monotonic() - self._taken_at < every:
+            return {}
+        try:
+            totals = dict(self._source())
+        except Exception as error:  # noqa: BLE001  they are counted elsewhere, perhaps at this very moment
+            logger.debug("the counts of caches cannot be read now: %s", error)
+            return {}
+        last, self._last, self._taken_at = self._last, totals, monotonic()
+        deltas = {name: _minus(counts, last.get(name, (0, 0))) for name, counts in totals.items()}
+        return {name: delta for name, delta in deltas.items() if any(delta)}
+
+
+def _minus(counts: tuple[int, int], less: tuple[int, int]) -> tuple[int, int]:
+    return counts[0] - less[0], counts[1] - less[1]
+
+
+def _tell(futures: Iterable[asyncio.Future[str]], answer: str) -> None:
+    """Resolve futures, each in its own loop: with one call for all of a loop, since every call wakes it."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[str]]] = {}
+    for future in futures:
+        by_loop.setdefault(future.get_loop(), []).append(future)
+    for loop, own in by_loop.items():
+        with suppress(RuntimeError):  # the loop of whoever gave up may be closed by now
+            loop.call_soon_threadsafe(_resolve, own, answer)
+
+
+def _resolve(futures: Iterable[asyncio.Future[str]], answer: str) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(answer)

@@ -1,0 +1,226 @@
+"""The ledger: what a database keeps of the journal, entry by entry and folded into usage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import time
+from typing import Any
+
+from portico.domain.journal import Batch
+from portico.domain.report import Report
+from portico.domain.tool import ToolId
+from portico.domain.usage import DAY_SECONDS, DAYS_KEPT, Usage, day_of
+
+from .database import Database, Work
+from .folding import Folded, fold
+from .reporting import read_report
+from .texts import key
+
+USAGE_DAYS_KEPT = 400
+"""Days of usage that are kept one by one; those before are one."""
+_AT_ONCE = 5_000
+"""Entries that are dropped in one transaction, so that writers need not wait long."""
+
+_ADVANCE = """
+INSERT INTO writers (writer, stored, dropped, lost, is_gone, seen_at) VALUES (:writer, :end, :dropped, 0, FALSE, :now)
+ON CONFLICT (writer) DO UPDATE SET
+    stored = excluded.stored, dropped = writers.dropped + excluded.dropped,
+    lost = CASE WHEN writers.is_gone THEN 0 ELSE writers.lost END, is_gone = FALSE, seen_at = excluded.seen_at
+WHERE writers.stored <= :first
+"""
+_INVOCATION = """
+INSERT INTO invocations (at, day, server, tool, spelled, caller, surface, outcome, seconds, code, tokens_in,
+    tokens_out, parent, rank)
+VALUES (:at, :day, :server, :tool, :spelled, :caller, :surface, :outcome, :seconds, :code, :tokens_in, :tokens_out,
+    :parent, :rank)
+"""
+_LOOKUP = """
+INSERT INTO lookups (at, day, look, caller, surface, seconds, text, shown, found, fits, tokens, instead)
+VALUES (:at, :day, :look, :caller, :surface, :seconds, :text, :shown, :found, :fits, :tokens, :instead)
+"""
+_SERVER = """
+INSERT INTO mcp_servers (server_name, is_active) SELECT :server, TRUE
+WHERE NOT EXISTS (SELECT 1 FROM mcp_servers WHERE server_name = :server)
+ON CONFLICT (server_name) DO NOTHING
+"""
+_TOOL = """
+INSERT INTO mcp_tools (server_id, tool_name, total_invocations, success_count, seconds_total, tokens_in, tokens_out,
+    avg_latency_ms)
+VALUES ((SELECT id FROM mcp_servers WHERE server_name = :server), :tool, :calls, :done, :seconds, :tokens_in,
+    :tokens_out, :mean)
+ON CONFLICT (server_id, tool_name) DO UPDATE SET
+    total_invocations = mcp_tools.total_invocations + excluded.total_invocations,
+    success_count = mcp_tools.success_count + excluded.success_count,
+    seconds_total = mcp_tools.seconds_total + excluded.seconds_total,
+    tokens_in = mcp_tools.tokens_in + excluded.tokens_in,
+    tokens_out = mcp_tools.tokens_out + excluded.tokens_out,
+    avg_latency_ms = 1000.0 * (mcp_tools.seconds_total + excluded.seconds_total)
+        / (mcp_tools.total_invocations + excluded.total_invocations)
+"""
+_ADD_DAY = """
+ON CONFLICT (server, tool, day) DO UPDATE SET
+    calls = usage_days.calls + excluded.calls, done = usage_days.done + excluded.done,
+    seconds = usage_days.seconds + excluded.seconds, tokens_in = usage_days.tokens_in + excluded.tokens_in,
+    tokens_out = usage_days.tokens_out + excluded.tokens_out
+"""
+_DAY = f"""
+INSERT INTO usage_days (server, tool, day, calls, done, seconds, tokens_in, tokens_out)
+VALUES (:server, :tool, :day, :calls, :done, :seconds, :tokens_in, :tokens_out) {_ADD_DAY}
+"""  # noqa: S608 - words of ours
+_FOLD_DAYS = f"""
+INSERT INTO usage_days (server, tool, day, calls, done, seconds, tokens_in, tokens_out)
+SELECT server, tool, 0, SUM(calls), SUM(done), SUM(seconds), SUM(tokens_in), SUM(tokens_out) FROM usage_days
+WHERE day > 0 AND day < :oldest GROUP BY server, tool ORDER BY server, tool {_ADD_DAY}
+"""  # noqa: S608
+_ADD_LATENCY = "ON CONFLICT (server, tool, day, bucket) DO UPDATE SET calls = usage_latencies.calls + excluded.calls"
+_LATENCY = f"""
+INSERT INTO usage_latencies (server, tool, day, bucket, calls) VALUES (:server, :tool, :day, :bucket, :calls)
+{_ADD_LATENCY}
+"""  # noqa: S608
+_FOLD_LATENCIES = f"""
+INSERT INTO usage_latencies (server, tool, day, bucket, calls)
+SELECT server, tool, 0, bucket, SUM(calls) FROM usage_latencies
+WHERE day > 0 AND day < :oldest GROUP BY server, tool, bucket ORDER BY server, tool, bucket {_ADD_LATENCY}
+"""  # noqa: S608
+_CACHE = """
+INSERT INTO cache_counts (day, name, hits, misses) VALUES (:day, :name, :hits, :misses)
+ON CONFLICT (day, name) DO UPDATE SET
+    hits = cache_counts.hits + excluded.hits, misses = cache_counts.misses + excluded.misses
+"""
+_LOST = """
+INSERT INTO writers (writer, stored, dropped, lost, is_gone, seen_at) VALUES (:writer, 0, 0, :lost, TRUE, :now)
+ON CONFLICT (writer) DO UPDATE SET lost = writers.lost + excluded.lost, is_gone = TRUE
+WHERE NOT writers.is_gone
+"""
+_FOLD_WRITERS = """
+INSERT INTO writers (writer, stored, dropped, lost, is_gone, seen_at)
+SELECT '', 0, COALESCE(SUM(dropped), 0), COALESCE(SUM(lost), 0), FALSE, :now FROM writers
+WHERE writer <> '' AND (is_gone AND seen_at < :gone OR seen_at < :silent)
+ON CONFLICT (writer) DO UPDATE SET dropped = writers.dropped + excluded.dropped, lost = writers.lost + excluded.lost
+"""
+_TOTALS = """
+SELECT s.server_name, t.tool_name, t.total_invocations, t.success_count, t.seconds_total, t.tokens_in, t.tokens_out
+FROM mcp_tools t JOIN mcp_servers s ON s.id = t.server_id WHERE t.total_invocations > 0
+"""
+_BUCKETS = """
+SELECT server, tool, bucket, CAST(SUM(calls) AS BIGINT) FROM usage_latencies GROUP BY server, tool, bucket
+"""
+_COUNT = """
+SELECT CAST(COALESCE(SUM(calls), 0) AS BIGINT) FROM usage_days
+WHERE server = :server AND tool = :tool AND day > :since AND day <= :today
+"""
+
+
+class DatabaseLedger:
+    """The `Ledger` in a database; any number of processes may write to it."""
+
+    def __init__(self, database: Database, *, now: Callable[[], float] = time) -> None:
+        self._database, self._now = database, now
+
+    def append(self, batch: Batch) -> None:
+        """Write a batch in one transaction; one that was written before is passed over."""
+        folded = fold(batch.entries)
+        step = {"writer": key(batch.writer), "first": batch.first, "end": batch.end, "dropped": batch.dropped}
+        with self._database.transaction() as work:
+            if work.run(_ADVANCE, {**step, "now": self._now()}):
+                _write(work, folded)
+                self._write_caches(work, batch.caches)
+
+    def usage(self) -> dict[ToolId, Usage]:
+        """How all tools that were ever called have done so far."""
+        rows = self._database.rows
+        latencies: dict[tuple[str, str], dict[int, int]] = {}
+        for server, tool, bucket, calls in rows(_BUCKETS):
+            latencies.setdefault((server, tool), {})[bucket] = calls
+        days: dict[tuple[str, str], dict[int, int]] = {}
+        recent = {"since": day_of(self._now()) - DAYS_KEPT}
+        for server, tool, day, calls in rows(
+            "SELECT server, tool, day, calls FROM usage_days WHERE day > :since", recent
+        ):
+            days.setdefault((server, tool), {})[day] = calls
+        return {
+            ToolId(server, tool): Usage(
+                calls=calls,
+                done=done,
+                seconds=seconds,
+                tokens_in=tokens_in,
+                tokens_out=tokens_out,
+                latencies=latencies.get((server, tool), {}),
+                days=days.get((server, tool), {}),
+            )
+            for server, tool, calls, done, seconds, tokens_in, tokens_out in rows(_TOTALS)
+        }
+
+    def usage_count(self, tool: ToolId, days: int) -> int:
+        """Calls of one tool in the last days, today included."""
+        today = day_of(self._now())
+        name = {"server": key(tool.server), "tool": key(tool.name)}
+        ((calls,),) = self._database.rows(_COUNT, {**name, "since": today - days, "today": today})
+        return int(calls)
+
+    def stored(self, writer: str) -> int:
+        """How many entries of a writer were stored or counted as dropped."""
+        found = self._database.rows("SELECT stored FROM writers WHERE writer = :writer", {"writer": key(writer)})
+        return int(found[0][0]) if found else 0
+
+    def count_lost(self, writer: str, entries: int) -> None:
+        """Remember what a writer has lost; once it is known to be gone, no second time."""
+        self._database.run(_LOST, {"writer": key(writer), "lost": entries, "now": self._now()})
+
+    def report(self, *, days: int, limit: int) -> Report:
+        """The last days, summed up."""
+        return read_report(self._database, days=days, limit=limit, now=self._now())
+
+    def prune(self, *, keep_days: int) -> int:
+        """Drop old entries, a part at a time, and make old days of usage one."""
+        now = self._now()
+        before = now - keep_days * DAY_SECONDS
+        dropped = sum(self._drop(table, before) for table in ("invocations", "lookups"))
+        oldest = {"oldest": day_of(now) - USAGE_DAYS_KEPT}
+        silent = {"gone": now - DAY_SECONDS, "silent": now - USAGE_DAYS_KEPT * DAY_SECONDS}
+        with self._database.transaction() as work:
+            work.run(_FOLD_DAYS, oldest)
+            work.run("DELETE FROM usage_days WHERE day > 0 AND day < :oldest", oldest)
+            work.run(_FOLD_LATENCIES, oldest)
+            work.run("DELETE FROM usage_latencies WHERE day > 0 AND day < :oldest", oldest)
+            work.run("DELETE FROM cache_counts WHERE day < :oldest", oldest)
+            work.run(_FOLD_WRITERS, {**silent, "now": now})
+            work.run(
+                "DELETE FROM writers WHERE writer <> '' AND (is_gone AND seen_at < :gone OR seen_at < :silent)", silent
+            )
+        return dropped
+
+    def _write_caches(self, work: Work, caches: Mapping[str, tuple[int, int]]) -> None:
+        today = day_of(self._now())
+        rows: list[Mapping[str, Any]] = [
+            {"day": today, "name": key(name), "hits": hits, "misses": misses}
+            for name, (hits, misses) in sorted(caches.items())
+            if hits or misses
+        ]
+        if rows:
+            work.run(_CACHE, rows)
+
+    def _drop(self, table: str, before: float) -> int:
+        some = f"SELECT id FROM {table} WHERE at < :before ORDER BY at LIMIT {_AT_ONCE}"  # noqa: S608
+        dropped = 0
+        while found := self._database.run(f"DELETE FROM {table} WHERE id IN ({some})", {"before": before}):  # noqa: S608
+            dropped += found
+        return dropped
+
+
+def _write(work: Work, folded: Folded) -> None:
+    """Everybody writes tables and rows in one order, so that no two ever wait for each other."""
+    tools = folded.tool_rows()
+    for row in tools:
+        row["mean"] = 1_000 * row["seconds"] / row["calls"]
+    servers = [{"server": server} for server in sorted({row["server"] for row in tools})]
+    for sql, rows in (
+        (_INVOCATION, folded.invocations),
+        (_LOOKUP, folded.lookups),
+        (_SERVER, servers),
+        (_TOOL, tools),
+        (_DAY, folded.day_rows()),
+        (_LATENCY, folded.latency_rows()),
+    ):
+        if rows:
+            work.run(sql, rows)

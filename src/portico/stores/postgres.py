@@ -1,0 +1,193 @@
+"""PostgreSQL: one database for many processes, reached through SQLAlchemy's engine; loaded when a config names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+
+from psycopg import Error
+from psycopg import connect as connect_psycopg
+from sqlalchemy import URL, Connection, Engine, TextClause, create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from portico.errors import StoreError
+
+from .addresses import PostgresAddress
+from .database import Binds, Dialect, Row, Work, trouble
+
+CONNECT_SECONDS = 4
+"""A second less than what a start may wait for a database that is away."""
+STATEMENT_SECONDS = 10
+POOLED = 5
+RECYCLE_SECONDS = 1_800
+
+ADVICE = "Check that the server runs and that the URL in `store` is right; what waits is written when it is back"
+
+
+class PostgresDatabase:
+    """A database of a PostgreSQL server; each thread that asks gets a connection of its own from a pool."""
+
+    dialect: Dialect = "postgresql"
+
+    def __init__(self, address: PostgresAddress, *, statement_seconds: float = STATEMENT_SECONDS) -> None:
+        self.where = address.shown
+        self._address = address
+        self._engine = create_engine(
+            _url(address),
+            connect_args=_arguments(address, statement_seconds),
+            pool_pre_ping=True,
+            pool_size=POOLED,
+            max_overflow=POOLED,
+            pool_timeout=STATEMENT_SECONDS,
+            pool_recycle=RECYCLE_SECONDS,
+        )
+        self._alone: Engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._is_closed = False
+
+    def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
+        """Run a statement that reads."""
+        with self._connected(self._alone) as connection:
+            return _PostgresWork(connection).rows(sql, binds)
+
+    def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
+        """Run a statement that writes, in a transaction of its own."""
+        with self.transaction() as work:
+            return work.run(sql, binds)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Work]:
+        """Take a connection, and commit at the end."""
+        with self._connected(self._engine) as connection, connection.begin():
+            yield _PostgresWork(connection)
+
+    def version(self) -> str:
+        """The last migration that ran."""
+        if self.rows("SELECT to_regclass('alembic_version')") == [(None,)]:
+            return ""
+        found = self.rows("SELECT version_num FROM alembic_version")
+        return str(found[0][0]) if found else ""
+
+    def upgrade(self) -> None:
+        """Run the migrations that have not run yet."""
+        # What runs migrations takes a quarter of a second to load, and hardly any start needs it.
+        import_module("portico.stores.upgrading").upgrade(self._engine, self.where)
+
+    def check(self) -> None:
+        """Ask the server for a sign of life."""
+        self.rows("SELECT 1")
+
+    def close(self) -> None:
+        """Close the connections that nobody is using."""
+        self._is_closed = True
+        self._engine.dispose()
+
+    @contextmanager
+    def holding(self, number: int) -> Iterator[bool]:
+        """Hold an advisory lock on a connection of its own: True when it was free; it ends with the connection."""
+        with self._connected(self._alone) as connection:
+            found = connection.execute(text("SELECT pg_try_advisory_lock(:number)"), {"number": number}).scalar_one()
+            try:
+                yield bool(found)
+            finally:
+                if found:
+                    _let_go(connection, number)
+
+    def listen(self, channel: str) -> PostgresEar:
+        """Open a connection that hears what is announced on a channel."""
+        try:
+            return PostgresEar(self._address, channel)
+        except Error as error:
+            raise self.trouble(error) from error
+
+    @contextmanager
+    def _connected(self, engine: Engine) -> Iterator[Connection]:
+        if self._is_closed:
+            raise trouble(self.where, "it is closed", "Open it again")
+        try:
+            with engine.connect() as connection:
+                yield connection
+        except (SQLAlchemyError, UnicodeError) as error:
+            raise self.trouble(getattr(error, "orig", None) or error) from error
+
+    def trouble(self, error: BaseException) -> StoreError:
+        """What a driver said, in our words and without the password."""
+        problem = " ".join(str(error).split()) or type(error).__name__
+        if self._address.password:
+            problem = problem.replace(self._address.password, "...")
+        return trouble(self.where, problem, ADVICE)
+
+
+class PostgresEar:
+    """A connection that waits for announcements."""
+
+    def __init__(self, address: PostgresAddress, channel: str) -> None:
+        arguments = _arguments(address, 0)
+        login = {"user": address.user, "password": address.password, "host": address.host, "port": address.port}
+        given = {**address.options, **{name: value for name, value in login.items() if value}, **arguments}
+        self._connection = connect_psycopg(dbname=address.database, autocommit=True, **given)  # type: ignore[arg-type]
+        self._connection.execute(b"LISTEN " + channel.encode("ascii"))
+
+    def heard(self, seconds: float) -> bool:
+        """Wait for an announcement, at most so long.
+
+        Raises:
+            psycopg.Error: the connection is gone.
+        """
+        return any(True for _ in self._connection.notifies(timeout=seconds, stop_after=1))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+
+class _PostgresWork:
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
+        return [tuple(row) for row in self._connection.execute(_text(sql), binds or {})]
+
+    def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
+        return self._connection.execute(_text(sql), binds or {}).rowcount
+
+
+@cache
+def _text(sql: str) -> TextClause:
+    return text(sql)
+
+
+def _url(address: PostgresAddress) -> URL:
+    return URL.create(
+        "postgresql+psycopg",
+        username=address.user,
+        password=address.password,
+        host=address.host,
+        port=address.port,
+        database=address.database,
+        query={name: value for name, value in address.options.items() if name != "options"},
+    )
+
+
+def _arguments(address: PostgresAddress, statement_seconds: float) -> dict[str, str | int]:
+    """What libpq is told: nothing waits for ever, not even for a network that swallows everything."""
+    timeout = f"-c statement_timeout={int(1_000 * statement_seconds)}"
+    return {
+        "connect_timeout": CONNECT_SECONDS,
+        "application_name": "portico",
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 15_000,
+        "options": f"{address.options.get('options', '')} {timeout}".strip(),
+    }
+
+
+def _let_go(connection: Connection, number: int) -> None:
+    try:
+        connection.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": number})
+    except SQLAlchemyError:
+        connection.invalidate()  # the lock goes with the connection

@@ -1,0 +1,109 @@
+"""Sums up what the ledger has of the last days."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+from portico.domain.call import Outcome
+from portico.domain.journal import Look, Losses
+from portico.domain.report import DayLine, Report, ToolLine
+from portico.domain.tool import ToolId
+from portico.domain.usage import DAY_SECONDS, Usage, counts, day_of
+
+from .database import Binds, Database, Row
+
+_EPOCH = date(1970, 1, 1)
+_FAILED = frozenset(str(outcome) for outcome in Outcome if counts(outcome) and outcome is not Outcome.DONE)
+
+_OUTCOMES = "SELECT day, outcome, COUNT(*) FROM invocations WHERE at >= :since GROUP BY day, outcome"
+_RANKS = "SELECT rank, COUNT(*) FROM invocations WHERE at >= :since AND tool IS NOT NULL GROUP BY rank"
+_LOOKS = """
+SELECT day, look, fits, COUNT(*), CAST(SUM(tokens) AS BIGINT),
+    CAST(SUM(CASE WHEN instead > tokens THEN instead - tokens ELSE 0 END) AS BIGINT)
+FROM lookups WHERE at >= :since GROUP BY day, look, fits
+"""
+_TOOLS = """
+SELECT server, tool, CAST(SUM(calls) AS BIGINT), CAST(SUM(done) AS BIGINT), SUM(seconds),
+    CAST(SUM(tokens_out) AS BIGINT)
+FROM usage_days WHERE day >= :day GROUP BY server, tool
+"""
+_BUCKETS = """
+SELECT server, tool, bucket, CAST(SUM(calls) AS BIGINT) FROM usage_latencies WHERE day >= :day
+GROUP BY server, tool, bucket
+"""
+_CACHES = """
+SELECT name, CAST(SUM(hits) AS BIGINT), CAST(SUM(misses) AS BIGINT) FROM cache_counts WHERE day >= :day
+GROUP BY name ORDER BY name
+"""
+_LOSSES = """
+SELECT CAST(COALESCE(SUM(dropped), 0) AS BIGINT), CAST(COALESCE(SUM(lost), 0) AS BIGINT) FROM writers
+"""
+
+
+def read_report(database: Database, *, days: int, limit: int, now: float) -> Report:
+    """The last days, today included, with so many tools in each list."""
+    first = day_of(now) - days + 1
+    binds = {"day": first, "since": float(first * DAY_SECONDS)}
+    outcomes = database.rows(_OUTCOMES, binds)
+    looks = database.rows(_LOOKS, binds)
+    searches = [(fits, count) for _, look, fits, count, *_ in looks if look == Look.SEARCH]
+    by_outcome: dict[str, int] = {}
+    for _, outcome, count in outcomes:
+        by_outcome[outcome] = by_outcome.get(outcome, 0) + count
+    lines = _tool_lines(database, binds)
+    failing = [line for line in lines if line.done < line.calls]
+    ((dropped, lost),) = database.rows(_LOSSES)
+    return Report(
+        days=days,
+        calls=sum(by_outcome.values()),
+        outcomes=dict(sorted(by_outcome.items())),
+        top=tuple(sorted(lines, key=lambda line: (-line.calls, line.tool))[:limit]),
+        failing=tuple(sorted(failing, key=lambda line: (line.success, -line.calls, line.tool))[:limit]),
+        slow=tuple(sorted(lines, key=lambda line: (-line.p95_ms, -line.calls, line.tool))[:limit]),
+        by_day=_day_lines(range(first, first + days), outcomes, looks),
+        searches=sum(count for _, count in searches),
+        unanswered=sum(count for fits, count in searches if not fits),
+        ranks=dict(sorted((rank, count) for rank, count in database.rows(_RANKS, binds))),
+        caches={name: (hits, misses) for name, hits, misses in database.rows(_CACHES, binds)},
+        losses=Losses(dropped=dropped, lost=lost),
+    )
+
+
+def _tool_lines(database: Database, binds: Binds) -> list[ToolLine]:
+    latencies: dict[tuple[str, str], dict[int, int]] = {}
+    for server, tool, bucket, calls in database.rows(_BUCKETS, binds):
+        latencies.setdefault((server, tool), {})[bucket] = calls
+    return [
+        ToolLine(
+            tool=ToolId(server, tool),
+            calls=calls,
+            done=done,
+            mean_ms=1_000 * seconds / calls,
+            p95_ms=Usage(latencies=latencies.get((server, tool), {})).p95_ms or 0.0,
+            tokens_out=tokens_out,
+        )
+        for server, tool, calls, done, seconds, tokens_out in database.rows(_TOOLS, binds)
+        if calls
+    ]
+
+
+def _day_lines(days: range, outcomes: list[Row], looks: list[Row]) -> tuple[DayLine, ...]:
+    calls, failed, searches, saved = (dict.fromkeys(days, 0) for _ in range(4))
+    for day, outcome, count in outcomes:
+        if day in calls:
+            calls[day] += count
+            failed[day] += count if outcome in _FAILED else 0
+    for day, look, _, count, tokens, spared in looks:
+        if day in saved:
+            searches[day] += count if look == Look.SEARCH else 0
+            saved[day] += spared if look == Look.LIST else -tokens
+    return tuple(
+        DayLine(
+            day=(_EPOCH + timedelta(days=day)).isoformat(),
+            calls=calls[day],
+            failed=failed[day],
+            searches=searches[day],
+            tokens_saved=saved[day],
+        )
+        for day in days
+    )

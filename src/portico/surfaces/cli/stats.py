@@ -1,0 +1,221 @@
+"""The command stats: what the journal of the last days says, in tables and bars."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from portico.domain.report import DayLine, Report, ToolLine
+from portico.domain.tool import ToolId
+
+from .browse import Json
+from .desk import options
+from .output import data, say, table, warn
+from .waiting import in_house
+
+if TYPE_CHECKING:
+    from portico.house import House
+
+WIDTH = 20
+"""Letters of the longest bar."""
+RANKS_SHOWN = 10
+_BAR, _STEPS = "█", "▁▂▃▄▅▆▇█"
+_PLAIN_BAR, _PLAIN_STEPS = "#", "_.-=+*#@"
+"""The same for a terminal that knows no others."""
+
+Spelled = Callable[[ToolId], str]
+
+
+def stats(
+    ctx: typer.Context,
+    days: Annotated[int, typer.Option(min=1, max=400, help="How many days, today included.")] = 7,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many tools in each list.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Show how tools were used: the most called, failing and slow ones, tokens saved, and what searches led to."""
+
+    async def work(house: House) -> tuple[Report, dict[ToolId, str], bool]:
+        report = await house.admin.usage_report(days=days, limit=limit)
+        handles = {id: tool.handle for id, tool in house.gateway.edition.tools.items()}
+        return report, handles, house.admin.store_name == "memory"
+
+    report, handles, is_forgetful = in_house(options(ctx), work, as_json=as_json, complete=False)
+
+    def spelled(id: ToolId) -> str:
+        return handles.get(id) or str(id)
+
+    if as_json:
+        data(report_data(report, spelled))
+    elif _is_empty(report):
+        _print_empty(report, is_forgetful=is_forgetful)
+    else:
+        _print_report(report, spelled)
+
+
+def report_data(report: Report, spelled: Spelled) -> dict[str, Any]:
+    """A report as data."""
+    return {
+        "days": report.days,
+        "calls": report.calls,
+        "outcomes": dict(report.outcomes),
+        "top": [_line_data(line, spelled) for line in report.top],
+        "failing": [_line_data(line, spelled) for line in report.failing],
+        "slow": [_line_data(line, spelled) for line in report.slow],
+        "by_day": [asdict(day) for day in report.by_day],
+        "searches": report.searches,
+        "unanswered": report.unanswered,
+        "ranks": dict(sorted(report.ranks.items())),
+        "caches": {name: {"hits": hits, "misses": misses} for name, (hits, misses) in sorted(report.caches.items())},
+        "losses": asdict(report.losses),
+    }
+
+
+def bar(value: float, largest: float, width: int = WIDTH) -> str:
+    """A bar as long as its share of the largest; something is never nothing."""
+    sign = _BAR if _is_rich() else _PLAIN_BAR
+    return sign * max(1, round(width * value / largest)) if value > 0 and largest > 0 else ""
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """One sign for each value, the higher the larger; what is below nothing counts as nothing."""
+    steps = _STEPS if _is_rich() else _PLAIN_STEPS
+    largest = max((*values, 0))
+    return "".join(
+        steps[round((len(steps) - 1) * max(value, 0) / largest)] if largest else steps[0] for value in values
+    )
+
+
+def _is_rich() -> bool:
+    """Whether the terminal's letters include blocks."""
+    try:
+        (_BAR + _STEPS).encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _line_data(line: ToolLine, spelled: Spelled) -> dict[str, Any]:
+    return {
+        "handle": spelled(line.tool),
+        "server": line.tool.server,
+        "name": line.tool.name,
+        "calls": line.calls,
+        "done": line.done,
+        "success": round(line.success, 4),
+        "mean_ms": round(line.mean_ms, 1),
+        "p95_ms": round(line.p95_ms, 1),
+        "tokens_out": line.tokens_out,
+    }
+
+
+def _is_empty(report: Report) -> bool:
+    return not (report.calls or report.searches or report.caches or any(day.tokens_saved for day in report.by_day))
+
+
+def _print_empty(report: Report, *, is_forgetful: bool) -> None:
+    say(f"The journal of the last {_days(report.days)} is empty.")
+    if is_forgetful:
+        say("next: the store is `memory`, which forgets everything with its process; set `store` in the config")
+    else:
+        say("next: portico serve and let an agent work, or call a tool yourself: portico call TOOL")
+    _print_losses(report)
+
+
+def _print_report(report: Report, spelled: Spelled) -> None:
+    done = report.outcomes.get("done", 0)
+    share = f", {done / report.calls:.1%} of them ended well" if report.calls and report.outcomes else ""
+    say(f"Last {_days(report.days)}: {_many(report.calls, 'call')}{share}.")
+    others = {name: count for name, count in report.outcomes.items() if name != "done" and count}
+    if others:
+        say("not well: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in sorted(others.items())))
+    _print_tools("called most", report.top, spelled, lambda line: line.calls)
+    _print_tools("failing most", report.failing, spelled, lambda line: 1 - line.success)
+    _print_tools("slowest", report.slow, spelled, lambda line: line.p95_ms)
+    _print_days(report.by_day)
+    _print_ranks(report)
+    _print_caches(report.caches)
+    _print_losses(report)
+
+
+def _print_tools(title: str, lines: Sequence[ToolLine], spelled: Spelled, measure: Callable[[ToolLine], float]) -> None:
+    if not lines:
+        return
+    say()
+    largest = max(measure(line) for line in lines)
+    rows = [
+        (
+            spelled(line.tool),
+            f"{line.calls:,}",
+            f"{1 - line.success:.1%}",
+            f"{line.mean_ms:,.0f} ms",
+            f"{line.p95_ms:,.0f} ms",
+            bar(measure(line), largest),
+        )
+        for line in lines
+    ]
+    table((title.upper(), "CALLS", "ERRORS", "MEAN", "P95", ""), rows, right=(1, 2, 3, 4))
+
+
+def _print_days(days: Sequence[DayLine]) -> None:
+    if not days:
+        return
+    span = f"{days[0].day} to {days[-1].day}"
+    say()
+    say(f"calls by day         {sparkline([day.calls for day in days])}  {span}")
+    saved = [day.tokens_saved for day in days]
+    if any(saved):
+        say(f"tokens saved by day  {sparkline(saved)}  {sum(saved):,} together")
+
+
+def _print_ranks(report: Report) -> None:
+    if report.searches:
+        say()
+        say(f"{_many(report.searches, 'search', 'searches')}, {report.unanswered:,} of them without a tool that fits")
+    found = {rank: count for rank, count in sorted(report.ranks.items()) if rank and count}
+    after = sum(found.values())
+    if not after:
+        return
+    shares = (f"{sum(c for r, c in found.items() if r <= most) / after:.0%} {words}" for most, words in _WITHIN)
+    say(f"{_many(after, 'call')} came after a search that showed the tool: {', '.join(shares)}")
+    for label, count in _places(found):
+        say(f"{label:>5}  {bar(count, max(found.values()))} {count:,}")
+
+
+_WITHIN = ((1, "at the first place"), (3, "among the first 3"), (5, "among the first 5"))
+
+
+def _places(found: Mapping[int, int]) -> Iterator[tuple[str, int]]:
+    yield from ((str(rank), count) for rank, count in found.items() if rank <= RANKS_SHOWN)
+    later = sum(count for rank, count in found.items() if rank > RANKS_SHOWN)
+    if later:
+        yield "later", later
+
+
+def _print_caches(caches: Mapping[str, tuple[int, int]]) -> None:
+    asked = {name: (hits, hits + misses) for name, (hits, misses) in sorted(caches.items()) if hits + misses}
+    if asked:
+        say()
+        rows = [(name, f"{all:,}", f"{hits / all:.1%}", bar(hits, all)) for name, (hits, all) in asked.items()]
+        table(("CACHE", "ASKED", "HITS", ""), rows, right=(1, 2))
+
+
+def _print_losses(report: Report) -> None:
+    losses = report.losses
+    if losses.dropped:
+        said = _many(losses.dropped, "entry was", "entries were")
+        warn(f"{said} dropped: the store was away and the journal's buffer full")
+    if losses.lost:
+        said = _many(losses.lost, "entry was", "entries were")
+        warn(f"{said} lost with a process that was killed; `journal: durable` loses none")
+
+
+def _days(days: int) -> str:
+    return "day" if days == 1 else f"{days} days"
+
+
+def _many(count: int, one: str, more: str = "") -> str:
+    return f"1 {one}" if count == 1 else f"{count:,} {more or one + 's'}"

@@ -1,0 +1,1 @@
+"""The REST surface: the four tiers of disclosure, what operators read, and what monitors ask."""

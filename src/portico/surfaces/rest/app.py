@@ -1,0 +1,34 @@
+"""The REST application: every route, one shape for errors, and the OpenAPI document."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from portico.domain.caller import Caller
+from portico.house import House
+from portico.version import VERSION
+
+from . import faults, health, operators, tools
+from .edge import Edge
+from .figures import registry_of
+
+REST = Caller(surface="rest")
+"""Who asks over REST, as long as callers cannot say who they are."""
+
+
+def build_api(house: House, *, caller: Caller = REST) -> FastAPI:
+    """The application over a house; it reads and never acts, so GET and HEAD are all that it answers."""
+    app = FastAPI(
+        title="Portico",
+        version=VERSION,
+        summary="The catalog of tools, disclosed step by step.",
+        docs_url=None,  # these pages load their scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.include_router(tools.router(tools.ToolRoutes(house.walk, house.gateway, caller)))
+    app.include_router(operators.router(operators.OperatorRoutes(house.admin, house.walk, caller)))
+    app.include_router(health.router(health.HealthRoutes(house, registry_of(house))))
+    faults.install(app, lambda spelling: house.gateway.find(caller, spelling))
+    app.add_middleware(Edge)
+    return app

@@ -1,0 +1,212 @@
+"""What operators read over REST: usage, servers, and whether the tiers keep to their budgets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico.admin import Admin, ServerReport
+from portico.domain.caller import Caller
+from portico.domain.report import Report, ToolLine
+from portico.domain.server import State
+from portico.walk import Walk
+
+from .answers import answer
+from .faults import RESPONSES, ErrorResponse, Responses
+from .models import Shape
+from .tools import Asked
+
+LONGEST = 365
+MOST_TOOLS = 100
+
+
+class Days(Asked):
+    """The parameters of a report."""
+
+    days: int = Field(default=7, ge=1, le=LONGEST, description="Today included, in UTC.")
+    limit: int = Field(default=10, ge=1, le=MOST_TOOLS, description="Tools in each list.")
+
+
+class ToolFigures(Shape):
+    """How one tool did in the days of a report."""
+
+    tool: str
+    server: str
+    calls: int
+    success_rate: float
+    avg_latency_ms: float
+    p95_latency_ms: float
+    tokens_out: int
+
+
+class DayFigures(Shape):
+    """One day of a report."""
+
+    day: str
+    calls: int
+    failed: int
+    searches: int
+    tokens_saved: int
+
+
+class CacheFigures(Shape):
+    """How often a cache had the answer."""
+
+    hits: int
+    misses: int
+
+
+class LossFigures(Shape):
+    """Entries that are not in the journal."""
+
+    dropped: int
+    lost: int
+
+
+class StatsResponse(Shape):
+    """The journal of the last days, summed up."""
+
+    days: int
+    calls: int
+    outcomes: dict[str, int]
+    top: list[ToolFigures]
+    failing: list[ToolFigures]
+    slow: list[ToolFigures]
+    by_day: list[DayFigures]
+    searches: int
+    unanswered: int
+    ranks: dict[str, int] = Field(description="Calls by the place at which a search had shown the tool; 0 is none.")
+    caches: dict[str, CacheFigures]
+    losses: LossFigures
+
+
+class Refusal(Shape):
+    """A definition that was refused."""
+
+    name: str
+    reason: str
+
+
+class ServerLine(Shape):
+    """One server; its environment, headers, arguments and last words are not told here."""
+
+    name: str
+    state: State
+    reason: str
+    source: str
+    target: str
+    title: str
+    version: str
+    protocol: str
+    tools: int
+    hidden: int
+    rejected: list[Refusal]
+
+
+class ServersResponse(Shape):
+    """Every configured server, running or not."""
+
+    servers: list[ServerLine]
+
+
+class TierFigures(Shape):
+    """One tier as it was measured."""
+
+    tier: str
+    tokens: int
+    cumulative: int
+    limit: int
+    ok: bool
+
+
+class BudgetResponse(Shape):
+    """Whether the tiers keep to their budgets, each measured as it is sent."""
+
+    ok: bool
+    counter: str
+    tiers: list[TierFigures]
+    category: str = Field(description="The category that was measured: the one whose first page costs most.")
+    tools: list[str] = Field(description="The tools that were measured: those with the largest schemas.")
+    failures: list[str]
+    text: str
+
+
+@dataclass(slots=True)
+class OperatorRoutes:
+    """Asks the admin and the walk."""
+
+    admin: Admin
+    walk: Walk
+    caller: Caller
+
+    async def stats(self, request: Request, asked: Annotated[Days, Query()]) -> Response:
+        """Calls, failures, latencies and tokens of the last days."""
+        report = await self.admin.usage_report(days=asked.days, limit=asked.limit)
+        return _sent(request, _stats(report))
+
+    async def servers(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
+        """How each server is doing, and how many tools it has."""
+        lines = [_server(report) for report in self.admin.reports()]
+        return _sent(request, {"servers": lines})
+
+    async def budget(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
+        """What the tiers cost, one on top of the other, against what they may."""
+        return _sent(request, (await self.walk.verify(self.caller)).as_data())
+
+
+def router(routes: OperatorRoutes) -> APIRouter:
+    """The routes of operators."""
+    invalid: Responses = {422: RESPONSES[422]}
+    away: Responses = {**invalid, 503: {"model": ErrorResponse, "description": "The store cannot be read."}}
+    made = APIRouter(prefix="/api/v1", tags=["operators"])
+    made.add_api_route("/stats", routes.stats, response_model=StatsResponse, responses=away)
+    made.add_api_route("/servers", routes.servers, response_model=ServersResponse, responses=invalid)
+    made.add_api_route("/budget", routes.budget, response_model=BudgetResponse, responses=invalid)
+    return made
+
+
+def _sent(request: Request, body: dict[str, Any]) -> Response:
+    return answer(request, orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS))
+
+
+def _stats(report: Report) -> dict[str, Any]:
+    found = asdict(report)
+    for name in ("top", "failing", "slow"):
+        found[name] = [_figures(line) for line in getattr(report, name)]
+    found["caches"] = {name: {"hits": hits, "misses": misses} for name, (hits, misses) in report.caches.items()}
+    return found
+
+
+def _figures(line: ToolLine) -> dict[str, Any]:
+    return {
+        "tool": str(line.tool),
+        "server": line.tool.server,
+        "calls": line.calls,
+        "success_rate": line.success,
+        "avg_latency_ms": line.mean_ms,
+        "p95_latency_ms": line.p95_ms,
+        "tokens_out": line.tokens_out,
+    }
+
+
+def _server(report: ServerReport) -> dict[str, Any]:
+    server = report.server
+    return {
+        "name": report.name,
+        "state": report.health.state,
+        "reason": report.health.reason,
+        "source": report.source,
+        "target": report.target,
+        "title": server.title if server else "",
+        "version": server.version if server else "",
+        "protocol": server.protocol if server else "",
+        "tools": len(report.tools),
+        "hidden": report.hidden,
+        "rejected": [{"name": refusal.name, "reason": refusal.reason} for refusal in report.rejected],
+    }

@@ -1,0 +1,142 @@
+"""The four tiers of disclosure over REST: the hot list, the categories, their tools, and everything about one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico.discovery.paths import ROOT
+from portico.discovery.tiers import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
+from portico.domain.caller import Caller
+from portico.domain.query import Query as Search
+from portico.gateway import Gateway
+from portico.walk import Walk
+
+from .answers import answer
+from .faults import RESPONSES
+from .models import CategoryOverviewResponse, FullToolSchemaResponse, HotToolsResponse, ToolSummariesResponse
+
+LARGEST_BUDGET = 1_000_000
+
+Tokens = Annotated[
+    int | None,
+    Field(
+        ge=SMALLEST_BUDGET,
+        le=LARGEST_BUDGET,
+        description="Tokens that the answer must fit; the tier's own if not given.",
+    ),
+]
+
+
+class Asked(BaseModel):
+    """What may be asked of a tier; a parameter that is not here is an error, since it would be a misspelled one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Priced(Asked):
+    """The parameters of T0, T1 and T3."""
+
+    budget: Tokens = None
+
+
+class OnePage(Priced):
+    """The parameters of T2."""
+
+    page: int = Field(default=1, ge=1, description="A page beyond the last one is empty.")
+    page_size: int = Field(default=PAGE_SIZE, ge=1, le=LARGEST_PAGE)
+
+
+class Wanted(OnePage):
+    """The parameters of a search: words, and filters that narrow it."""
+
+    text: str = Field(default="", description="What the tool should do, in a few words.")
+    q: str = Field(default="", description="The same as `text`.")
+    category: str = ""
+    tag: str = ""
+    server: str = ""
+    source: str = Field(default="", description="The kind of provider: upstream, database or local.")
+    read_only: bool = False
+    max_latency_ms: float = Field(default=0, ge=0, allow_inf_nan=False, description="On average; 0 leaves it open.")
+    min_success: float = Field(default=0, ge=0, le=1, description="The share of calls that ended well.")
+
+    def search(self) -> Search:
+        """The same for the walk."""
+        filters = self.model_dump(exclude={"text", "q", "page", "page_size", "budget"})
+        return Search(text=self.text or self.q, **filters)
+
+
+@dataclass(slots=True)
+class ToolRoutes:
+    """Asks the walk, and sends what it says."""
+
+    walk: Walk
+    gateway: Gateway
+    caller: Caller
+
+    async def hot(self, request: Request, asked: Annotated[Priced, Query()]) -> Response:
+        """The tools that are used most and best, at most 15."""
+        await self.gateway.settled()
+        return answer(request, (await self.walk.hot(self.caller, budget=asked.budget)).body)
+
+    async def categories(self, request: Request, asked: Annotated[Priced, Query()]) -> Response:
+        """All categories with their descriptions and numbers, without their tools."""
+        await self.gateway.settled()
+        return answer(request, (await self.walk.categories(self.caller, budget=asked.budget)).body)
+
+    async def category(
+        self, request: Request, name: Annotated[str, Path()], asked: Annotated[OnePage, Query()]
+    ) -> Response:
+        """The tools of one category, best first."""
+        await self.gateway.settled()
+        view = await self.walk.category(
+            self.caller, name, page=asked.page, page_size=asked.page_size, budget=asked.budget
+        )
+        return answer(request, view.body)
+
+    async def search(self, request: Request, asked: Annotated[Wanted, Query()]) -> Response:
+        """The tools that answer a question or pass filters, without a way through categories."""
+        await self.gateway.settled()
+        view = await self.walk.search(
+            self.caller, asked.search(), page=asked.page, page_size=asked.page_size, budget=asked.budget
+        )
+        return answer(request, view.body)
+
+    async def tool(
+        self,
+        request: Request,
+        server: Annotated[str, Path()],
+        tool: Annotated[str, Path(description="May contain `/`, percent-encoded or not.")],
+        asked: Annotated[Priced, Query()],
+    ) -> Response:
+        """Everything about one tool."""
+        await self.gateway.settled()
+        server, tool = _spelled(request) or (server, tool)
+        return answer(request, (await self.walk.tool(self.caller, server, tool, budget=asked.budget)).body)
+
+
+def router(routes: ToolRoutes) -> APIRouter:
+    """The routes of the tiers; literal ones come first, so that no server's name can stand in their place."""
+    made = APIRouter(prefix=ROOT, tags=["tools"], responses=RESPONSES)
+    made.add_api_route("/hot", routes.hot, response_model=HotToolsResponse)
+    made.add_api_route("/categories", routes.categories, response_model=CategoryOverviewResponse)
+    made.add_api_route("/search", routes.search, response_model=ToolSummariesResponse)
+    made.add_api_route("/category/{name:path}", routes.category, response_model=ToolSummariesResponse)
+    made.add_api_route("/{server}/{tool:path}", routes.tool, response_model=FullToolSchemaResponse)
+    return made
+
+
+def _spelled(request: Request) -> tuple[str, str] | None:
+    """Server and tool from the path as it was sent: decoded, a `/` in a name looks like the one between them."""
+    raw = request.scope.get("raw_path")
+    prefix = f"{ROOT}/".encode()
+    if not isinstance(raw, bytes) or not raw.startswith(prefix):
+        return None
+    server, between, tool = raw.removeprefix(prefix).decode("latin-1").partition("/")
+    return (unquote(server), unquote(tool)) if between else None

@@ -1,0 +1,95 @@
+"""What a running gateway does beside answering: keeps tiers current, follows others, writes the catalog down."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from time import time
+
+import anyio
+
+from portico.admin import Admin
+from portico.domain.edition import Edition
+from portico.errors import StoreError
+from portico.ports import Signals
+
+DAILY_SECONDS = 3_600.0
+"""How often it is asked whether the daily work is due."""
+WAIT_SECONDS = 2.0
+"""How long one wait for other processes takes."""
+TROUBLE_SECONDS = 5.0
+QUIET_SECONDS = 1.0
+"""A catalog that changes again within this time is written down once."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """Runs in the background until it is cancelled; a store that is away only makes it wait."""
+
+    admin: Admin
+    _published: anyio.Event = field(default_factory=anyio.Event)
+    _seen: dict[str, int] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Do all of it."""
+        self.admin.intake.editions.subscribe(self._note)
+        self._published.set()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._again_and_again, self._daily)
+            tasks.start_soon(self._again_and_again, self._write_down)
+            if self.admin.signals is not None:
+                tasks.start_soon(self._again_and_again, self._follow)
+                tasks.start_soon(self._hang_up, self.admin.signals)
+
+    async def _again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work for ever; trouble with the store is told once, and the work taken up again later."""
+        is_troubled = False
+        while True:
+            try:
+                await work()
+                is_troubled = False
+            except StoreError as error:
+                if not is_troubled:
+                    logger.warning("%s", error)
+                is_troubled = True
+                await anyio.sleep(TROUBLE_SECONDS)
+
+    async def _daily(self) -> None:
+        await self.admin.daily(time())
+        await anyio.sleep(DAILY_SECONDS)
+
+    async def _write_down(self) -> None:
+        """Write the catalog down once it has stopped changing, and tell the others what was fetched here."""
+        await self._published.wait()
+        await anyio.sleep(QUIET_SECONDS)
+        self._published = anyio.Event()
+        try:
+            await self.admin.write_catalog()
+        except StoreError:
+            self._published.set()
+            raise
+
+    async def _follow(self) -> None:
+        """Take over what another process has changed; the first time also what it may have changed since our start."""
+        signals = self.admin.signals
+        assert signals is not None, "else there is nobody to follow"
+        numbers = await anyio.to_thread.run_sync(signals.numbers)
+        changed = {topic for topic, number in numbers.items() if self._seen.get(topic, 0) != number}
+        if changed:
+            await self.admin.reload(changed)
+        self._seen = numbers
+        await anyio.to_thread.run_sync(signals.wait, WAIT_SECONDS)
+
+    async def _hang_up(self, signals: Signals) -> None:
+        """At the end wake the thread that waits for others: it must not outlive the database."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(signals.close)
+
+    def _note(self, edition: Edition) -> None:
+        self._published.set()

@@ -1,0 +1,219 @@
+"""The one cache: one making for all who ask, nothing for ever, and no task left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+
+from portico.discovery.cache import AnswerCache
+
+TTL = 10.0
+
+
+@dataclass
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Kitchen:
+    """Makes answers as told, and counts; `gate` holds a making back."""
+
+    made: int = 0
+    failure: Exception | None = None
+    gate: anyio.Event | None = None
+    begun: anyio.Event = field(default_factory=anyio.Event)
+
+    async def __call__(self) -> int:
+        self.made += 1
+        number = self.made
+        self.begun.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        return number
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def cache(clock: Clock) -> AnswerCache:
+    return AnswerCache(clock=clock, entries=3)
+
+
+@pytest.mark.requirement("S1-E1")
+async def test_an_answer_can_be_had_many_times(cache: AnswerCache):
+    kitchen = Kitchen()
+    assert [await cache.get("hot", 1, kitchen, TTL) for _ in range(3)] == [1, 1, 1]
+    assert kitchen.made == 1
+
+
+@pytest.mark.requirement("S1-E2", "S1-86", "S1-87", "S1-88")
+async def test_an_answer_is_made_again_when_its_time_is_over(cache: AnswerCache, clock: Clock):
+    kitchen = Kitchen()
+    await cache.get("hot", 1, kitchen, TTL)
+    clock.now = TTL - 0.1
+    assert await cache.get("hot", 1, kitchen, TTL) == 1
+    clock.now = TTL
+    assert await cache.get("hot", 1, kitchen, TTL) == 2
+
+
+@pytest.mark.requirement("S1-E2")
+async def test_no_task_is_left_behind(cache: AnswerCache):
+    before = asyncio.all_tasks()
+    await cache.get("hot", 1, Kitchen(), TTL)
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.requirement("S1-E1", "S1-E22")
+async def test_all_who_ask_at_once_wait_for_one_making(cache: AnswerCache):
+    kitchen = Kitchen(gate=anyio.Event())
+    answers: list[int] = []
+
+    async def ask() -> None:
+        answers.append(await cache.get("hot", 1, kitchen, TTL))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(ask)
+            await kitchen.begun.wait()
+            await anyio.wait_all_tasks_blocked()
+            kitchen.gate.set()
+    assert answers == [1] * 20
+    assert kitchen.made == 1
+    assert cache.counts() == {"hot": (19, 1)}
+
+
+@pytest.mark.requirement("S1-E1")
+async def test_a_maker_that_is_cancelled_leaves_its_place_to_one_who_waits(cache: AnswerCache):
+    kitchen = Kitchen(gate=anyio.Event())
+    answers: list[int] = []
+    first = anyio.CancelScope()
+
+    async def begin() -> None:
+        with first:
+            answers.append(await cache.get("hot", 1, kitchen, TTL))
+
+    async def ask() -> None:
+        answers.append(await cache.get("hot", 1, kitchen, TTL))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(begin)
+            await kitchen.begun.wait()
+            tasks.start_soon(ask)
+            tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            first.cancel()
+            await anyio.wait_all_tasks_blocked()
+            kitchen.gate.set()
+    assert answers == [2, 2]
+
+
+@pytest.mark.requirement("S1-E1")
+async def test_one_who_waits_and_is_cancelled_disturbs_nobody(cache: AnswerCache):
+    kitchen = Kitchen(gate=anyio.Event())
+    answers: list[int] = []
+    waiting = anyio.CancelScope()
+
+    async def ask(scope: anyio.CancelScope) -> None:
+        with scope:
+            answers.append(await cache.get("hot", 1, kitchen, TTL))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, anyio.CancelScope())
+            await kitchen.begun.wait()
+            tasks.start_soon(ask, waiting)
+            await anyio.wait_all_tasks_blocked()
+            waiting.cancel()
+            await anyio.wait_all_tasks_blocked()
+            kitchen.gate.set()
+    assert answers == [1]
+
+
+@pytest.mark.requirement("S1-E1")
+async def test_what_goes_wrong_reaches_all_and_is_not_kept(cache: AnswerCache):
+    kitchen = Kitchen(gate=anyio.Event(), failure=ValueError("no"))
+    errors: list[str] = []
+
+    async def ask() -> None:
+        with pytest.raises(ValueError, match="no") as caught:
+            await cache.get("hot", 1, kitchen, TTL)
+        errors.append(str(caught.value))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(ask)
+            await kitchen.begun.wait()
+            await anyio.wait_all_tasks_blocked()
+            kitchen.gate.set()
+    assert errors == ["no"] * 3
+    kitchen.failure = None
+    assert await cache.get("hot", 1, kitchen, TTL) == 2
+
+
+@pytest.mark.requirement("S1-E1")
+async def test_an_older_answer_stands_in_for_one_that_cannot_be_made(cache: AnswerCache, clock: Clock):
+    kitchen = Kitchen()
+    await cache.get("hot", 1, kitchen, TTL)
+    kitchen.failure = ValueError("no")
+    clock.now = 2 * TTL - 0.1
+    assert await cache.get("hot", 1, kitchen, TTL) == 1
+    clock.now = 2 * TTL
+    with pytest.raises(ValueError, match="no"):
+        await cache.get("hot", 1, kitchen, TTL)
+
+
+@pytest.mark.requirement("S1-E22")
+async def test_the_answer_that_was_not_asked_for_longest_makes_room(cache: AnswerCache):
+    kitchen = Kitchen()
+    for key in (1, 2, 3, 1, 4):
+        await cache.get("hot", key, kitchen, TTL)
+    assert len(cache) == 3
+    assert kitchen.made == 4
+    await cache.get("hot", 1, kitchen, TTL)
+    assert kitchen.made == 4
+    await cache.get("hot", 2, kitchen, TTL)
+    assert kitchen.made == 5
+
+
+@pytest.mark.requirement("S1-E2")
+async def test_what_was_begun_before_it_was_cleared_is_given_and_not_kept(cache: AnswerCache):
+    kitchen = Kitchen(gate=anyio.Event())
+    answers: list[int] = []
+
+    async def ask() -> None:
+        answers.append(await cache.get("hot", 1, kitchen, TTL))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await kitchen.begun.wait()
+            cache.clear()
+            kitchen.gate.set()
+    assert answers == [1]
+    assert await cache.get("hot", 1, kitchen, TTL) == 2
+
+
+@pytest.mark.requirement("S1-85")
+async def test_hits_and_misses_are_counted_for_each_kind(cache: AnswerCache):
+    kitchen = Kitchen()
+    for kind, key in [("hot", 1), ("hot", 1), ("hot", 2), ("tool", 1)]:
+        await cache.get(kind, key, kitchen, TTL)
+    await cache.get("hot", 1, kitchen, TTL, counted=False)
+    assert cache.counts() == {"hot": (1, 2), "tool": (0, 1)}

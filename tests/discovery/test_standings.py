@@ -1,0 +1,74 @@
+"""The order of tools: by what was written down, or else by usage; the hot list is filled by rank."""
+
+from __future__ import annotations
+
+import pytest
+
+from portico.discovery.standings import Order, Standings
+from portico.domain.category import Category
+from portico.domain.server import Packaging
+from portico.domain.tier import Standing, Tier
+from portico.domain.tool import Tool, ToolId
+from portico.domain.usage import Usage
+from portico.testing import definition, furnish
+
+TOOLS = furnish(
+    {
+        "b": [definition(f"t{number:02}") for number in range(10)],
+        "a": [definition(f"t{number:02}") for number in range(10)],
+    }
+).gateway.edition.tools
+
+
+def at(server: str, number: int) -> Tool:
+    return TOOLS[ToolId(server, f"t{number:02}")]
+
+
+def stands(score: float) -> Standing:
+    return Standing(tier=Tier.WARM, score=score)
+
+
+def order(tiers: dict[ToolId, float] | None = None, usage: dict[ToolId, Usage] | None = None) -> Order:
+    return Order(tiers={id: stands(score) for id, score in (tiers or {}).items()}, usage=usage or {}, now=0.0)
+
+
+def test_what_is_replaced_is_another_revision():
+    standings = Standings()
+    standings.replace_tiers({at("a", 1).id: stands(0.9)})
+    standings.replace_categories({"x": Category(name="x")})
+    standings.replace_packaging({"a": Packaging(docker_image="image")})
+    assert standings.revision == 3
+    assert (list(standings.tiers), list(standings.categories), list(standings.packaging)) == (
+        [at("a", 1).id],
+        ["x"],
+        ["a"],
+    )
+
+
+@pytest.mark.requirement("S1-9", "S1-19", "S1-E10")
+def test_the_hot_list_is_full_before_the_first_call():
+    hottest = order().hottest(TOOLS.values(), [], ["b", "a"], 15)
+    assert [str(tool.id) for tool in hottest] == [f"b::t{n:02}" for n in range(10)] + [f"a::t{n:02}" for n in range(5)]
+
+
+@pytest.mark.requirement("S1-9", "S1-19", "S1-E10")
+def test_pins_come_first_then_scores_then_the_order_of_the_config():
+    found = order({at("a", 7).id: 0.5, at("a", 8).id: 0.9}).hottest(
+        TOOLS.values(), [at("a", 9), at("b", 9), at("a", 9)], ["a", "b"], 6
+    )
+    assert [str(tool.id) for tool in found] == ["a::t09", "b::t09", "a::t08", "a::t07", "a::t00", "a::t01"]
+
+
+@pytest.mark.requirement("S1-E10")
+def test_there_are_never_more_than_the_limit():
+    assert len(order().hottest(TOOLS.values(), list(TOOLS.values()), [], 15)) == 15
+
+
+@pytest.mark.requirement("S1-39", "S1-E10")
+def test_a_tool_without_a_standing_counts_by_its_usage():
+    good = Usage(calls=9_000, done=9_000, seconds=90)
+    poor = Usage(calls=9, done=0, seconds=90)
+    found = order({at("a", 1).id: 0.5}, {at("a", 2).id: good, at("a", 1).id: good, at("a", 3).id: poor})
+    best = found.best_first([at("a", n) for n in range(4)])
+    assert [tool.id.name for tool in best] == ["t02", "t01", "t00", "t03"]
+    assert found.standing(at("a", 2).id) == Standing(tier=Tier.HOT, score=0.86)

@@ -1,0 +1,212 @@
+"""What goes wrong with databases: each fault is named with what to do, and the store works again when it is over."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+
+import psycopg
+import pytest
+
+from portico.domain.call import Invocation, Outcome
+from portico.domain.journal import Batch
+from portico.domain.server import Offering
+from portico.domain.tool import ToolId
+from portico.errors import StoreError
+from portico.stores.addresses import postgres_address
+from portico.stores.database import Database
+from portico.stores.ledger import DatabaseLedger
+from portico.stores.offerings import DatabaseStore
+from portico.stores.opening import open_database
+from portico.stores.postgres import PostgresDatabase
+
+TOOL = ToolId("serena", "find_symbol")
+CALL = Invocation(tool=TOOL, spelled="x" * 200, caller="ana", surface="rest", outcome=Outcome.DONE, seconds=0.1, at=1.0)
+BATCH = Batch(writer="w", entries=(CALL,) * 500)
+
+FILL = """
+import resource, sys
+from pathlib import Path
+from portico.domain.server import Offering
+from portico.errors import StoreError
+from portico.stores.offerings import DatabaseStore
+from portico.stores.opening import open_database
+store = DatabaseStore(open_database("sqlite", Path(sys.argv[1])))
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+try:
+    for number in range(1_000):
+        store.save(Offering(server=str(number), description="x" * 10_000), "1")
+except StoreError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+store.save(Offering(server="after"), "1")
+print(sorted(store.load({"after": "1", "0": "1"})))
+"""
+
+
+@pytest.fixture
+def server(migrated_url: str, tmp_path: Path) -> Iterator[Database]:
+    database = open_database(migrated_url, tmp_path)
+    yield database
+    database.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return when a condition holds that only another process can make true."""
+    pause = Event()
+    for _ in range(1_000):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it never came true")
+
+
+def test_a_full_disk_is_named_and_nothing_is_half_written(tmp_path: Path) -> None:
+    database = open_database("sqlite", tmp_path)
+    ledger = DatabaseLedger(database)
+    with database.transaction() as work:
+        ((pages,),) = work.rows("PRAGMA page_count")
+        work.rows(f"PRAGMA max_page_count = {pages + 3}")
+    with pytest.raises(
+        StoreError, match=r"portico.db did not answer: database or disk is full. The disk is full: make"
+    ):
+        ledger.append(BATCH)
+    assert (ledger.stored("w"), ledger.usage(), database.rows("SELECT 1 FROM invocations")) == (0, {}, [])
+    with database.transaction() as work:
+        work.rows("PRAGMA max_page_count = 100000")
+    ledger.append(BATCH)
+    ledger.append(BATCH)
+    assert ledger.usage()[TOOL].calls == 500
+    database.check()
+    database.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files cannot be limited there")
+def test_a_disk_that_is_really_full_is_named_and_works_again_when_there_is_room(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FILL, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    said, after = done.stdout.splitlines()
+    assert "did not answer: disk I/O error. The disk is full or broken: make room" in said or "disk is full" in said
+    assert (after, done.stderr) == ("['0', 'after']", "")
+
+
+def test_a_file_that_another_process_holds_is_named_and_can_still_be_read(tmp_path: Path) -> None:
+    database = open_database("sqlite", tmp_path, busy_seconds=0.05)
+    ledger, store = DatabaseLedger(database), DatabaseStore(database)
+    store.save(Offering(server="s"), "1")
+    with closing(sqlite3.connect(tmp_path / "portico.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match=r"database is locked. Another process has held the file for too long"):
+            ledger.append(BATCH)
+        assert store.load({"s": "1"}) == {"s": Offering(server="s")}
+        other.execute("ROLLBACK")
+    ledger.append(BATCH)
+    assert ledger.usage()[TOOL].calls == 500
+    database.close()
+
+
+def test_a_new_file_that_another_process_holds_is_named(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "portico.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(
+            StoreError, match=r"cannot be opened: database is locked. Another process has held the file"
+        ):
+            open_database("sqlite", tmp_path, busy_seconds=0.05)
+    open_database("sqlite", tmp_path).close()
+
+
+def test_whoever_reads_does_not_wait_for_a_writer_of_the_same_process(tmp_path: Path) -> None:
+    database = open_database("sqlite", tmp_path)
+    store = DatabaseStore(database)
+    store.save(Offering(server="s"), "1")
+    with database.transaction() as work, ThreadPoolExecutor(1) as pool:
+        work.run("DELETE FROM offerings")
+        assert pool.submit(store.load, {"s": "1"}).result(20) == {"s": Offering(server="s")}
+    assert store.load({"s": "1"}) == {}
+    database.close()
+
+
+def test_a_transaction_that_fails_is_undone_and_the_next_one_works(database: Database) -> None:
+    save = "INSERT INTO jobs (job, ran_at) VALUES (:job, 1)"
+    with pytest.raises(ZeroDivisionError), database.transaction() as work:
+        assert 1 // (work.run(save, {"job": "a"}) - 1)
+    with pytest.raises(StoreError, match=r"(?i)unique"), database.transaction() as work:
+        work.run(save, [{"job": "a"}, {"job": "a"}])
+    with pytest.raises(StoreError, match="nowhere"):
+        database.rows("SELECT * FROM nowhere")
+    assert database.run(save, [{"job": "a"}, {"job": "b"}]) == 2
+    assert database.rows("SELECT job FROM jobs ORDER BY job") == [("a",), ("b",)]
+
+
+@pytest.mark.requirement("P-STORE-CORRUPT")
+def test_a_file_damaged_while_it_is_open_is_named(tmp_path: Path) -> None:
+    database = open_database("sqlite", tmp_path)
+    store = DatabaseStore(database)
+    for number in range(100):
+        store.save(Offering(server=str(number), description="x" * 2_000), "1")
+    database.close()
+    database = open_database("sqlite", tmp_path)
+    content = bytearray((tmp_path / "portico.db").read_bytes())
+    content[len(content) // 2 :] = b"\xaa" * (len(content) - len(content) // 2)
+    (tmp_path / "portico.db").write_bytes(content)
+    with pytest.raises(StoreError, match=r"malformed. The file is damaged: stop Portico and move it away"):
+        DatabaseStore(database).load({"1": "1"})
+    database.close()
+
+
+def test_connections_that_the_server_ended_are_replaced(server: Database, migrated_url: str) -> None:
+    ledger = DatabaseLedger(server)
+    ledger.append(BATCH)
+    with psycopg.connect(migrated_url, autocommit=True) as admin:
+        ended = admin.execute(
+            "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchone()
+    assert ended is not None
+    assert ended[0] > 0
+    ledger.append(Batch(writer="w", first=500, entries=(CALL,)))
+    assert ledger.usage()[TOOL].calls == 501
+
+
+def test_an_append_whose_connection_is_ended_is_written_once_when_it_is_sent_again(
+    server: Database, migrated_url: str
+) -> None:
+    ledger = DatabaseLedger(server)
+    with psycopg.connect(migrated_url) as other, psycopg.connect(migrated_url, autocommit=True) as admin:
+        other.execute("LOCK TABLE usage_latencies IN EXCLUSIVE MODE")
+        blocked = "pid <> pg_backend_pid() AND datname = current_database() AND wait_event_type = 'Lock'"
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(ledger.append, BATCH)
+            until(lambda: bool(admin.execute(f"SELECT 1 FROM pg_stat_activity WHERE {blocked}").fetchall()))
+            admin.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {blocked}")
+            with pytest.raises(StoreError, match=r"did not answer: .*terminat.*Check that the server runs"):
+                sent.result(20)
+        other.rollback()
+    assert ledger.stored("w") == 0
+    ledger.append(BATCH)
+    ledger.append(BATCH)
+    assert ledger.usage()[TOOL].calls == 500
+    assert server.rows("SELECT COUNT(*) FROM invocations") == [(500,)]
+
+
+def test_a_server_that_is_too_slow_is_not_waited_for(migrated_url: str) -> None:
+    address = postgres_address(migrated_url)
+    assert address is not None
+    database = PostgresDatabase(address, statement_seconds=0.05)
+    with pytest.raises(StoreError, match="statement timeout"):
+        database.rows("SELECT pg_sleep(20)")
+    database.check()
+    database.close()
+
+
+def test_a_statement_that_fails_does_not_tell_what_was_in_it(database: Database) -> None:
+    with pytest.raises(StoreError) as raised:
+        database.run("INSERT INTO nowhere VALUES (:word)", {"word": "s3cret"})
+    assert "s3cret" not in str(raised.value)

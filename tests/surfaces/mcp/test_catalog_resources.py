@@ -1,0 +1,230 @@
+"""The four tiers as MCP resources: beside the resources of servers, on every surface, in both eras."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.client.subscriptions import ResourceUpdated
+from mcp.shared.exceptions import MCPError
+from mcp_types import ResourceTemplateReference
+
+from portico.domain.caller import Caller
+from portico.domain.items import PREFIX
+from portico.domain.server import Offering, ServerSpec, ToolFilter
+from portico.surfaces.mcp.discover import Discover
+from portico.surfaces.mcp.search import Search
+from portico.surfaces.mcp.server import SurfaceServer
+from portico.surfaces.mcp.static import Static
+from portico.testing import FakeHouse, definition, furnish
+from portico.walk import Walk
+
+ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
+SURFACES = {"discover": Discover, "static": Static, "search": Search}
+OURS = ["catalog://hot", "catalog://categories"]
+TEMPLATES = ["catalog://category/{name}", "catalog://tool/{server}/{tool}"]
+SERVERS = {
+    "serena-mcp-server": [
+        definition("find_symbol", "Find a symbol.", name_path="string"),
+        definition("read/file", "Read a file.", path="string"),
+        definition("secret_tool", "Is kept from agents."),
+    ],
+    "play wright": [definition("日本?", "Has an odd name.")],
+}
+SPECS = (
+    ServerSpec(
+        name="serena-mcp-server", transport="stdio", category="code/analysis", tools=ToolFilter(deny=("secret_*",))
+    ),
+    ServerSpec(name="play wright", transport="stdio", category="web"),
+)
+READ = {
+    "catalog://hot": "hot",
+    "catalog://categories": "category_overview",
+    "catalog://category/code%2Fanalysis": "tool_summaries",
+    "catalog://category/web?page=2&page_size=1": "tool_summaries",
+    "catalog://tool/serena-mcp-server/find_symbol": "full_schema",
+    "catalog://tool/serena-mcp-server/find_symbol?budget=200": "full_schema",
+    "catalog://tool/serena-mcp-server/read%2Ffile": "full_schema",
+    "catalog://tool/serena-mcp-server/read/file": "full_schema",
+    "catalog://tool/play%20wright/%E6%97%A5%E6%9C%AC%3F": "full_schema",
+}
+UNKNOWN = (
+    "catalog://",
+    "catalog:hot",
+    "catalog://cold",
+    "catalog://hot/",
+    "catalog://hot?page=1",
+    "catalog://hot#x",
+    "catalog://category/",
+    "catalog://category/none",
+    "catalog://category/web/x",
+    "catalog://category/web?page=0",
+    "catalog://category/web?page=x",
+    "catalog://category/web?page_size=51",
+    "catalog://category/web?other=1",
+    "catalog://tool/serena-mcp-server",
+    "catalog://tool/serena-mcp-server/",
+    "catalog://tool/serena-mcp-server/secret_tool",
+    "catalog://tool/serena-mcp-server/find_symbol?page=2",
+    "catalog://tool/serena-mcp-server/find_symbol?budget=1",
+    "catalog://tool/../../etc/passwd",
+    "catalog://tool/%2e%2e/%00",
+    "catalog://tool/%ed%a0%80/%0d%0a",
+    "catalog://tool/a/" + "x" * 10_000,
+    "CATALOG://HOT",
+)
+
+
+def house() -> FakeHouse:
+    return furnish(SERVERS, specs=SPECS)
+
+
+def served(found: FakeHouse, surface: str = "discover") -> SurfaceServer:
+    made: Any = SURFACES[surface]
+    return SurfaceServer(found.gateway, made(found.gateway), "1", Walk(gateway=found.gateway))
+
+
+def client(found: FakeHouse, era: str, surface: str = "discover") -> Client:
+    return Client(served(found, surface), mode=ERAS[era])
+
+
+def upstream(found: FakeHouse) -> None:
+    """Let a server list resources, two of them under our scheme."""
+    resources = [{"uri": uri, "name": uri} for uri in ("note://one", "catalog://hot", "Catalog://theirs")]
+    templates = [{"uriTemplate": uri, "name": uri} for uri in ("{+any}", "catalog://tool/{x}/{y}")]
+    offering = Offering(
+        server="play wright",
+        tools=tuple(SERVERS["play wright"]),
+        resources=tuple(resources),
+        templates=tuple(templates),
+    )
+    found.gateway.editions.accept([(offering, "upstream")])
+
+
+@contextmanager
+def refused() -> Iterator[pytest.ExceptionInfo[MCPError]]:
+    with pytest.raises(MCPError) as caught:
+        yield caught
+    assert caught.value.error.code == -32602
+
+
+@pytest.mark.requirement("S1-58", "S1-59", "S1-60", "S1-61")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_the_tiers_are_listed_and_read(surface: str, era: str):
+    found = house()
+    async with client(found, era, surface) as connected:
+        assert [str(r.uri) for r in (await connected.list_resources()).resources] == OURS
+        listed = (await connected.list_resource_templates()).resource_templates
+        assert [template.uri_template for template in listed] == TEMPLATES
+        for uri, tier in READ.items():
+            (content,) = (await connected.read_resource(uri)).contents
+            assert (content.uri, content.mime_type) == (uri, "application/json")
+            assert json.loads(content.text)["tier"] == tier  # type: ignore[union-attr]
+
+
+async def test_a_resource_has_the_bytes_of_the_tier():
+    found = house()
+    view = await Walk(gateway=found.gateway).hot(Caller(surface="discover"))
+    async with client(found, "2026-07-28") as connected:
+        (content,) = (await connected.read_resource("catalog://hot")).contents
+    assert content.text.encode() == view.body  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_is_not_there_is_unknown_like_any_resource(era: str):
+    async with client(house(), era) as connected:
+        with refused() as other:
+            await connected.read_resource("note://nobody")
+        for uri in UNKNOWN:
+            with refused() as ours:
+                await connected.read_resource(uri)
+            assert ours.value.error.message.startswith("unknown_item for ")
+            assert ours.value.error.code == other.value.error.code
+
+
+@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
+async def test_a_hidden_tool_looks_missing_as_a_resource():
+    without = {name: [tool for tool in tools if tool["name"] != "secret_tool"] for name, tools in SERVERS.items()}
+    said = []
+    for found in (house(), furnish(without, specs=SPECS)):
+        async with client(found, "2026-07-28") as connected:
+            with refused() as caught:
+                await connected.read_resource("catalog://tool/serena-mcp-server/secret_tool")
+            said.append(caught.value.error.message)
+    assert said[0] == said[1]
+
+
+@pytest.mark.requirement("P-NO-SHADOWING")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_server_neither_takes_our_scheme_nor_loses_its_resources(era: str):
+    found = house()
+    upstream(found)
+    async with client(found, era) as connected:
+        listed = [str(r.uri) for r in (await connected.list_resources()).resources]
+        assert listed[:3] == [*OURS, "note://one"]
+        theirs = listed[3:]
+        assert len(theirs) == 2
+        assert all(uri.startswith(PREFIX) for uri in theirs)
+        templates = [t.uri_template for t in (await connected.list_resource_templates()).resource_templates]
+        assert templates[:3] == [*TEMPLATES, "{+any}"]
+        (content,) = (await connected.read_resource("catalog://hot")).contents
+        assert json.loads(content.text)["tier"] == "hot"  # type: ignore[union-attr]
+        with refused():
+            await connected.read_resource("catalog://anything/that/{+any}/fits")
+    item = found.gateway.edition.items.resource(theirs[0])
+    assert (item.server, item.original) == ("play wright", "catalog://hot")
+    assert found.gateway.edition.items.resource(theirs[1]).original == "Catalog://theirs"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_arguments_of_the_templates_are_completed_from_what_is_visible(era: str):
+    many = [definition(f"tool_{n:03}", "Is one of many.") for n in range(150)]
+    found = furnish({**SERVERS, "many": many}, specs=SPECS)
+    category, tool = (ResourceTemplateReference(type="ref/resource", uri=uri) for uri in TEMPLATES)
+
+    async with client(found, era) as connected:
+
+        async def completed(ref: Any, name: str, value: str, **chosen: str) -> list[str]:
+            return (await connected.complete(ref, {"name": name, "value": value}, chosen or None)).completion.values
+
+        assert await completed(category, "name", "CODE") == ["code/analysis"]
+        assert await completed(tool, "server", "") == ["many", "play wright", "serena-mcp-server"]
+        assert await completed(tool, "tool", "", server="serena-mcp-server") == ["find_symbol", "read/file"]
+        assert await completed(tool, "tool", "secret") == []
+        assert await completed(tool, "tool", "find") == ["find_symbol"]
+        assert await completed(tool, "nothing", "") == []
+        first = (await connected.complete(tool, {"name": "tool", "value": "tool_"})).completion
+        assert (len(first.values), first.total, first.has_more) == (100, 150, True)
+        with refused():
+            await connected.complete(
+                ResourceTemplateReference(type="ref/resource", uri="catalog://{x}"), {"name": "x", "value": ""}
+            )
+
+
+async def test_who_watches_a_tier_hears_of_a_new_edition():
+    found = house()
+    server = served(found)
+    before = found.gateway.edition
+    with anyio.fail_after(10):
+        async with (
+            Client(server, mode="2026-07-28") as connected,
+            connected.listen(resource_subscriptions=["catalog://hot", "catalog://nothing"]) as changes,
+        ):
+            found.gateway.editions.accept([(Offering(server="play wright", tools=()), "upstream")])
+            await server.announce(before, found.gateway.edition)
+            event = await anext(aiter(changes))
+    assert event == ResourceUpdated(uri="catalog://hot")
+
+
+async def test_without_a_walk_there_are_no_such_resources():
+    found = house()
+    async with Client(SurfaceServer(found.gateway, Discover(found.gateway), "1"), mode="legacy") as connected:
+        assert (await connected.list_resources()).resources == []
+        with refused():
+            await connected.read_resource("catalog://hot")

@@ -1,0 +1,177 @@
+"""What operators and monitors read: usage, servers, budgets, health and figures."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import pytest
+from anyio import create_task_group, fail_after
+from prometheus_client.parser import text_string_to_metric_families
+
+from portico.domain.call import Call, Invocation, Outcome
+from portico.domain.journal import Look, Lookup
+from portico.domain.tool import ToolId
+from portico.errors import CallError, UpstreamGone
+from portico.execution.counts import BOUNDS, Counts
+from portico.ports import Provider
+from portico.stores.journal import JournalState
+from portico.stores.memory import RecentJournal
+from portico.surfaces.rest.health import Live, Ready
+from portico.surfaces.rest.operators import BudgetResponse, ServersResponse, StatsResponse
+from portico.testing import AGENT, FakeProvider
+from tests.surfaces.rest.rooms import TOOLS, Rest, open_rest
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+class Troubled(RecentJournal):
+    """A journal whose store is away."""
+
+    @property
+    def state(self) -> JournalState:
+        return JournalState(waiting=7, recorded=20, stored=10, dropped=2, lost=1, trouble="the database is away")
+
+
+async def figures(rest: Rest) -> Samples:
+    answer = await rest.get("/metrics")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    families = text_string_to_metric_families(answer.body.decode())
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
+
+
+async def test_usage_is_summed_up():
+    rest = open_rest()
+    rest.used("serena-mcp-server", "find_symbol", 10, failed=1)
+    answer = await rest.get("/api/v1/stats?days=1&limit=5")
+    told = StatsResponse.model_validate_json(answer.body, strict=True)
+    assert told.days == 1
+    assert len(told.by_day) == 1
+    for query in ("days=0", "days=366", "limit=0", "limit=101", "days=x"):
+        assert (await rest.get(f"/api/v1/stats?{query}")).status == 422
+
+
+async def test_servers_are_told_without_their_secrets():
+    rest = open_rest()
+    rest.provider("playwright").fails(UpstreamGone("playwright", details=("it does not answer",)))
+    answer = await rest.get("/api/v1/servers")
+    told = ServersResponse.model_validate_json(answer.body)
+    lines = {line.name: line for line in told.servers}
+    assert (lines["serena-mcp-server"].tools, lines["serena-mcp-server"].hidden) == (3, 1)
+    assert lines["playwright"].target == "https://example.com/mcp"
+    assert b"hunter2" not in answer.body
+
+
+@pytest.mark.requirement("S1-57", "S1-76", "S1-77", "S1-78", "S1-79")
+async def test_budgets_are_verified_as_the_tiers_are_sent():
+    rest = open_rest()
+    answer = await rest.get("/api/v1/budget")
+    told = BudgetResponse.model_validate_json(answer.body, strict=True)
+    assert told.ok
+    assert [(tier.tier, tier.limit) for tier in told.tiers] == [("T0", 2000), ("T1", 4000), ("T2", 8000), ("T3", 12000)]
+    assert told.tiers[0].tokens == (await rest.get(f"{TOOLS}/hot")).json["tokens"]
+    assert told.failures == []
+
+
+async def test_we_are_ready_once_every_server_was_asked():
+    rest = open_rest()
+    Live.model_validate_json((await rest.get("/livez")).body, strict=True)
+    late = FakeProvider(server="late")
+    cast(dict[str, Provider], rest.house.admin.providers)["late"] = late
+    late.hold()
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            rest.house.admin.intake.watch(tasks)
+            rest.house.admin.intake.begin("late")
+            answer = await rest.get("/readyz")
+            told = Ready.model_validate_json(answer.body, strict=True)
+            assert (answer.status, told.ready, told.starting) == (503, False, ["late"])
+            late.release()
+            assert await rest.house.gateway.settled() == set()
+            answer = await rest.get("/readyz")
+            tasks.cancel_scope.cancel()
+    told = Ready.model_validate_json(answer.body, strict=True)
+    assert (answer.status, told.ready, told.starting, told.store, told.degraded) == (200, True, [], "ok", False)
+
+
+async def test_a_store_that_is_away_degrades_and_does_not_stop():
+    rest = open_rest(journal=Troubled())
+    answer = await rest.get("/readyz")
+    told = Ready.model_validate_json(answer.body, strict=True)
+    assert (answer.status, told.ready, told.degraded, told.store) == (200, True, True, "the database is away")
+    assert told.journal.model_dump() == {"waiting": 7, "dropped": 2, "lost": 1}
+    found = await figures(rest)
+    assert found["portico_journal_waiting", ()] == 7
+    assert found["portico_journal_recorded_total", ()] == 20
+    assert found["portico_journal_stored_total", ()] == 10
+    assert found["portico_journal_dropped_total", ()] == 2
+    assert found["portico_journal_lost_total", ()] == 1
+    assert (await rest.get(f"{TOOLS}/hot")).status == 200
+
+
+@pytest.mark.requirement("S1-85")
+async def test_figures_tell_calls_lookups_tokens_and_caches():
+    rest = open_rest()
+    call = Call(tool="serena.replace_body", arguments={"body": "x"})
+    await rest.house.gateway.call(AGENT, call)
+    with pytest.raises(CallError):
+        await rest.house.gateway.call(AGENT, Call(tool="no.such", arguments={}))
+    for _ in range(4):
+        await rest.get(f"{TOOLS}/hot")
+    found = await figures(rest)
+    assert found["portico_calls_total", (("outcome", "done"), ("server", "serena-mcp-server"))] == 1
+    assert found["portico_calls_total", (("outcome", "invalid"), ("server", ""))] == 1
+    assert found["portico_call_seconds_count", (("server", "serena-mcp-server"),)] == 1
+    assert found["portico_call_seconds_bucket", (("le", "+Inf"), ("server", "serena-mcp-server"))] == 1
+    assert found["portico_lookups_total", (("look", "browse"),)] == 4
+    assert found["portico_tokens_total", (("direction", "in"),)] > 0
+    assert found["portico_tokens_total", (("direction", "lookup"),)] > 0
+    assert found["portico_cache_hits_total", (("cache", "hot"),)] == 3
+    assert found["portico_cache_misses_total", (("cache", "hot"),)] == 1
+    assert found["portico_cache_hit_ratio", (("cache", "hot"),)] == 0.75
+    assert found["portico_tools", ()] == 6
+    assert found["portico_servers", (("state", "ready"),)] == 2
+    assert found["portico_edition", ()] == rest.house.gateway.edition.number
+    assert found["process_cpu_seconds_total", ()] > 0
+    assert found["process_resident_memory_bytes", ()] > 0
+
+
+async def test_counters_never_fall_and_names_stay_few():
+    rest = open_rest()
+    rest.used("serena-mcp-server", "find_symbol", 3)
+    await rest.get(f"{TOOLS}/hot")
+    before = await figures(rest)
+    rest.house.walk.cache.clear()
+    for number in range(50):
+        with pytest.raises(CallError):
+            await rest.house.gateway.call(AGENT, Call(tool=f"made.up_{number}", arguments={}))
+    after = await figures(rest)
+    counters = [key for key in before if key[0].endswith(("_total", "_count", "_sum", "_bucket"))]
+    assert counters
+    assert [key for key in counters if after[key] < before[key]] == []
+    assert {dict(labels).get("server") for _, labels in after} <= {None, "", "serena-mcp-server"}
+
+
+async def test_two_houses_share_no_figure():
+    one, other = open_rest(), open_rest()
+    one.used("playwright", "browser_snapshot", 2)
+    key = ("portico_calls_total", (("outcome", "done"), ("server", "playwright")))
+    assert (await figures(one))[key] == 2
+    assert key not in await figures(other)
+
+
+def test_latencies_fall_into_their_buckets():
+    counts = Counts()
+    for seconds in (0.0, BOUNDS[0], math.nextafter(BOUNDS[0], 1), 1_000.0):
+        counts.observe(_done(seconds))
+    counts.observe(_done(0.5, Outcome.CANCELLED))
+    counts.observe(Lookup(look=Look.SEARCH, caller="a", surface="b", tokens=9))
+    assert counts.latencies["s"] == [2, 1, *[0] * (len(BOUNDS) - 2), 1]
+    assert counts.seconds["s"] == pytest.approx(1_000.002, abs=0.001)
+    assert counts.calls == {("s", Outcome.DONE): 4, ("s", Outcome.CANCELLED): 1}
+    assert (counts.lookups, counts.lookup_tokens) == ({Look.SEARCH: 1}, 9)
+
+
+def _done(seconds: float, outcome: Outcome = Outcome.DONE) -> Invocation:
+    return Invocation(tool=ToolId("s", "t"), spelled="t", caller="a", surface="b", outcome=outcome, seconds=seconds)

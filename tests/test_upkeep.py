@@ -1,0 +1,136 @@
+"""A running gateway keeps its tiers current, follows other processes, and outlives trouble with its store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from portico import upkeep
+from portico.domain.category import Category
+from portico.domain.server import Offering
+from portico.domain.tool import ToolId
+from portico.errors import StoreError
+from portico.stores.database import Database
+from portico.stores.ledger import DatabaseLedger
+from portico.stores.offerings import DatabaseStore
+from portico.stores.opening import open_database, open_signals
+from portico.stores.tiers import DatabaseTiers
+from portico.testing import FakeHouse, definition, furnish
+from portico.upkeep import Upkeep
+
+
+@pytest.fixture(autouse=True)
+def _haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(upkeep, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(upkeep, "TROUBLE_SECONDS", 0.02)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Database]]:
+    """Opens the same database once more, as another process would."""
+    store = "sqlite" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    opened: list[Database] = []
+
+    def open_again() -> Database:
+        opened.append(open_database(store, tmp_path))
+        return opened[-1]
+
+    yield open_again
+    for one in opened:
+        one.close()
+
+
+@asynccontextmanager
+async def running(database: Database, *tools: str) -> AsyncIterator[FakeHouse]:
+    """A house over a database that is kept up until the end of the block."""
+    signals = open_signals(database)
+    house = furnish(
+        {"s": [definition(name) for name in tools]},
+        store=DatabaseStore(database),
+        ledger=DatabaseLedger(database),
+        records=DatabaseTiers(database),
+        signals=signals,
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Upkeep(house.admin).run)
+        yield house
+        tasks.cancel_scope.cancel()
+    signals.close()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    with anyio.fail_after(20):
+        while not is_so():
+            await anyio.sleep(0.01)
+
+
+@pytest.mark.requirement("S1-74", "S1-49", "S1-51")
+async def test_tiers_are_updated_and_the_catalog_is_written_down_soon_after_a_start(
+    database: Callable[[], Database],
+) -> None:
+    opened = database()
+    async with running(opened, "a", "b") as house:
+        await until(lambda: len(house.admin.standings.tiers) == 2)
+        await until(lambda: len(opened.rows("SELECT tool_name FROM mcp_tools WHERE tier = 'cold'")) == 2)
+    assert opened.rows("SELECT server_name FROM mcp_servers WHERE is_active") == [("s",)]
+
+
+async def test_the_daily_work_is_done_by_one_of_two_processes(database: Callable[[], Database]) -> None:
+    async with running(database(), "a") as one, running(database(), "a") as other:
+        await until(lambda: bool(one.admin.standings.tiers and other.admin.standings.tiers))
+        opened = database()
+        await until(lambda: opened.rows("SELECT count(*) FROM jobs") == [(1,)])
+        assert opened.rows("SELECT number FROM signals WHERE topic = 'tiers'") == [(1,)]
+
+
+@pytest.mark.requirement("S1-E2")
+async def test_what_one_process_updates_the_other_shows(database: Callable[[], Database]) -> None:
+    async with running(database(), "a") as one, running(database(), "a") as other:
+        await until(lambda: bool(one.admin.standings.tiers and other.admin.standings.tiers))
+        await anyio.sleep(0)
+        before = other.admin.standings.revision
+        await one.admin.set_category(Category(name="files", display_name="Paper"))
+        await until(lambda: "files" in other.admin.standings.categories)
+        assert other.admin.standings.categories["files"].display_name == "Paper"
+        assert other.admin.standings.revision > before
+
+
+@pytest.mark.requirement("S1-E2")
+async def test_what_one_process_fetches_the_other_offers_without_asking(database: Callable[[], Database]) -> None:
+    async with running(database(), "a") as one, running(database(), "a") as other:
+        one.provider("s").tools.append(definition("new"))
+        await one.admin.refresh()
+        await until(lambda: ToolId("s", "new") in other.gateway.edition.tools)
+        assert other.provider("s").offered == 0
+
+
+async def test_a_store_that_is_away_is_waited_for(
+    database: Callable[[], Database], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = database()
+    is_away = [True]
+    keep = DatabaseTiers.keep_catalog
+
+    def keep_or_fail(*args: object, **named: object) -> None:
+        if is_away[0]:
+            raise StoreError("the store is away")
+        keep(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DatabaseTiers, "keep_catalog", keep_or_fail)
+    async with running(opened, "a") as house:
+        await until(lambda: "the store is away" in caplog.text)
+        assert house.gateway.edition.tools
+        is_away[0] = False
+        await until(lambda: len(opened.rows("SELECT 1 FROM mcp_tools")) == 1)
+    assert caplog.text.count("the store is away") <= 3
+
+
+def test_an_offering_is_what_the_store_holds(database: Callable[[], Database]) -> None:
+    store = DatabaseStore(database())
+    store.save(Offering(server="s"), "1")
+    assert DatabaseStore(database()).load({"s": "1"}) == {"s": Offering(server="s")}

@@ -1,0 +1,585 @@
+"""The walk through the four tiers: what each says, what it costs, and that it never costs more than it may."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from portico.discovery.cache import AnswerCache
+from portico.discovery.standings import Standings
+from portico.discovery.tokens import TokenEstimate
+from portico.domain.call import Invocation, Outcome
+from portico.domain.caller import Caller
+from portico.domain.category import Category
+from portico.domain.edition import Edition
+from portico.domain.journal import Look
+from portico.domain.query import Query
+from portico.domain.server import Packaging, ServerSpec, ToolFilter
+from portico.domain.tier import Standing, Tier
+from portico.domain.tool import ToolId
+from portico.domain.view import View
+from portico.errors import InvalidArguments, UnknownFilter, UnknownTool
+from portico.policies.globs import GlobPolicy
+from portico.stores.memory import RecentJournal
+from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
+from portico.walk import Walk
+from tests.hundred import HIGHEST, LOWEST, hundred
+
+FIND_SYMBOL: dict[str, Any] = {
+    "name": "find_symbol",
+    "description": "Find code symbols (classes, functions) by name pattern. Use `depth` to see children too.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "name_path_pattern": {"type": "string", "description": "A name or path.", "examples": ["MyClass/run"]},
+            "relative_path": {"type": "string", "default": "", "description": "Restricts the search."},
+            "kinds": {"type": "object", "properties": {"kind": {"type": "string", "enum": ["class", "function"]}}},
+        },
+        "required": ["name_path_pattern"],
+    },
+    "outputSchema": {"type": "object", "description": "list of symbols with locations", "properties": {}},
+}
+SERVERS = {
+    "serena-mcp-server": [
+        FIND_SYMBOL,
+        definition("find_references", "Find all references to a symbol.", name="string"),
+    ],
+    "playwright": [definition("browser_snapshot", "Capture accessibility snapshot of web page.")],
+    "github": [definition(f"tool_{n:02}", f"Do thing {n}.", owner="string", body="string?") for n in range(45)],
+}
+SPECS = [
+    ServerSpec(name="serena-mcp-server", transport="stdio", alias="serena"),
+    ServerSpec(name="playwright", transport="stdio"),
+    ServerSpec(name="github", transport="stdio"),
+]
+
+
+def walking(
+    servers: dict[str, list[dict[str, Any]]] = SERVERS, specs: Sequence[ServerSpec] = SPECS, **parts: Any
+) -> tuple[FakeHouse, Walk]:
+    house = furnish(servers, specs=specs, **parts)
+    return house, Walk(gateway=house.gateway, standings=Standings(), cache=AnswerCache())
+
+
+def called(house: FakeHouse, tool: ToolId, calls: int = 76, done: int = 75, seconds: float = 0.047) -> None:
+    """Calls of a tool, as the executor writes them down."""
+    for number in range(calls):
+        outcome = Outcome.DONE if number < done else Outcome.FAILED
+        house.gateway.executor.journal.record(
+            Invocation(tool=tool, spelled=tool.name, caller="", surface="", outcome=outcome, seconds=seconds)
+        )
+
+
+def body(view: View) -> dict[str, Any]:
+    """The answer, after a look at what it says of itself."""
+    found: dict[str, Any] = json.loads(view.body)
+    assert found["tokens"] == view.tokens == TokenEstimate().count(view.body.decode())
+    return found
+
+
+def names(view: View) -> list[str]:
+    return [entry["tool"] for entry in body(view)["tools"]]
+
+
+FIND = ToolId("serena-mcp-server", "find_symbol")
+
+
+@pytest.mark.requirement(
+    "S1-10",
+    "S1-11",
+    "S1-12",
+    "S1-13",
+    "S1-14",
+    "S1-15",
+    "S1-16",
+    "S1-17",
+    "S1-18",
+    "S1-20",
+    "S1-E7",
+    "S1-E8",
+)
+async def test_the_hot_list_is_as_the_design_shows_it():
+    house, walk = walking()
+    called(house, FIND)
+    view = await walk.hot(AGENT)
+    found = body(view)
+    assert list(found)[:2] == ["tier", "tools"]
+    assert found["tier"] == "hot"
+    assert found["tools"][0] == {
+        "tool": "serena::find_symbol",
+        "server": "serena-mcp-server",
+        "description": "Find code symbols (classes, functions) by name pattern",
+        "params": ["name_path_pattern", "relative_path", "kinds"],
+        "avg_latency": "47ms",
+        "success_rate": "98.7%",
+    }
+    assert list(found["tools"][0]) == ["tool", "server", "description", "params", "avg_latency", "success_rate"]
+    never = next(entry for entry in found["tools"] if entry["server"] == "playwright")
+    assert never == {
+        "tool": "playwright::browser_snapshot",
+        "server": "playwright",
+        "description": "Capture accessibility snapshot of web page",
+        "params": [],
+        "avg_latency": None,
+        "success_rate": None,
+    }
+    assert view.shown[0] == FIND
+
+
+@pytest.mark.requirement("S1-9", "S1-19", "S1-E10", "S1-4")
+async def test_the_hot_list_has_fifteen_tools_before_anything_was_called():
+    _, walk = walking(pins=("github.tool_44",))
+    view = await walk.hot(AGENT)
+    assert names(view)[:4] == [
+        "github::tool_44",
+        "serena::find_references",
+        "serena::find_symbol",
+        "playwright::browser_snapshot",
+    ]
+    assert (len(names(view)), view.total) == (15, 48)
+
+
+@pytest.mark.requirement("S1-9")
+async def test_a_small_house_shows_all_that_it_has():
+    _, walk = walking({"a": [definition("one"), definition("two")]}, specs=())
+    assert names(await walk.hot(AGENT)) == ["a::one", "a::two"]
+
+
+@pytest.mark.requirement("S1-19")
+async def test_the_hot_list_follows_what_was_written_down():
+    _, walk = walking()
+    walk.standings.replace_tiers({ToolId("github", "tool_30"): Standing(tier=Tier.HOT, score=0.93)})
+    assert names(await walk.hot(AGENT))[0] == "github::tool_30"
+
+
+@pytest.mark.requirement(
+    "S1-21",
+    "S1-22",
+    "S1-23",
+    "S1-24",
+    "S1-25",
+    "S1-26",
+    "S1-27",
+    "S1-28",
+    "S1-30",
+    "S1-31",
+    "S1-E6",
+    "S1-E7",
+)
+async def test_the_overview_has_every_category_also_an_empty_one():
+    house, walk = walking()
+    called(house, FIND)
+    view = await walk.categories(AGENT)
+    found = body(view)
+    assert list(found)[:2] == ["tier", "categories"]
+    assert found["tier"] == "category_overview"
+    assert found["categories"][0] == {
+        "category": "code_analysis",
+        "display_name": "Code Analysis & Refactoring",
+        "description": "Symbols, static analysis, tests and language servers",
+        "tool_count": 2,
+        "server_count": 1,
+        "popular_tools": ["serena::find_symbol", "serena::find_references"],
+    }
+    counts = {entry["category"]: (entry["tool_count"], entry["server_count"]) for entry in found["categories"]}
+    assert counts["source_control"] == (45, 1)
+    assert counts["databases"] == (0, 0)
+    assert (len(counts), "misc" in counts) == (10, False)
+    assert not any("tools" in entry for entry in found["categories"])
+
+
+@pytest.mark.requirement("S1-21", "S1-30", "S1-E6")
+async def test_categories_come_from_the_config_the_store_and_the_tools():
+    _, walk = walking(
+        {"github": [definition("a")], "odd": [definition("b"), definition("c")], "ends": [definition("d")]},
+        specs=(),
+        explicit_categories={"odd.b": "seasonal", "nobody.at_all": "empty shelf", "odd.c": "tidy"},
+    )
+    walk.standings.replace_categories({"tidy": Category(name="tidy", display_name="Tidy!", description="So.", order=1)})
+    found = body(await walk.categories(AGENT))["categories"]
+    assert found[0]["category"] == "tidy"
+    assert [entry["category"] for entry in found][-3:] == ["empty shelf", "seasonal", "misc"]
+    assert found[0]["display_name"] == "Tidy!"
+    assert found[-2]["display_name"] == "Seasonal"
+    assert (found[-1]["tool_count"], found[-3]["tool_count"]) == (1, 0)
+
+
+@pytest.mark.requirement("S1-29", "S1-39", "S1-E8")
+async def test_hidden_tools_are_in_no_tier():
+    hidden = [ServerSpec(name="github", transport="stdio", tools=ToolFilter(deny=("*",)))]
+    _, walk = walking(specs=hidden)
+    assert not any(name.startswith("github") for name in names(await walk.hot(AGENT)))
+    assert {entry["category"]: entry["tool_count"] for entry in body(await walk.categories(AGENT))["categories"]}[
+        "source_control"
+    ] == 0
+    assert names(await walk.category(AGENT, "source_control")) == []
+    with pytest.raises(UnknownTool):
+        await walk.tool(AGENT, "github", "tool_01")
+
+
+@pytest.mark.requirement("S1-32", "S1-33", "S1-34", "S1-35", "S1-36", "S1-37", "S1-38", "S1-63", "S1-E13", "S1-E7")
+async def test_the_tools_of_a_category_are_as_the_design_shows_them():
+    house, walk = walking()
+    called(house, FIND)
+    found = body(await walk.category(AGENT, "code_analysis"))
+    assert list(found)[:4] == ["tier", "filter", "tools", "pagination"]
+    assert (found["tier"], found["filter"]) == ("tool_summaries", "category=code_analysis")
+    assert found["tools"][0] == {
+        "tool": "serena::find_symbol",
+        "server": "serena-mcp-server",
+        "description": "Find code symbols (classes, functions) by name pattern",
+        "params": {
+            "name_path_pattern": "string (required)",
+            "relative_path": "string (optional)",
+            "kinds": "object (optional)",
+        },
+        "returns": "list of symbols with locations",
+        "avg_latency": "47ms",
+    }
+    assert list(found["tools"][0]) == ["tool", "server", "description", "params", "returns", "avg_latency"]
+    assert (found["tools"][1]["returns"], found["tools"][1]["avg_latency"]) == (None, None)
+    assert found["pagination"] == {"page": 1, "page_size": 20, "total_count": 2, "total_pages": 1}
+    assert (found["shown"], found["total"], found["truncated"]) == (2, 2, False)
+
+
+@pytest.mark.requirement("S1-62", "S1-63", "S1-E13", "S1-E14", "S1-39")
+async def test_pages_hold_every_tool_once_best_first():
+    _, walk = walking()
+    walk.standings.replace_tiers({ToolId("github", "tool_30"): Standing(tier=Tier.HOT, score=0.93)})
+    pages = [await walk.category(AGENT, "source_control", page=page) for page in (1, 2, 3, 4)]
+    assert [len(view.shown) for view in pages] == [20, 20, 5, 0]
+    every = [name for view in pages for name in names(view)]
+    assert every[0] == "github::tool_30"
+    assert sorted(every) == every[1:31] + every[:1] + every[31:]
+    assert len(set(every)) == 45
+    assert [body(view)["pagination"]["total_pages"] for view in pages] == [3] * 4
+    path = "/api/v1/tools/category/source_control"
+    assert [body(view)["next"] for view in pages] == [
+        f"{path}?page=2",
+        f"{path}?page=3",
+        "/api/v1/tools/{server}/{tool}",
+        f"{path}?page=1",
+    ]
+    large = await walk.category(AGENT, "source_control", page_size=50)
+    assert (len(large.shown), large.total) == (45, 45)
+
+
+@pytest.mark.requirement("S1-E14")
+@pytest.mark.parametrize("asked", [{"page": 0}, {"page": -1}, {"page_size": 0}, {"page_size": 51}, {"budget": 49}])
+async def test_numbers_that_cannot_be_are_refused(asked: dict[str, int]):
+    _, walk = walking()
+    with pytest.raises(InvalidArguments):
+        await walk.category(AGENT, "files", **asked)
+    with pytest.raises(InvalidArguments):
+        await walk.search(AGENT, Query(text="x"), **asked)
+
+
+@pytest.mark.requirement("S1-60")
+async def test_a_category_that_does_not_exist_is_told_with_the_nearest():
+    _, walk = walking()
+    with pytest.raises(UnknownFilter, match="nearest first: source_control") as caught:
+        await walk.category(AGENT, "source-controll")
+    assert caught.value.next_call is not None
+    assert caught.value.next_call.parameters == {"query": "", "category": "source_control"}
+    assert names(await walk.category(AGENT, "Code_Analysis")) == ["serena::find_references", "serena::find_symbol"]
+    assert names(await walk.category(AGENT, "databases")) == []
+
+
+@pytest.mark.requirement("S1-41", "S1-42", "S1-43", "S1-44", "S1-45", "S1-46", "S1-48")
+async def test_one_tool_is_told_with_everything():
+    house, walk = walking()
+    called(house, FIND)
+    walk.standings.replace_packaging(
+        {"serena-mcp-server": Packaging(docker_image="ghcr.io/serena", network_mode="none")}
+    )
+    found = body(await walk.tool(AGENT, *FIND))
+    performance = found["performance"]
+    assert (performance.pop("p95_latency_ms"), performance) == (
+        pytest.approx(47, rel=0.06),
+        {"avg_latency_ms": 47, "success_rate": 98.7, "total_invocations": 76},
+    )
+    assert {key: found[key] for key in list(found)[:11] if key != "performance"} == {
+        "tier": "full_schema",
+        "tool": "serena::find_symbol",
+        "server": "serena-mcp-server",
+        "description": FIND_SYMBOL["description"],
+        "parameters": FIND_SYMBOL["inputSchema"],
+        "returns": FIND_SYMBOL["outputSchema"],
+        "examples": [
+            {
+                "query": {"name_path_pattern": "MyClass/run"},
+                "description": "The required parameters, with values to be replaced",
+            }
+        ],
+        "server_display_name": "serena-mcp-server",
+        "docker_image": "ghcr.io/serena",
+        "network_mode": "none",
+    }
+    assert found["handle"] == "serena.find_symbol"
+
+
+@pytest.mark.requirement("S1-45")
+async def test_examples_of_the_schema_come_before_made_ones():
+    told = {**FIND_SYMBOL, "inputSchema": {**FIND_SYMBOL["inputSchema"], "examples": [{"name_path_pattern": "run"}, 7]}}
+    _, walk = walking({"a": [told, definition("bare")]}, specs=())
+    given = body(await walk.tool(AGENT, "a", "find_symbol"))["examples"]
+    assert given == [{"query": {"name_path_pattern": "run"}, "description": "As the server gives it"}]
+    assert body(await walk.tool(AGENT, "a", "bare"))["examples"] == [{"query": {}, "description": "Needs no arguments"}]
+
+
+@pytest.mark.requirement("S1-47", "S1-93")
+@pytest.mark.parametrize("server", ["serena-mcp-server", "serena", "SERENA"])
+async def test_a_tool_is_found_by_server_and_name(server: str):
+    house, walk = walking()
+    view = await walk.tool(AGENT, server, "find_symbol")
+    assert view.shown == (FIND,)
+    shown = body(view)["tool"]
+    assert house.gateway.find(AGENT, shown) is not None
+    with pytest.raises(UnknownTool, match="find_symbol"):
+        await walk.tool(AGENT, "serena", "find_symbl")
+
+
+@pytest.mark.requirement("S1-47", "S1-E12")
+async def test_the_exact_pair_comes_before_every_other_reading():
+    _, walk = walking({"a": [definition("b::c"), definition("x/y")], "a::b": [definition("c")]}, specs=())
+    assert (await walk.tool(AGENT, "a", "b::c")).shown == (ToolId("a", "b::c"),)
+    assert (await walk.tool(AGENT, "a::b", "c")).shown == (ToolId("a::b", "c"),)
+    assert (await walk.tool(AGENT, "a", "x/y")).shown == (ToolId("a", "x/y"),)
+
+
+@pytest.mark.requirement("S1-47", "S1-13")
+async def test_an_alias_that_is_no_identifier_is_shown_as_one_and_understood_as_it_is():
+    spec = ServerSpec(name="long-name", transport="stdio", alias="my-alias")
+    house, walk = walking({"long-name": [definition("x")]}, specs=[spec])
+    for server in ("long-name", "my-alias", "my_alias", "long_name"):
+        shown = body(await walk.tool(AGENT, server, "x"))["tool"] if server != "long_name" else "my_alias::x"
+        assert shown == "my_alias::x"
+    found = house.gateway.find(AGENT, "my_alias::x")
+    assert found is not None
+    assert found.id == ToolId("long-name", "x")
+
+
+@pytest.mark.requirement("S1-92", "S1-94", "S1-34")
+async def test_a_search_goes_to_the_summaries_at_once():
+    house, walk = walking()
+    called(house, FIND)
+    view = await walk.search(AGENT, Query(text="find references to a symbol", max_latency_ms=100))
+    found = body(view)
+    assert (found["tier"], found["fits"]) == ("tool_summaries", True)
+    assert found["filter"] == "max_latency_ms=100&text=find references to a symbol"
+    first = found["tools"][0]
+    assert first["tool"] == "serena::find_references"
+    assert first["score"] == pytest.approx(sum(first["why"].values()), abs=0.001)
+    assert found["pagination"]["total_count"] == found["total"] == view.total
+
+
+@pytest.mark.requirement("S1-92", "S1-32")
+async def test_without_words_all_that_pass_the_filters_come_best_first():
+    house, walk = walking()
+    called(house, ToolId("github", "tool_20"))
+    called(house, ToolId("github", "tool_21"), seconds=0.9)
+    view = await walk.search(AGENT, Query(server="github", max_latency_ms=100), page=1, page_size=50)
+    assert names(view)[:3] == ["github::tool_20", "github::tool_00", "github::tool_01"]
+    assert (view.total, body(view)["filter"]) == (44, "max_latency_ms=100&server=github")
+    assert "score" not in body(view)["tools"][0]
+    every = await walk.search(AGENT, Query())
+    assert (every.total, body(every)["next"]) == (48, "/api/v1/tools/search?page=2")
+
+
+@pytest.mark.requirement("S1-94")
+async def test_a_search_that_nothing_fits_says_so_and_shows_the_nearest():
+    index = FakeIndex(scores={f"github.tool_{n:02}": 0.1 for n in range(9)}, fits=False)
+    house, walk = walking(index=index)
+    view = await walk.search(AGENT, Query(text="bake a cake"))
+    found = body(view)
+    assert (found["fits"], found["shown"]) == (False, 3)
+    assert found["next"] == "other words for one thing to do, or /api/v1/tools/categories"
+    looked = cast(RecentJournal, house.gateway.executor.journal).looked
+    assert (looked[-1].look, looked[-1].fits, looked[-1].text) == (Look.SEARCH, False, "bake a cake")
+
+
+async def test_a_search_by_a_filter_that_no_tool_has_is_refused():
+    _, walk = walking()
+    with pytest.raises(UnknownFilter, match="github"):
+        await walk.search(AGENT, Query(server="gitub"))
+
+
+async def test_long_questions_are_repeated_in_part_only():
+    _, walk = walking()
+    found = body(await walk.search(AGENT, Query(text="find symbols " * 200), page_size=1))
+    assert len(found["filter"]) < 120
+    assert found["next"] == "the same path with ?page=2&page_size=1"
+
+
+@pytest.mark.requirement("S1-57", "S1-53", "S1-54", "S1-55", "S1-56")
+async def test_every_step_says_what_the_walk_has_cost_so_far():
+    _, walk = walking()
+    steps = [
+        await walk.hot(AGENT),
+        await walk.categories(AGENT),
+        await walk.category(AGENT, "code_analysis"),
+        await walk.tool(AGENT, "serena", "find_symbol"),
+    ]
+    spent = 0
+    for step, limit in zip(steps, (2_000, 4_000, 8_000, 12_000), strict=True):
+        spent += step.tokens
+        assert step.cumulative == spent
+        assert body(step)["budget"] == {"limit": limit, "cumulative": spent, "counter": "estimate"}
+
+
+@pytest.mark.requirement("S1-57")
+async def test_every_look_is_written_to_the_journal_kept_or_not():
+    house, walk = walking()
+    caller = Caller(name="ana", surface="rest")
+    for _ in range(2):
+        await walk.hot(caller)
+        await walk.categories(caller)
+        await walk.category(caller, "source_control")
+        await walk.tool(caller, "github", "tool_01")
+    looked = list(cast(RecentJournal, house.gateway.executor.journal).looked)
+    assert [(entry.look, entry.shown, entry.found) for entry in looked[:4]] == [
+        (Look.BROWSE, 15, 48),
+        (Look.BROWSE, 0, 10),
+        (Look.BROWSE, 20, 45),
+        (Look.DESCRIBE, 1, 1),
+    ]
+    assert [(entry.look, entry.text, entry.tokens) for entry in looked[4:]] == [
+        (entry.look, entry.text, entry.tokens) for entry in looked[:4]
+    ]
+    assert {(entry.caller, entry.surface) for entry in looked} == {("ana", "rest")}
+    assert house.gateway.executor.trail.rank(caller, ToolId("github", "tool_02")) == 3
+
+
+@pytest.mark.requirement("S1-85", "S1-86", "S1-87", "S1-88", "S1-89")
+async def test_answers_are_kept_until_something_in_them_changes():
+    house, walk = walking()
+
+    async def ask() -> None:
+        await walk.hot(AGENT)
+        await walk.categories(AGENT)
+        await walk.category(AGENT, "source_control")
+        await walk.tool(AGENT, "github", "tool_01")
+
+    for _ in range(10):
+        await ask()
+    assert walk.cache.counts() == {"hot": (9, 1), "categories": (9, 1), "category": (9, 1), "tool": (9, 1)}
+    called(house, ToolId("github", "tool_01"), calls=1)
+    assert body(await walk.tool(AGENT, "github", "tool_01"))["performance"]["total_invocations"] == 1
+    assert walk.cache.counts()["tool"] == (9, 2)
+
+
+@pytest.mark.requirement("S1-E2")
+async def test_a_new_edition_and_new_standings_are_seen_at_once():
+    house, walk = walking()
+    await walk.hot(AGENT)
+    walk.standings.replace_tiers({ToolId("github", "tool_40"): Standing(tier=Tier.HOT, score=0.99)})
+    assert names(await walk.hot(AGENT))[0] == "github::tool_40"
+    house.gateway.editions.withdraw("github")
+    assert names(await walk.hot(AGENT))[0] == "serena::find_references"
+    assert house.gateway.edition.number == 2
+
+
+async def test_callers_who_see_different_tools_are_given_different_answers():
+    class Choosy(GlobPolicy):
+        def visible(self, caller: Caller, edition: Edition) -> frozenset[ToolId]:
+            return frozenset(id for id in edition.tools if caller.name == "all" or id.server == caller.name)
+
+    house, walk = walking()
+    house.gateway.policy = Choosy()
+    every = await walk.hot(Caller(name="all"))
+    some = await walk.hot(Caller(name="playwright"))
+    assert (len(every.shown), names(some)) == (15, ["playwright::browser_snapshot"])
+    assert names(await walk.hot(Caller(name="all"))) == names(every)
+
+
+@pytest.mark.requirement("S1-82", "S1-83", "S1-E18")
+async def test_tools_are_loaded_until_the_budget_is_spent():
+    _, walk = walking()
+    whole = await walk.load_tools_with_budget(AGENT, "source_control")
+    assert (len(whole.shown), whole.truncated) == (45, False)
+    some = await walk.load_tools_with_budget(AGENT, "source_control", max_tokens=300)
+    found = body(some)
+    assert 1 <= len(some.shown) < 45
+    assert found["warning"] == (
+        f"Token budget exhausted at {len(some.shown)}/45 tools. Use pagination or narrower search."
+    )
+    assert (found["shown"], found["total"], found["truncated"]) == (len(some.shown), 45, True)
+    enough = int(found["next"].rpartition("budget=")[2])
+    again = await walk.category(AGENT, "source_control", page_size=50, budget=enough)
+    assert (len(again.shown), again.truncated) == (45, False)
+    one = await walk.load_tools_with_budget(AGENT, "source_control", max_tokens=50)
+    assert len(one.shown) >= 1
+
+
+@pytest.mark.requirement(
+    "S1-1",
+    "S1-2",
+    "S1-3",
+    "S1-8",
+    "S1-75",
+    "S1-76",
+    "S1-77",
+    "S1-78",
+    "S1-79",
+    "S1-81",
+    "S1-E15",
+    "S1-E17",
+)
+async def test_a_hundred_servers_cost_a_twelfth(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
+    _, walk = walking(hundred(), specs=())
+    every = sum(
+        walk.estimate_tokens(json.dumps(d, separators=(",", ":"))) for tools in hundred().values() for d in tools
+    )
+    assert LOWEST <= every <= HIGHEST
+    report = await walk.verify_tier_budget(AGENT)
+    assert (report.ok, report.failures, report.counter) == (True, (), "estimate")
+    assert len(report.tools) == 10
+    assert report.rows[-1].cumulative <= 12_000
+    assert report.rows[-1].cumulative <= 0.08 * every
+    assert str(report) in caplog.messages
+    answers = [await walk.hot(AGENT), await walk.categories(AGENT), await walk.category(AGENT, report.category)]
+    schemas = [await walk.tool(AGENT, *id) for id in report.tools]
+    assert [row.tokens for row in report.rows] == [*(a.tokens for a in answers), sum(s.tokens for s in schemas)]
+    assert not any(view.truncated for view in (*answers, *schemas))
+
+
+@pytest.mark.requirement("S1-78", "S1-79")
+async def test_the_largest_category_and_tools_are_found():
+    heavy = definition("heavy", "Word. " * 300, **{f"parameter_{n}": "string" for n in range(90)})
+    _, walk = walking({**SERVERS, "postgres": [heavy, *(definition(f"q{n}") for n in range(10))]}, specs=())
+    largest = await walk.get_largest_tools(AGENT)
+    assert (len(largest), largest[0].id) == (10, ToolId("postgres", "heavy"))
+    assert await walk.get_largest_category(AGENT) == "databases"
+    assert await walking()[1].get_largest_category(AGENT) == "source_control"
+    assert await Walk(gateway=furnish({}).gateway).get_largest_category(AGENT) == ""
+
+
+@pytest.mark.requirement("S1-E17", "S1-7")
+async def test_a_schema_that_is_too_large_is_shortened_and_says_how_to_get_it_whole():
+    fields = {f"parameter_{n}": {"type": "string", "description": "what it is for " * 20} for n in range(30)}
+    tools = [definition(f"wide_{n}", "Does it. " * 100, **fields) for n in range(12)]
+    house, walk = walking({"a": tools}, specs=())
+    view = await walk.tool(AGENT, "a", "wide_3")
+    found = body(view)
+    assert (view.truncated, "examples" in found) == (True, False)
+    assert set(found["parameters"]["properties"]) == set(fields)
+    assert found["parameters"]["required"] == list(fields)
+    assert found["next"].startswith("/api/v1/tools/a/wide_3?budget=")
+    whole = await walk.tool(AGENT, "a", "wide_3", budget=int(found["next"].rpartition("=")[2]))
+    assert not whole.truncated
+    assert body(whole)["parameters"] == house.gateway.edition.tools[ToolId("a", "wide_3")].input_schema
+    assert (await walk.verify(AGENT)).ok
+
+
+async def test_an_empty_house_answers_every_tier():
+    _, walk = walking({}, specs=())
+    assert names(await walk.hot(AGENT)) == []
+    assert len(body(await walk.categories(AGENT))["categories"]) == 10
+    assert names(await walk.category(AGENT, "misc")) == []
+    assert body(await walk.search(AGENT, Query(text="anything")))["fits"] is False
+    assert (await walk.verify(AGENT)).ok
