@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config import JournalSettings, Settings, assign_category, mask
+from portico.config import JournalSettings, Settings, add_server, assign_category, mask, server_entries
 from portico.errors import ConfigError
 
 from .conftest import Home
@@ -155,3 +155,12 @@ def test_a_shelf_is_not_written_where_it_would_not_be_read(tmp_path: Path, name:
     with pytest.raises(ConfigError, match=words):
         assign_category(file, "a", "b")
     assert file.read_text() == text
+
+
+def test_a_number_with_an_exponent_costs_a_file_no_comments(tmp_path: Path) -> None:
+    file = tmp_path / "portico.yaml"
+    file.write_text("# above\nservers: {}\n")
+    entry = {"command": "x", "x-small": [1e-05, 1.5e-07, -2e16, 0.1], "x-text": '1e-05 "2e+16"'}
+    add_server(file, "a", entry)
+    assert file.read_text().startswith("# above\nservers: {")
+    assert server_entries(file)["a"] == entry

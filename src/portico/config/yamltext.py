@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from .tree import Member, Node
 from .yamldoc import parse
 
 _WIDTH = 4096
+_TEXT_OR_EXPONENT = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d+e[-+]\d+')
 
 
 def put_text(text: str, table: str, name: str, value: str) -> str:
@@ -95,13 +97,22 @@ def _insert_lines(text: str, after: int, block: str) -> str:
 
 
 def _insert_flow(text: str, table: Node, key: str, value: Any) -> str:
-    member = f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}"
+    member = f"{json.dumps(key, ensure_ascii=False)}: {_flow(value)}"
     own = [member for member in table.members or () if not member.merged]
     if not own:
         at = table.start + 1
         return f"{text[:at]}{member}{text[at:]}"
     end = own[-1].node.end
     return f"{text[:end]}, {member}{text[end:]}"
+
+
+def _flow(value: Any) -> str:
+    """A value on one line: JSON, but for numbers such as 1e-05, which are text in YAML unless they have a point."""
+    return _TEXT_OR_EXPONENT.sub(_with_point, json.dumps(value, ensure_ascii=False))
+
+
+def _with_point(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith('"') else found[0].replace("e", ".0e")
 
 
 def _cut_flow(text: str, table: Node, member: Member) -> str:

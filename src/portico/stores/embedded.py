@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
+from operator import itemgetter
 from pathlib import Path
 from threading import RLock
 from time import monotonic, sleep
@@ -20,6 +23,7 @@ BUSY_SECONDS = 10.0
 WAL_PAGES = 4_000
 """Pages after which the log is copied into the file: the more, the less often those that every batch changes."""
 _RETRY_SECONDS = 0.02
+_BIND = re.compile(r":([a-z_]+)")
 
 _ADVICE = {
     sqlite3.SQLITE_FULL: "The disk is full: make room",
@@ -187,7 +191,8 @@ class _SqliteWork:
     def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
         try:
             if isinstance(binds, Sequence) and binds:
-                return self._connection.executemany(sql, binds).rowcount
+                by_place, take = _by_place(sql)
+                return self._connection.executemany(by_place, map(take, binds)).rowcount
             return self._connection.execute(sql, binds).rowcount
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise trouble(self._where, error, _advice(error)) from error
@@ -216,6 +221,15 @@ def _version(work: Work) -> str:
         return ""
     found = work.rows("SELECT version_num FROM alembic_version")
     return str(found[0][0]) if found else ""
+
+
+@cache
+def _by_place(sql: str) -> tuple[str, Callable[[Binds], Row]]:
+    """The statement with binds by place, and what takes them out of a mapping: many rows are bound much faster so."""
+    names: list[str] = _BIND.findall(sql)
+    if len(names) == 1:
+        return _BIND.sub("?", sql), lambda binds: (binds[names[0]],)
+    return _BIND.sub("?", sql), itemgetter(*names)
 
 
 def _advice(error: Any) -> str:

@@ -122,23 +122,32 @@ CREATE TABLE usage_days (
 	tokens_in BIGINT DEFAULT '0' NOT NULL,
 	tokens_out BIGINT DEFAULT '0' NOT NULL,
 	PRIMARY KEY (server, tool, day)
-);
+)
+ WITHOUT ROWID
+
+;
 CREATE INDEX usage_days_by_day ON usage_days (day);
 CREATE TABLE usage_latencies (
 	server TEXT NOT NULL,
 	tool TEXT NOT NULL,
-	day BIGINT NOT NULL,
 	bucket BIGINT NOT NULL,
+	day BIGINT NOT NULL,
 	calls BIGINT DEFAULT '0' NOT NULL,
-	PRIMARY KEY (server, tool, day, bucket)
-);
+	PRIMARY KEY (server, tool, bucket, day)
+)
+ WITHOUT ROWID
+
+;
 CREATE TABLE cache_counts (
 	day BIGINT NOT NULL,
 	name TEXT NOT NULL,
 	hits BIGINT DEFAULT '0' NOT NULL,
 	misses BIGINT DEFAULT '0' NOT NULL,
 	PRIMARY KEY (day, name)
-);
+)
+ WITHOUT ROWID
+
+;
 CREATE TABLE signals (
 	topic TEXT NOT NULL,
 	number BIGINT DEFAULT '0' NOT NULL,

@@ -15,6 +15,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.house.source import ROOT
 from tests.surfaces.rest.rooms import open_rest
 
 KNOWN = {
@@ -70,6 +71,20 @@ async def test_the_document_names_every_route_and_model():
     named = {"HotToolsResponse", "CategoryOverviewResponse", "ToolSummariesResponse", "FullToolSchemaResponse"}
     assert {*named, "ToolSummary", "ErrorResponse"} <= document["components"]["schemas"].keys()
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+@pytest.mark.requirement("P-HOUSE-DOCS")
+async def test_every_route_parameter_and_figure_is_in_the_rest_reference():
+    page = (ROOT / "docs" / "reference" / "rest.md").read_text(encoding="utf-8")
+    document = (await REST.get("/openapi.json")).json
+    assert [path for path in (*document["paths"], "/openapi.json") if f"`{path}`" not in page] == []
+    asked = {p["name"] for path in document["paths"].values() for p in path["get"].get("parameters", ())}
+    assert [
+        name for name in asked if f"`{name}`" not in page and f"{{{name}}}" not in page and f"?{name}=" not in page
+    ] == []
+    lines = (await REST.get("/metrics")).body.decode().splitlines()
+    figures = {line.split()[2] for line in lines if line.startswith("# TYPE portico_")}
+    assert [name for name in figures if f"`{name}`" not in page] == []
 
 
 async def test_no_page_loads_scripts_from_elsewhere():

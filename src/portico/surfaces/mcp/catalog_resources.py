@@ -12,7 +12,6 @@ from portico.domain.caller import Caller
 from portico.domain.items import OWN_SCHEME
 from portico.domain.view import View
 from portico.errors import CallError, UnknownItem
-from portico.gateway import Gateway
 from portico.walk import Walk
 
 from .surface import JsonObject
@@ -65,7 +64,6 @@ class CatalogResources:
     """Answers what is asked of the scheme `catalog:`, which is ours whatever servers offer under it."""
 
     walk: Walk
-    gateway: Gateway
     caller: Caller
 
     async def read(self, uri: str) -> JsonObject:
@@ -112,7 +110,7 @@ class CatalogResources:
         raise _unknown(uri)
 
     def _names(self, template: str, argument: object, context: object) -> Iterable[str]:
-        tools = self.gateway.listing(self.caller)
+        tools = self.walk.gateway.listing(self.caller)
         if template == CATEGORY:
             return (tool.category for tool in tools) if argument == "name" else ()
         if argument == "server":

@@ -72,7 +72,7 @@ class SurfaceServer(Server[Any]):
         self._surface, self._gateway = surface, gateway
         self._logs = Logs(gateway.executor.running)
         self._tools = Tools(gateway, surface, self._caller, self._logs)
-        self._passage = Passage(gateway, CatalogResources(walk, gateway, self._caller) if walk else None)
+        self._passage = Passage(gateway, CatalogResources(walk, self._caller) if walk else None)
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self.sessions: dict[str, Connection] = {}
         """Open sessions of the handshake era over HTTP, by their id."""

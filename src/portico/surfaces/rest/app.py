@@ -26,7 +26,7 @@ def build_api(house: House, *, caller: Caller = REST) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.include_router(tools.router(tools.ToolRoutes(house.walk, house.gateway, caller)))
+    app.include_router(tools.router(tools.ToolRoutes(house.walk, caller)))
     app.include_router(operators.router(operators.OperatorRoutes(house.admin, house.walk, caller)))
     app.include_router(health.router(health.HealthRoutes(house, registry_of(house))))
     faults.install(app, lambda spelling: house.gateway.find(caller, spelling))

@@ -157,6 +157,7 @@ class OperatorRoutes:
 
     async def budget(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
         """What the tiers cost, one on top of the other, against what they may."""
+        await self.walk.gateway.settled()
         return _sent(request, (await self.walk.verify(self.caller)).as_data())
 
 

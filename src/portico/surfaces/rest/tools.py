@@ -15,7 +15,6 @@ from portico.discovery.paths import ROOT
 from portico.discovery.tiers import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
 from portico.domain.caller import Caller
 from portico.domain.query import Query as Search
-from portico.gateway import Gateway
 from portico.walk import Walk
 
 from .answers import answer
@@ -77,24 +76,23 @@ class ToolRoutes:
     """Asks the walk, and sends what it says."""
 
     walk: Walk
-    gateway: Gateway
     caller: Caller
 
     async def hot(self, request: Request, asked: Annotated[Priced, Query()]) -> Response:
         """The tools that are used most and best, at most 15."""
-        await self.gateway.settled()
+        await self.walk.gateway.settled()
         return answer(request, (await self.walk.hot(self.caller, budget=asked.budget)).body)
 
     async def categories(self, request: Request, asked: Annotated[Priced, Query()]) -> Response:
         """All categories with their descriptions and numbers, without their tools."""
-        await self.gateway.settled()
+        await self.walk.gateway.settled()
         return answer(request, (await self.walk.categories(self.caller, budget=asked.budget)).body)
 
     async def category(
         self, request: Request, name: Annotated[str, Path()], asked: Annotated[OnePage, Query()]
     ) -> Response:
         """The tools of one category, best first."""
-        await self.gateway.settled()
+        await self.walk.gateway.settled()
         view = await self.walk.category(
             self.caller, name, page=asked.page, page_size=asked.page_size, budget=asked.budget
         )
@@ -102,7 +100,7 @@ class ToolRoutes:
 
     async def search(self, request: Request, asked: Annotated[Wanted, Query()]) -> Response:
         """The tools that answer a question or pass filters, without a way through categories."""
-        await self.gateway.settled()
+        await self.walk.gateway.settled()
         view = await self.walk.search(
             self.caller, asked.search(), page=asked.page, page_size=asked.page_size, budget=asked.budget
         )
@@ -116,7 +114,7 @@ class ToolRoutes:
         asked: Annotated[Priced, Query()],
     ) -> Response:
         """Everything about one tool."""
-        await self.gateway.settled()
+        await self.walk.gateway.settled()
         server, tool = _spelled(request) or (server, tool)
         return answer(request, (await self.walk.tool(self.caller, server, tool, budget=asked.budget)).body)
 

@@ -120,13 +120,15 @@ def _create_usage() -> None:
         sa.Column("seconds", sa.Double, nullable=False, server_default="0"),
         _number("tokens_in"),
         _number("tokens_out"),
+        sqlite_with_rowid=False,  # a row that is found by its key needs no number beside
     )
     op.create_index("usage_days_by_day", "usage_days", ["day"])
     op.create_table(
         "usage_latencies",
         *(sa.Column(name, sa.Text, primary_key=True) for name in ("server", "tool")),
-        *(sa.Column(name, sa.BigInteger, primary_key=True, autoincrement=False) for name in ("day", "bucket")),
+        *(sa.Column(name, sa.BigInteger, primary_key=True, autoincrement=False) for name in ("bucket", "day")),
         _number("calls"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "cache_counts",
@@ -134,6 +136,7 @@ def _create_usage() -> None:
         sa.Column("name", sa.Text, primary_key=True),
         _number("hits"),
         _number("misses"),
+        sqlite_with_rowid=False,
     )
 
 
