@@ -411,3 +411,21 @@ def test_no_words_with_a_filter_are_hits_too(house: FakeHouse) -> None:
         "github.create_issue"
     ]
     assert house.gateway.best(AGENT, Query()).hits == ()
+
+
+@pytest.mark.requirement("S1-92")
+async def test_whoever_asks_for_fast_tools_is_told_how_they_have_done(house: FakeHouse) -> None:
+    called = Invocation(
+        tool=ToolId("github", "create_issue"), spelled="", caller="", surface="", outcome=Outcome.DONE, seconds=0.047
+    )
+    for outcome in [Outcome.DONE] * 3 + [Outcome.FAILED]:
+        house.gateway.executor.journal.record(replace(called, outcome=outcome))
+    slow = replace(called, tool=ToolId("github", "list_issues"), seconds=0.9)
+    house.gateway.executor.journal.record(slow)
+    found = house.gateway.search(AGENT, Query(text="issue", max_latency_ms=100))
+    lines = found.text.splitlines()
+    assert lines[0] == (
+        "github.create_issue(title, body?) [write] Create a new issue in a repository (47ms avg, 75.0% success)"
+    )
+    assert "list_issues" not in found.text
+    assert "avg" not in house.gateway.search(AGENT, Query(text="issue")).text

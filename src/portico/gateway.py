@@ -9,7 +9,8 @@ from typing import Any
 
 from portico.discovery.budgets import Rungs, fit
 from portico.discovery.cards import ladder
-from portico.discovery.filters import Filters
+from portico.discovery.filters import Facets, Filters
+from portico.discovery.forms import performance_words
 from portico.discovery.listing import ListingCosts
 from portico.discovery.maps import fitted, map_lines, nothing_lines, numbered, ways_on
 from portico.discovery.pages import mark_of, more_line, start_of, worded
@@ -329,7 +330,7 @@ class Gateway:
             page = settle(found[start : start + size], self.executor.journal.usage())
             left = len(found) - start - len(page)
             disclosure = fit(
-                [ladder(hit.tool, Level.PARAMETERS) for hit in page],
+                [self._line(hit.tool, query) for hit in page],
                 tokens=budget.tokens,
                 counter=self.counter,
                 head=STRANGE_CURSOR if query.cursor and not start else "",
@@ -340,6 +341,14 @@ class Gateway:
                 self.executor.trail.showed(caller, [hit.tool.id for hit in page], start + 1)
                 return disclosure
             size = disclosure.shown
+
+    def _line(self, tool: Tool, query: Query) -> Rungs:
+        """A tool as one line; whoever asks for fast or good ones is told how it has done."""
+        card = ladder(tool, Level.PARAMETERS)
+        if not query.max_latency_ms and not query.min_success:
+            return card
+        words = performance_words(self.executor.journal.usage().get(tool.id))
+        return replace(card, texts=[(level, f"{text} {words}") for level, text in card.texts])
 
     def _exact(self, caller: Caller, edition: Edition, query: Query) -> Tool | None:
         """The tool that the whole query names, if it is one word that looks like a name."""
@@ -355,13 +364,16 @@ class Gateway:
         hot = [numbered(place, ladder(tool, Level.PARAMETERS)) for place, tool in enumerate(self.hot(caller), 1)]
         lines = self._map_lines(caller, edition)
         if hot:
-            lines.insert(0, ways_on(spell))
+            lines.insert(0, ways_on(self._facets(caller, edition), spell))
         map_ = fitted(lines, max(budget.tokens // 2, budget.tokens - MAP_MARGIN * len(hot)), self.counter)
         return replace(fit(hot, tokens=budget.tokens, counter=self.counter, tail=map_), next="")
 
     def _map_lines(self, caller: Caller, edition: Edition) -> list[str]:
-        facets = self.filters.facets(edition, frozenset(self.policy.visible(caller, edition)))
-        return map_lines(edition, facets, {**SHIPPED, **self.standings.categories}, self.unavailable())
+        known = {**SHIPPED, **self.standings.categories}
+        return map_lines(edition, self._facets(caller, edition), known, self.unavailable())
+
+    def _facets(self, caller: Caller, edition: Edition) -> Facets:
+        return self.filters.facets(edition, frozenset(self.policy.visible(caller, edition)))
 
     def _nothing(
         self, caller: Caller, edition: Edition, query: Query, nearest: Sequence[Hit], budget: Budget, spell: Spell

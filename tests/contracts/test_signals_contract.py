@@ -103,7 +103,6 @@ def test_closing_ends_a_wait(pair: tuple[Signals, Signals]) -> None:
         assert not woken.result(20)
 
 
-@pytest.mark.requirement("S1-74")
 def test_one_at_a_time_is_given_a_job(pair: tuple[Signals, Signals]) -> None:
     here, there = pair
     with here.alone("tiers") as mine:
@@ -140,7 +139,6 @@ def test_a_killed_process_leaves_no_job_locked(store: str, tmp_path: Path, pair:
     assert mine
 
 
-@pytest.mark.requirement("S1-74")
 def test_the_last_run_of_a_job_is_known_to_all(pair: tuple[Signals, Signals]) -> None:
     here, there = pair
     assert here.last_run("tiers") == 0

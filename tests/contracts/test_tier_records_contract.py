@@ -60,7 +60,7 @@ def active(database: Database) -> tuple[set[str], set[str]]:
     return {name for (name,) in servers}, {name for (name,) in tools}
 
 
-@pytest.mark.requirement("S1-48", "S1-49", "S1-51")
+@pytest.mark.requirement("S1-49", "S1-51")
 def test_the_catalog_is_written_down_with_all_that_there_is_to_know(tiers: TierRecords, database: Database) -> None:
     packaging = {"serena": Packaging(docker_image="serena:1", network_mode="none")}
     tool = made(FIND, title="Find symbol", description="Finds “symbols” ✓")
@@ -76,7 +76,6 @@ def test_the_catalog_is_written_down_with_all_that_there_is_to_know(tiers: TierR
     assert json.loads(schema) == tool.input_schema
 
 
-@pytest.mark.requirement("S1-74")
 def test_standings_come_back_and_stay_until_new_ones_are_given(tiers: TierRecords) -> None:
     assert tiers.standings() == {}
     both = edition([made(FIND), made(SNAP)])
@@ -90,7 +89,6 @@ def test_standings_come_back_and_stay_until_new_ones_are_given(tiers: TierRecord
     assert tiers.standings() == {FIND: WARM, SNAP: WARM}
 
 
-@pytest.mark.requirement("S1-29")
 def test_what_is_no_longer_there_becomes_inactive_and_comes_back(tiers: TierRecords, database: Database) -> None:
     both = edition([made(FIND), made(SNAP)])
     tiers.keep_catalog(both, {}, {FIND: HOT})
@@ -178,7 +176,7 @@ def test_processes_that_keep_different_catalogs_at_once_do_not_stop_each_other(
     assert {usage.calls for usage in ledger.usage().values()} == {8}
 
 
-@pytest.mark.requirement("S1-50", "S1-24", "S1-25", "S1-30")
+@pytest.mark.requirement("S1-50")
 def test_categories_come_back_in_their_order(tiers: TierRecords) -> None:
     assert tiers.categories() == {}
     last = Category(name="web_automation", display_name="Web", description="Browsers")

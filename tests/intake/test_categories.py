@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.catalogue import generate, load_fleet
 
 from portico.domain.category import Category
 from portico.intake.categories import CategoryRule
 from portico.intake.shelves import FALLBACK, SHIPPED, shelf_of
-from tests.catalogue import generate, load_fleet
 
 
 @pytest.mark.requirement("S0-54", "S0-55", "S0-56", "S0-57", "S0-58", "S0-59")

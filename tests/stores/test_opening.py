@@ -19,6 +19,7 @@ from portico.stores.database import Database
 from portico.stores.offerings import DatabaseStore
 from portico.stores.opening import open_database
 from portico.stores.schema import HEAD, REVISIONS, SCRIPT
+from portico.stores.sqlite import open_sqlite
 from portico.stores.upgrading import configured, script, upgrade_file
 
 OLD_LAYOUT = """
@@ -224,6 +225,13 @@ def test_a_sqlite_file_may_be_named(tmp_path: Path) -> None:
     open_database(f"sqlite:///{tmp_path}/my%20store.db", tmp_path / "elsewhere").close()
     assert (tmp_path / "my store.db").is_file()
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_may_be_opened_by_its_path_however_it_is_named(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "100%41?.db")
+    store.save(Offering(server="s"), "1")
+    store.close()
+    assert (tmp_path / "100%41?.db").is_file()
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg", "postgresql+psycopg"])

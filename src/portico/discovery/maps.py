@@ -25,10 +25,11 @@ def numbered(place: int, card: Rungs) -> Rungs:
     return replace(card, texts=[(level, f"{place}. {text}") for level, text in card.texts])
 
 
-def ways_on(spell: Spell) -> str:
+def ways_on(facets: Facets, spell: Spell) -> str:
     """What to do when none of the tools named first is the right one."""
-    shelf, words = NextCall("search", {"query": "", "category": "..."}), NextCall("search", {"query": "..."})
-    return f"browse by category: {spell(shelf)}, or search by intent: {spell(words)}"
+    browse, by = ("browse by category", "category") if _has_shelves(facets) else ("browse a server", "server")
+    shelf, words = NextCall("search", {"query": "", by: "..."}), NextCall("search", {"query": "..."})
+    return f"{browse}: {spell(shelf)}, or search by intent: {spell(words)}"
 
 
 def map_lines(
@@ -36,7 +37,7 @@ def map_lines(
 ) -> list[str]:
     """Every category and every server with the number of tools that a caller sees there."""
     lines = [f"{_counted(sum(facets.servers.values()), 'tool')} on {_counted(len(facets.servers), 'server')}."]
-    if facets.categories and set(facets.categories) != {"misc"}:
+    if _has_shelves(facets):
         shelves = sorted((known.get(name) or Category(name=name) for name in facets.categories), key=_place)
         lines += [_shelf_line(shelf, facets.categories[shelf.name]) for shelf in shelves]
     if missing := ", ".join(unavailable):
@@ -48,6 +49,10 @@ def map_lines(
         about = "" if about.casefold() == name.casefold() else about
         lines.append(f"- {server.identifier} ({count})" + (f": {about}" if about else ""))
     return lines
+
+
+def _has_shelves(facets: Facets) -> bool:
+    return bool(facets.categories) and set(facets.categories) != {"misc"}
 
 
 def _place(category: Category) -> tuple[int, str]:

@@ -49,7 +49,7 @@ class Database(Work, Protocol):
         ...
 
     def transaction(self) -> AbstractContextManager[Work]:
-        """While this is open, what is run with the given work happens together, or not at all."""
+        """While this is open, what is run with the given work happens together, or not at all; there is none within."""
         ...
 
     def version(self) -> str:

@@ -200,7 +200,8 @@ class _SqliteWork:
 
 def is_damaged(error: StoreError) -> bool:
     """Whether an error came of a file that is no database, or no longer one."""
-    return _code(error.__cause__) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+    cause = getattr(error.__cause__, "orig", None) or error.__cause__  # a migration wraps what SQLite said
+    return _code(cause) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 def _switch_to_wal(connection: sqlite3.Connection, seconds: float) -> None:

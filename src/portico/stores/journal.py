@@ -40,7 +40,7 @@ class Pace:
     """How long the journal waits for what, in seconds."""
 
     write: float = 0.05
-    """Between two writes; a kill loses what was recorded in this time, and in that of one write."""
+    """From one write to the next; a kill loses what was recorded in this time, and in that of one write."""
     first_pause: float = 0.1
     longest_pause: float = 2.0
     """Between two tries while the store is away."""
@@ -90,6 +90,7 @@ class StoredJournal:
         self._book = UsageBook(ledger)
         self._thread: threading.Thread | None = None
         self._tally = Tally(None)
+        self._taken_at = 0.0
         self._bell, self._closing, self._given_up = threading.Event(), threading.Event(), threading.Event()
         # What follows is guarded by the lock, which nobody holds for longer than it takes to swap a list.
         self._lock = threading.Lock()
@@ -248,13 +249,16 @@ class StoredJournal:
             self._is_idle = False
             may_wait = 0 < len(self._buffer) < URGENT and not self._is_durable and not self._is_hurried
         if may_wait and not self._closing.is_set():
-            self._bell.wait(self._pace.write)
+            # A slow write is no reason to wait for long after it: more would be lost with the process.
+            since = 0.0 if is_idle else monotonic() - self._taken_at
+            self._bell.wait(max(0.0, self._pace.write - since))
 
     def _idle_seconds(self) -> float | None:
         chores = [self._pace.settle] * (self._folder is not None) + [self._pace.caches] * self._caches.is_counted
         return min(chores, default=None)
 
     def _take(self, outbox: Outbox) -> None:
+        self._taken_at = monotonic()
         with self._lock:
             entries, self._buffer, self._is_hurried = self._buffer, [], False
         if entries:

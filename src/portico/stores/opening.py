@@ -22,8 +22,6 @@ logger = logging.getLogger(__name__)
 def open_database(store: str, data: Path, *, durable: bool = False, busy_seconds: float = BUSY_SECONDS) -> Database:
     """Open a store as it is spelled in the config; the default, `sqlite`, is a file in the data folder.
 
-    A SQLite file that is damaged is moved aside, never overwritten, and a new one begun.
-
     Raises:
         StoreError: it is spelled wrongly, cannot be reached or written, or belongs to a newer Portico.
     """
@@ -31,14 +29,22 @@ def open_database(store: str, data: Path, *, durable: bool = False, busy_seconds
     if address is not None:
         # SQLAlchemy takes a fifth of a second to load, which a command that reads a SQLite file must not pay.
         return _brought_up(import_module("portico.stores.postgres").PostgresDatabase(address))
-    path = sqlite_file(store, data)
+    return open_file(sqlite_file(store, data), durable=durable, busy_seconds=busy_seconds)
+
+
+def open_file(path: Path | None, *, durable: bool = False, busy_seconds: float = BUSY_SECONDS) -> Database:
+    """Open a SQLite file, or one in memory; what is damaged is moved aside, never overwritten, and a new one begun.
+
+    Raises:
+        StoreError: it cannot be written, is locked, or belongs to a newer Portico.
+    """
     try:
-        return _open_file(path, durable, busy_seconds)
+        return _brought_up(SqliteDatabase(path, durable=durable, busy_seconds=busy_seconds))
     except StoreError as error:
         if path is None or not is_damaged(error):
             raise
     _move_aside(path)
-    return _open_file(path, durable, busy_seconds)
+    return _brought_up(SqliteDatabase(path, durable=durable, busy_seconds=busy_seconds))
 
 
 def open_signals(database: Database) -> DatabaseSignals:
@@ -46,10 +52,6 @@ def open_signals(database: Database) -> DatabaseSignals:
     if isinstance(database, SqliteDatabase):
         return DatabaseSignals(database, FileBell(database))
     return DatabaseSignals(database, import_module("portico.stores.listening").PostgresBell(database))
-
-
-def _open_file(path: Path | None, durable: bool, busy_seconds: float) -> Database:
-    return _brought_up(SqliteDatabase(path, durable=durable, busy_seconds=busy_seconds))
 
 
 def _brought_up(database: Database) -> Database:

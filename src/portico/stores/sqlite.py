@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .offerings import VECTORS_KEPT, DatabaseStore
-from .opening import open_database
+from .opening import open_file
 
 
 def open_sqlite(path: Path, *, vectors_kept: int = VECTORS_KEPT) -> DatabaseStore:
@@ -14,4 +14,4 @@ def open_sqlite(path: Path, *, vectors_kept: int = VECTORS_KEPT) -> DatabaseStor
     Raises:
         StoreError: the folder cannot be written, or the file is locked.
     """
-    return DatabaseStore(open_database(f"sqlite:///{path}", path.parent), vectors_kept=vectors_kept)
+    return DatabaseStore(open_file(path), vectors_kept=vectors_kept)

@@ -13,6 +13,7 @@ from threading import Lock
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -58,7 +59,7 @@ def upgrade(engine: Engine, where: str) -> None:
             config = configured()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, CommandError) as error:
         reason = getattr(error, "orig", None) or error
         raise StoreError(
             f"the tables of the store {where} cannot be brought up to date: {reason}. Nothing has changed; "

@@ -99,7 +99,7 @@ def test_a_search_that_nothing_fits_says_so_and_ends_with_its_code(known: Shell)
     ended = known.run("search", "quantum zebra")
     assert ended.code == Exit.UNKNOWN
     assert ended.out.startswith("no tool fits 'quantum zebra'\n")
-    assert 'or all of a server: portico search "" --server ...\n5 tools on 1 servers.\n' in ended.out
+    assert 'or all of a server: portico search "" --server ...\n5 tools on 1 server.\n' in ended.out
     assert known.run("search", "quantum zebra", "--explain").out == ended.out
     near = known.run("search", "quantum zebra", "--json")
     assert near.code == Exit.UNKNOWN
@@ -115,8 +115,15 @@ def test_search_as_data(known: Shell) -> None:
     assert known.run("search", "", "--json").json == []
 
 
-def test_search_without_words_is_the_map(known: Shell) -> None:
-    assert known.run("search", "").out == "5 tools on 1 servers.\nservers:\n- tiny (5)\n"
+def test_search_without_words_is_the_hot_list_and_the_map(known: Shell) -> None:
+    lines = known.run("search", "").out.splitlines()
+    assert [line.partition(". ")[0] for line in lines[:5]] == list("12345")
+    assert lines[5:] == [
+        'browse a server: portico search "" --server ..., or search by intent: portico search "..."',
+        "5 tools on 1 server.",
+        "servers:",
+        "- tiny (5)",
+    ]
 
 
 def test_describe_shows_all_there_is(known: Shell) -> None:
