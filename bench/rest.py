@@ -154,11 +154,10 @@ def _cold(home: Path, starts: int) -> dict[str, dict[str, float]]:
             found[TIERS[0]].ms.append(asking.get(f"{TOOLS}/hot")[0])
             took, body = asking.get(f"{TOOLS}/categories")
             found[TIERS[1]].ms.append(took)
-            for name in _some(_filled(body), start):
-                took, body = asking.get(f"{TOOLS}/category/{quote(name, safe='')}")
-                found[TIERS[2]].ms.append(took)
-                for tool in _some(json.loads(body)["tools"], start):
-                    found[TIERS[3]].ms.append(asking.get(_path(tool))[0])
+            pages = [asking.get(f"{TOOLS}/category/{quote(name, safe='')}") for name in _some(_filled(body), start)]
+            found[TIERS[2]].ms += [took for took, _ in pages]
+            tools = [tool for _, body in pages for tool in _some(json.loads(body)["tools"], start)]
+            found[TIERS[3]].ms += [asking.get(_path(tool))[0] for tool in tools]
     return {tier: figures.summary() for tier, figures in found.items()}
 
 

@@ -41,10 +41,10 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
 
 @pytest.fixture
 def migrated_url(postgres: Postgres) -> Iterator[str]:
-    """The URL of a fresh PostgreSQL database that has our tables, and nothing in them."""
+    """The URL of a PostgreSQL database that has our tables, and nothing in them."""
     url = postgres.migrated()
     yield url
-    postgres.drop(url)
+    postgres.give_back(url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -15,9 +15,16 @@ import psycopg
 from psycopg import sql
 
 from portico.stores.opening import open_database
+from portico.stores.schema import HEAD
 
 _HASTE = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
 """A database that is thrown away need not survive a power cut."""
+
+_TABLES = (
+    "offerings failures vectors mcp_tools mcp_servers mcp_categories invocations lookups writers usage_days "
+    "usage_latencies cache_counts signals jobs"
+)
+_EMPTY = "; ".join(f"DELETE FROM {table}" for table in _TABLES.split()).encode()
 
 
 class Postgres:
@@ -27,6 +34,7 @@ class Postgres:
         self._server = server
         self._numbers = count(1)
         self._template: str | None = None
+        self._emptied: list[str] = []
         for setting in _HASTE:
             self._run(sql.SQL("ALTER SYSTEM SET " + setting))
         self._run(sql.SQL("SELECT pg_reload_conf()"))
@@ -36,12 +44,27 @@ class Postgres:
         return self._create(None)
 
     def migrated(self) -> str:
-        """The URL of a new database that has our tables already; the migrations run only once for all of them."""
+        """The URL of a database that has our tables and nothing in them; the migrations run only once for all."""
+        if self._emptied:
+            return self._emptied.pop()
         if self._template is None:
             url = self._create(None)
             open_database(url, Path()).close()
             self._template = _name(url)
         return self._create(self._template)
+
+    def give_back(self, url: str) -> None:
+        """Empty a migrated database for the next test; one that was changed in other ways is thrown away."""
+        try:
+            with psycopg.connect(url) as connection:
+                connection.execute(_EMPTY)
+                is_whole = connection.execute("SELECT version_num FROM alembic_version").fetchone() == (HEAD,)
+        except psycopg.Error:
+            is_whole = False
+        if is_whole:
+            self._emptied.append(url)
+        else:
+            self.drop(url)
 
     def drop(self, url: str) -> None:
         """Throw a database away, and end whoever still uses it."""

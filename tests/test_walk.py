@@ -101,6 +101,7 @@ FIND = ToolId("serena-mcp-server", "find_symbol")
     "S1-20",
     "S1-E7",
     "S1-E8",
+    "S1-E21",
 )
 async def test_the_hot_list_is_as_the_design_shows_it():
     house, walk = walking()
@@ -157,6 +158,7 @@ async def test_the_hot_list_follows_what_was_written_down():
 
 
 @pytest.mark.requirement(
+    "S1-5",
     "S1-21",
     "S1-22",
     "S1-23",
@@ -167,6 +169,7 @@ async def test_the_hot_list_follows_what_was_written_down():
     "S1-28",
     "S1-30",
     "S1-31",
+    "S1-E5",
     "S1-E6",
     "S1-E7",
 )
@@ -188,6 +191,9 @@ async def test_the_overview_has_every_category_also_an_empty_one():
     counts = {entry["category"]: (entry["tool_count"], entry["server_count"]) for entry in found["categories"]}
     assert counts["source_control"] == (45, 1)
     assert counts["databases"] == (0, 0)
+    popular = {entry["category"]: entry["popular_tools"] for entry in found["categories"]}
+    assert (popular["source_control"], popular["databases"]) == (["github::tool_00", "github::tool_01"], [])
+    assert view.cumulative <= 4_000
     assert (len(counts), "misc" in counts) == (10, False)
     assert not any("tools" in entry for entry in found["categories"])
 
@@ -398,8 +404,8 @@ async def test_a_search_that_nothing_fits_says_so_and_shows_the_nearest():
     found = body(view)
     assert (found["fits"], found["shown"]) == (False, 3)
     assert found["next"] == "other words for one thing to do, or /api/v1/tools/categories"
-    looked = cast(RecentJournal, house.gateway.executor.journal).looked
-    assert (looked[-1].look, looked[-1].fits, looked[-1].text) == (Look.SEARCH, False, "bake a cake")
+    (looked,) = cast(RecentJournal, house.gateway.executor.journal).looked
+    assert (looked.look, looked.fits, looked.text) == (Look.SEARCH, False, "bake a cake")
 
 
 async def test_a_search_by_a_filter_that_no_tool_has_is_refused():
@@ -519,6 +525,8 @@ async def test_tools_are_loaded_until_the_budget_is_spent():
     "S1-1",
     "S1-2",
     "S1-3",
+    "S1-6",
+    "S1-7",
     "S1-8",
     "S1-75",
     "S1-76",
@@ -528,6 +536,7 @@ async def test_tools_are_loaded_until_the_budget_is_spent():
     "S1-81",
     "S1-E15",
     "S1-E17",
+    "S1-E20",
 )
 async def test_a_hundred_servers_cost_a_twelfth(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO)
@@ -546,6 +555,11 @@ async def test_a_hundred_servers_cost_a_twelfth(caplog: pytest.LogCaptureFixture
     schemas = [await walk.tool(AGENT, *id) for id in report.tools]
     assert [row.tokens for row in report.rows] == [*(a.tokens for a in answers), sum(s.tokens for s in schemas)]
     assert not any(view.truncated for view in (*answers, *schemas))
+    fifty = await walk.category(AGENT, report.category, page_size=50)
+    assert (30 <= len(fifty.shown) <= 50, fifty.truncated) == (True, False)
+    assert fifty.cumulative <= 8_000
+    sent = b"".join(view.body for view in (*answers, *schemas, fifty)).decode()
+    assert not any(broken in sent for broken in ("â†", "ðŸ", "Ã"))
 
 
 @pytest.mark.requirement("S1-78", "S1-79")

@@ -87,7 +87,7 @@ async def walked(walk: Walk, budget: int) -> None:
 
 
 @pytest.mark.requirement("S1-8", "S1-E16", "S1-E17", "S1-E18", "S1-76", "S1-77", "S1-78", "S1-79")
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(catalogues(), st.integers(50, 3_000))
 def test_no_catalogue_makes_a_tier_cost_more_than_it_may(servers: dict[str, list[dict[str, Any]]], budget: int):
     anyio.run(walked, Walk(gateway=furnish(servers).gateway), budget)

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from weakref import WeakKeyDictionary
 
+from anyio.lowlevel import checkpoint
+
 from portico.discovery.cache import AnswerCache
+from portico.discovery.pages import worded
 from portico.discovery.paths import CATEGORIES
 from portico.discovery.ranking import settle
 from portico.discovery.scenes import Page, Scene, paged
@@ -145,7 +148,8 @@ class Walk:
         shown = Page(tools=[hit.tool for hit in hits], total=len(found.hits), page=page, size=page_size)
         view = scene.answer(wanted, shown, hits if query.text.strip() else (), found.fits, allowed)
         self.gateway.executor.trail.showed(caller, view.shown, (page - 1) * page_size + 1)
-        return self._journalled(caller, view, Look.SEARCH, query.text or str(wanted), started, fits=found.fits)
+        look = Look.SEARCH if query.text.strip() else Look.BROWSE
+        return self._journalled(caller, view, look, worded(query), started, fits=found.fits)
 
     async def load_tools_with_budget(self, caller: Caller, category: str, max_tokens: int = LOADED_TOKENS) -> View:
         """As many tools of a category as fit, at least one of them however short; what was left out is told.
@@ -183,7 +187,7 @@ class Walk:
 
     async def get_largest_tools(self, caller: Caller, limit: int = LARGEST_TOOLS) -> list[Tool]:
         """The tools with the largest schemas, largest first."""
-        return [tool for _, tool in self._largest(self._scene(caller), limit)]
+        return [tool for _, tool in await self._largest(self._scene(caller), limit)]
 
     def estimate_tokens(self, text: str) -> int:
         """What a text costs, by the counter that every answer names."""
@@ -260,25 +264,30 @@ class Walk:
             first = (await self._category(caller, scene, category)).tokens if category else 0
             worst = left.tokens if len(self._used(scene)) > CATEGORIES_MEASURED else first
             room = Step.SCHEMA.limit - left.before - worst - LATER
-            return water_level([size for size, _ in self._largest(scene, LARGEST_TOOLS)], room)
+            return water_level([size for size, _ in await self._largest(scene, LARGEST_TOOLS)], room)
 
         return await self.cache.get("cap", (scene.key, left), make, KEPT["cap"], counted=False)
 
-    def _largest(self, scene: Scene, limit: int) -> list[tuple[int, Tool]]:
-        """The tools whose schemas cost most; those that are far too large are not counted letter by letter."""
+    async def _largest(self, scene: Scene, limit: int) -> list[tuple[int, Tool]]:
+        """The tools whose schemas cost most; those that are far too large are not counted letter by letter.
+
+        This takes a while in a new edition, so that others have their turn in between.
+        """
         unlimited = Allowance(step=Step.SCHEMA, tokens=sys.maxsize, before=Step.SUMMARIES.limit)
 
-        def cost(tool: Tool) -> int:
+        async def cost(tool: Tool) -> int:
+            await checkpoint()
             return self._sizes.counted(scene.edition, tool, lambda: scene.schema(tool, unlimited).tokens)
 
         rough = self._sizes.largest(scene.edition, scene.visible, limit + CANDIDATES)
-        sizes = [(size if size > ENORMOUS else cost(tool), tool) for size, tool in rough]
+        sizes = [(size if size > ENORMOUS else await cost(tool), tool) for size, tool in rough]
         return sorted(sizes, key=lambda row: (-row[0], row[1].id))[:limit]
 
     async def _kept(
         self, kind: str, scene: Scene, key: Hashable, allowed: Allowance, make: Callable[[], View], counted: bool
     ) -> View:
         async def made() -> View:
+            await checkpoint()
             return make()
 
         return await self.cache.get(kind, (scene.key, key, allowed), made, KEPT[kind], counted=counted)
@@ -332,7 +341,7 @@ class Walk:
         self, caller: Caller, view: View, look: Look, text: str, started: float, *, fits: bool = True
     ) -> View:
         seconds = time.perf_counter() - started
-        self.gateway.executor.journal.record(
+        self.gateway.executor.record(
             Lookup(
                 look=look,
                 caller=caller.name,

@@ -48,6 +48,7 @@ from portico.ports import (
 )
 from portico.providers.upstream import UpstreamProvider
 from portico.providers.upstream.packaging import packaging_of
+from portico.stores.database import Database
 from portico.stores.journal import StoredJournal
 from portico.stores.ledger import DatabaseLedger
 from portico.stores.memory import MemoryStore, RecentJournal
@@ -247,7 +248,7 @@ def _open_stores(settings: Settings) -> _Remembered:
     cache = AnswerCache()
     journal = StoredJournal(
         ledger,
-        folder=settings.home.data / "journal" / f"{crc32(database.where.encode()):08x}",
+        folder=_counters(settings, database),
         durable=durable,
         buffer=settings.journal.buffer,
         wait_seconds=settings.journal.wait_s,
@@ -265,6 +266,12 @@ def _open_stores(settings: Settings) -> _Remembered:
         "keep_days": settings.journal.keep_days,
     }
     return _Remembered(store=store, parts=parts, closing=[signals.close, journal.close, database.close])
+
+
+def _counters(settings: Settings, database: Database) -> Path | None:
+    """Where the counters of this database's writers lie; one in memory is gone with its only writer."""
+    is_kept = database.dialect != "sqlite" or settings.store not in ("memory", "sqlite://", "sqlite:///:memory:")
+    return settings.home.data / "journal" / f"{crc32(database.where.encode()):08x}" if is_kept else None
 
 
 def _recall(admin: Admin) -> None:

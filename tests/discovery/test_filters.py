@@ -74,7 +74,7 @@ def test_sources_are_told_apart() -> None:
     ("filters", "text", "mended"),
     [
         ({"server": "git"}, "servers, nearest first: git_hub, files", {"server": "git_hub"}),
-        ({"category": "cod"}, "categories, nearest first: Code, misc", {"category": "Code"}),
+        ({"category": "cod"}, "categories, nearest first: Code, files", {"category": "Code"}),
         ({"tag": "issue", "read_only": True}, "tags, nearest first: issues, ", {"tag": "issues", "read_only": True}),
         ({"source": "librarian"}, "sources, nearest first: upstream", None),
     ],

@@ -215,7 +215,7 @@ def test_tools_that_only_share_a_name_are_no_copies() -> None:
 
 
 def test_copies_keep_their_place_when_their_name_is_asked_for() -> None:
-    copies = {f"s{number}": [definition("search_notes", "Search the notes")] for number in range(6)}
+    copies = {f"server{number}": [definition("search_notes", "Search the notes")] for number in range(6)}
     found = ask(open_house(copies), "search_notes", 6).hits
     assert [hit.server for hit in found] == sorted(copies)
     assert len({hit.score for hit in found}) == 1

@@ -69,6 +69,14 @@ def test_an_answer_says_what_it_costs_as_it_is_sent():
     assert (body["truncated"], body["shown"], body["total"], body["next"]) == (False, 2, 2, "/next")
 
 
+@pytest.mark.requirement("S1-E3", "S1-75")
+@pytest.mark.parametrize("counter", [TokenEstimate(), Letters(), *EXACT], ids=lambda counter: counter.name)
+def test_an_answer_is_counted_by_the_counter_that_it_names(counter: TokenCounter):
+    found = view([3, 3], 1_000, counter)
+    assert json.loads(found.body)["budget"]["counter"] == counter.name
+    assert found.tokens == counter.count(found.body.decode())
+
+
 @pytest.mark.requirement("S1-E17", "S1-E18", "S1-83")
 def test_what_does_not_fit_is_shortened_and_then_left_out_with_a_word(caplog: pytest.LogCaptureFixture):
     shortened = json.loads(view([40] * 10, 480).body)

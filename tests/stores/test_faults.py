@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
 
 import psycopg
 import pytest
@@ -56,6 +59,58 @@ def server(migrated_url: str, tmp_path: Path) -> Iterator[Database]:
     database = open_database(migrated_url, tmp_path)
     yield database
     database.close()
+
+
+class LossyWire:
+    """Stands before a PostgreSQL's socket; when told to, it passes one COMMIT on and hangs up instead of answering."""
+
+    def __init__(self, folder: Path, target: str) -> None:
+        self._target = target
+        self._parts: list[socket.socket] = []
+        self.loses_commit = False
+        self._listener = self._kept(socket.socket(socket.AF_UNIX))
+        self._listener.bind(str(folder / ".s.PGSQL.5432"))
+        self._listener.listen()
+        self._threads = [self._started(self._accept)]
+
+    def close(self) -> None:
+        for part in self._parts:
+            with suppress(OSError):
+                part.shutdown(socket.SHUT_RDWR)
+            part.close()
+        for thread in self._threads:
+            thread.join(20)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client = self._kept(self._listener.accept()[0])
+                server = self._kept(socket.socket(socket.AF_UNIX))
+                server.connect(self._target)
+                self._threads.append(self._started(self._pass_on, client, server))
+                self._threads.append(self._started(self._pass_on, server, client))
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                if self.loses_commit and b"COMMIT" in data:
+                    self.loses_commit = False
+                    if data.startswith(b"C"):  # the server's word that it is done
+                        target.shutdown(socket.SHUT_RDWR)
+                        return
+                    self.loses_commit = True
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+    def _kept(self, part: socket.socket) -> socket.socket:
+        self._parts.append(part)
+        return part
+
+    def _started(self, work: Callable[..., None], *given: socket.socket) -> Thread:
+        thread = Thread(target=work, args=given, daemon=True)
+        thread.start()
+        return thread
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -194,6 +249,26 @@ def test_an_append_whose_connection_is_ended_is_written_once_when_it_is_sent_aga
     ledger.append(BATCH)
     assert ledger.usage()[TOOL].calls == 500
     assert server.rows("SELECT COUNT(*) FROM invocations") == [(500,)]
+
+
+def test_a_batch_whose_commit_was_never_answered_is_written_once(migrated_url: str) -> None:
+    address = postgres_address(migrated_url)
+    assert address is not None
+    with TemporaryDirectory() as folder:  # a socket's path must be short
+        wire = LossyWire(Path(folder), f"{address.options['host']}/.s.PGSQL.5432")
+        database = PostgresDatabase(replace(address, options={"host": folder}))
+        ledger = DatabaseLedger(database)
+        database.check()
+        wire.loses_commit = True
+        with pytest.raises(StoreError, match="did not answer"):
+            ledger.append(BATCH)
+        assert not wire.loses_commit
+        assert ledger.stored("w") == 500
+        ledger.append(BATCH)
+        assert database.rows("SELECT COUNT(*) FROM invocations") == [(500,)]
+        assert ledger.usage()[TOOL].calls == 500
+        database.close()
+        wire.close()
 
 
 def test_a_server_that_is_too_slow_is_not_waited_for(migrated_url: str) -> None:

@@ -38,6 +38,7 @@ import sys
 from pathlib import Path
 from portico.domain.server import Offering
 from portico.stores.offerings import DatabaseStore
+from portico.stores import postgres, upgrading  # loading them takes longer than what is raced for
 from portico.stores.opening import open_database
 print("ready", flush=True)
 sys.stdin.read()

@@ -22,7 +22,7 @@ _PUNCTUATION = re.compile(r"\W")
 def fields(tool: Tool) -> dict[str, str]:
     """The texts of a tool's fields."""
     names, details = _parameter_text(tool.properties)
-    category = "" if tool.category == "misc" else tool.category
+    category = "" if tool.category in ("misc", tool.id.server) else tool.category
     return {
         "name": f"{tool.id.name} {tool.title}",
         "shelf": " ".join((tool.id.server, category, *tool.tags)),

@@ -72,7 +72,7 @@ def write(terms: Terms, rule: CategoryRule, known: Chapter | None = None) -> Cha
     accepted = terms.accepted
     before = known.tools if known else {}
     server = _server(terms)
-    categories = rule.categories(server.name, accepted.definitions, accepted.source)
+    categories = rule.categories(server.name, accepted.definitions, accepted.source, accepted.offering.title)
     tools: dict[ToolId, Tool] = {}
     for identifier, name in accepted.names.items():
         tool = _tool(

@@ -218,6 +218,7 @@ class StoredJournal:
     def _run(self) -> None:
         outbox = Outbox(self._ledger, self._tally.writer)
         self._book.begin()
+        self._taken_at = monotonic()
         pause = settle_at = 0.0
         while not self._given_up.is_set():
             is_last = self._closing.is_set()

@@ -140,7 +140,7 @@ async def test_pages_are_counted_and_one_beyond_the_last_is_empty():
     beyond = await rest.get(f"{path}?page=4")
     assert (beyond.status, beyond.json["tools"]) == (200, [])
     assert beyond.json["pagination"] == {"page": 4, "page_size": 20, "total_count": 45, "total_pages": 3}
-    far = await rest.get(f"{path}?page={10**15}&page_size=50")
+    far = await rest.get(f"{path}?page={10**9}&page_size=50")
     assert (far.status, far.json["tools"]) == (200, [])
 
 

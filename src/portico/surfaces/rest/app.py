@@ -26,9 +26,10 @@ def build_api(house: House, *, caller: Caller = REST) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.include_router(tools.router(tools.ToolRoutes(house.walk, caller)))
-    app.include_router(operators.router(operators.OperatorRoutes(house.admin, house.walk, caller)))
-    app.include_router(health.router(health.HealthRoutes(house, registry_of(house))))
+    # Straight to the application: routers that are included are made ready by the first request, which then waits.
+    tools.add_routes(app, tools.ToolRoutes(house.walk, caller))
+    operators.add_routes(app, operators.OperatorRoutes(house.admin, house.walk, caller))
+    health.add_routes(app, health.HealthRoutes(house, registry_of(house)))
     faults.install(app, lambda spelling: house.gateway.find(caller, spelling))
     app.add_middleware(Edge)
     return app

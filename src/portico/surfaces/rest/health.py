@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
-from fastapi import APIRouter
+from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 from pydantic import Field
 from starlette.responses import Response
@@ -75,14 +76,13 @@ class HealthRoutes:
         return MetricsText(exposed(self.registry), headers=FRESH)
 
 
-def router(routes: HealthRoutes) -> APIRouter:
+def add_routes(app: FastAPI, routes: HealthRoutes) -> None:
     """The routes of those who watch the gateway."""
-    made = APIRouter(tags=["health"])
+    add = partial(app.add_api_route, tags=["health"])
     unready: Responses = {503: {"model": Ready, "description": "Servers are being asked for the first time."}}
-    made.add_api_route("/livez", routes.live, response_model=Live)
-    made.add_api_route("/readyz", routes.ready, response_model=Ready, responses=unready)
-    made.add_api_route("/metrics", routes.metrics, response_class=MetricsText)
-    return made
+    add("/livez", routes.live, response_model=Live)
+    add("/readyz", routes.ready, response_model=Ready, responses=unready)
+    add("/metrics", routes.metrics, response_class=MetricsText)
 
 
 class MetricsText(Response):

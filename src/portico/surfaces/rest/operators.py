@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import FastAPI, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -161,15 +162,14 @@ class OperatorRoutes:
         return _sent(request, (await self.walk.verify(self.caller)).as_data())
 
 
-def router(routes: OperatorRoutes) -> APIRouter:
+def add_routes(app: FastAPI, routes: OperatorRoutes) -> None:
     """The routes of operators."""
     invalid: Responses = {422: RESPONSES[422]}
     away: Responses = {**invalid, 503: {"model": ErrorResponse, "description": "The store cannot be read."}}
-    made = APIRouter(prefix="/api/v1", tags=["operators"])
-    made.add_api_route("/stats", routes.stats, response_model=StatsResponse, responses=away)
-    made.add_api_route("/servers", routes.servers, response_model=ServersResponse, responses=invalid)
-    made.add_api_route("/budget", routes.budget, response_model=BudgetResponse, responses=invalid)
-    return made
+    add = partial(app.add_api_route, tags=["operators"])
+    add("/api/v1/stats", routes.stats, response_model=StatsResponse, responses=away)
+    add("/api/v1/servers", routes.servers, response_model=ServersResponse, responses=invalid)
+    add("/api/v1/budget", routes.budget, response_model=BudgetResponse, responses=invalid)
 
 
 def _sent(request: Request, body: dict[str, Any]) -> Response:

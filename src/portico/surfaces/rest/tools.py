@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 from urllib.parse import unquote
 
-from fastapi import APIRouter, Path, Query
+from fastapi import FastAPI, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.discovery.paths import ROOT
+from portico.discovery.paths import CATEGORIES, HOT, ROOT, SEARCH
 from portico.discovery.tiers import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
 from portico.domain.caller import Caller
 from portico.domain.query import Query as Search
@@ -22,6 +23,8 @@ from .faults import RESPONSES
 from .models import CategoryOverviewResponse, FullToolSchemaResponse, HotToolsResponse, ToolSummariesResponse
 
 LARGEST_BUDGET = 1_000_000
+LAST_PAGE = 1_000_000_000
+"""Further on there is nothing in any catalog, and numbers beyond 64 bits cannot be told as JSON."""
 
 Tokens = Annotated[
     int | None,
@@ -48,7 +51,7 @@ class Priced(Asked):
 class OnePage(Priced):
     """The parameters of T2."""
 
-    page: int = Field(default=1, ge=1, description="A page beyond the last one is empty.")
+    page: int = Field(default=1, ge=1, le=LAST_PAGE, description="A page beyond the last one is empty.")
     page_size: int = Field(default=PAGE_SIZE, ge=1, le=LARGEST_PAGE)
 
 
@@ -119,15 +122,14 @@ class ToolRoutes:
         return answer(request, (await self.walk.tool(self.caller, server, tool, budget=asked.budget)).body)
 
 
-def router(routes: ToolRoutes) -> APIRouter:
+def add_routes(app: FastAPI, routes: ToolRoutes) -> None:
     """The routes of the tiers; literal ones come first, so that no server's name can stand in their place."""
-    made = APIRouter(prefix=ROOT, tags=["tools"], responses=RESPONSES)
-    made.add_api_route("/hot", routes.hot, response_model=HotToolsResponse)
-    made.add_api_route("/categories", routes.categories, response_model=CategoryOverviewResponse)
-    made.add_api_route("/search", routes.search, response_model=ToolSummariesResponse)
-    made.add_api_route("/category/{name:path}", routes.category, response_model=ToolSummariesResponse)
-    made.add_api_route("/{server}/{tool:path}", routes.tool, response_model=FullToolSchemaResponse)
-    return made
+    add = partial(app.add_api_route, tags=["tools"], responses=RESPONSES)
+    add(HOT, routes.hot, response_model=HotToolsResponse)
+    add(CATEGORIES, routes.categories, response_model=CategoryOverviewResponse)
+    add(SEARCH, routes.search, response_model=ToolSummariesResponse)
+    add(f"{ROOT}/category/{{name:path}}", routes.category, response_model=ToolSummariesResponse)
+    add(f"{ROOT}/{{server}}/{{tool:path}}", routes.tool, response_model=FullToolSchemaResponse)
 
 
 def _spelled(request: Request) -> tuple[str, str] | None:
