@@ -59,6 +59,8 @@ class Admin:
     """The store as it may be shown."""
     journal_mode: str = "memory"
     keep_days: int = 90
+    trouble: str = ""
+    """Why the database does not answer, as far as a running gateway has noticed."""
     _updated: float = 0.0
     _announced: int = 0
     """How many answers of servers others were told of."""

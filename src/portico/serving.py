@@ -86,7 +86,7 @@ async def serve_over_stdio(settings: Settings, *, surface: str) -> None:
 
 
 def _surface_server(house: House, settings: Settings, surface: str) -> SurfaceServer:
-    return SurfaceServer(house.gateway, SURFACES[surface](house.gateway, settings), VERSION)
+    return SurfaceServer(house.gateway, SURFACES[surface](house.gateway, settings), VERSION, house.walk)
 
 
 def _keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:

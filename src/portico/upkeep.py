@@ -76,7 +76,12 @@ class Upkeep:
         """Take over what another process has changed; the first time also what it may have changed since our start."""
         signals = self.admin.signals
         assert signals is not None, "else there is nobody to follow"
-        numbers = await anyio.to_thread.run_sync(signals.numbers)
+        try:
+            numbers = await anyio.to_thread.run_sync(signals.numbers)
+        except StoreError as error:
+            self.admin.trouble = str(error)
+            raise
+        self.admin.trouble = ""
         changed = {topic for topic, number in numbers.items() if self._seen.get(topic, 0) != number}
         if changed:
             await self.admin.reload(changed)

@@ -243,7 +243,7 @@ class _Remembered:
 
 def _open_stores(settings: Settings) -> _Remembered:
     durable = settings.journal.mode == "durable"
-    database = open_database(settings.store, settings.home.data, durable=durable)
+    database = open_database(settings.store, settings.home.data, durable=durable, patient=True)
     store, ledger, signals = DatabaseStore(database), DatabaseLedger(database), open_signals(database)
     cache = AnswerCache()
     journal = StoredJournal(

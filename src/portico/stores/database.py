@@ -30,6 +30,10 @@ class Work(Protocol):
         """Run a statement once, or once for each of the binds, and say how many rows it touched."""
         ...
 
+    def insert(self, table: str, rows: Sequence[Binds]) -> None:
+        """Add rows to a table, all with the same columns; the cheapest way for many."""
+        ...
+
 
 class Database(Work, Protocol):
     """A database that is open; threads may share it.

@@ -70,6 +70,11 @@ class SqliteDatabase:
         with self.transaction() as work:
             return work.run(sql, binds)
 
+    def insert(self, table: str, rows: Sequence[Binds]) -> None:
+        """Add rows, in a transaction of their own."""
+        with self.transaction() as work:
+            work.insert(table, rows)
+
     @contextmanager
     def transaction(self) -> Iterator[Work]:
         """Take the only seat that writes; other processes are waited for."""
@@ -133,6 +138,7 @@ class SqliteDatabase:
         try:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.path.touch(mode=0o600)  # it holds what callers have searched for
             connection = sqlite3.connect(
                 self.path or ":memory:", timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
             )
@@ -196,6 +202,11 @@ class _SqliteWork:
             return self._connection.execute(sql, binds).rowcount
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise trouble(self._where, error, _advice(error)) from error
+
+    def insert(self, table: str, rows: Sequence[Binds]) -> None:
+        if rows:
+            values = ", ".join(f":{column}" for column in rows[0])
+            self.run(f"INSERT INTO {table} ({', '.join(rows[0])}) VALUES ({values})", rows)  # noqa: S608 - our words
 
 
 def is_damaged(error: StoreError) -> bool:

@@ -328,6 +328,10 @@ class StoredJournal:
     def _end(self, outbox: Outbox) -> None:
         with self._lock:
             is_all_told = outbox.is_empty and not self._buffer and self._told >= self._dropped
+        if is_all_told:
+            with suppress(StoreError):  # it is only tidier: a writer that is gone need not be remembered
+                self._ledger.count_lost(self._tally.writer, 0)
+        with self._lock:
             self._tally.close(keep=not is_all_told)
             self._numbers = self._tally.numbers
             self._has_ended = True

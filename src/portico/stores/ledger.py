@@ -28,16 +28,6 @@ ON CONFLICT (writer) DO UPDATE SET
     lost = CASE WHEN writers.is_gone THEN 0 ELSE writers.lost END, is_gone = FALSE, seen_at = excluded.seen_at
 WHERE writers.stored <= :first
 """
-_INVOCATION = """
-INSERT INTO invocations (at, day, server, tool, spelled, caller, surface, outcome, seconds, code, tokens_in,
-    tokens_out, parent, rank)
-VALUES (:at, :day, :server, :tool, :spelled, :caller, :surface, :outcome, :seconds, :code, :tokens_in, :tokens_out,
-    :parent, :rank)
-"""
-_LOOKUP = """
-INSERT INTO lookups (at, day, look, caller, surface, seconds, text, shown, found, fits, tokens, instead)
-VALUES (:at, :day, :look, :caller, :surface, :seconds, :text, :shown, :found, :fits, :tokens, :instead)
-"""
 _SERVER = """
 INSERT INTO mcp_servers (server_name, is_active) SELECT :server, TRUE
 WHERE NOT EXISTS (SELECT 1 FROM mcp_servers WHERE server_name = :server)
@@ -214,9 +204,9 @@ def _write(work: Work, folded: Folded) -> None:
     for row in tools:
         row["mean"] = 1_000 * row["seconds"] / row["calls"]
     servers = [{"server": server} for server in sorted({row["server"] for row in tools})]
+    work.insert("invocations", folded.invocations)
+    work.insert("lookups", folded.lookups)
     for sql, rows in (
-        (_INVOCATION, folded.invocations),
-        (_LOOKUP, folded.lookups),
         (_SERVER, servers),
         (_TOOL, tools),
         (_DAY, folded.day_rows()),

@@ -19,8 +19,13 @@ from .signals import DatabaseSignals, FileBell
 logger = logging.getLogger(__name__)
 
 
-def open_database(store: str, data: Path, *, durable: bool = False, busy_seconds: float = BUSY_SECONDS) -> Database:
+def open_database(
+    store: str, data: Path, *, durable: bool = False, busy_seconds: float = BUSY_SECONDS, patient: bool = False
+) -> Database:
     """Open a store as it is spelled in the config; the default, `sqlite`, is a file in the data folder.
+
+    A SQLite file that is damaged is moved aside, never overwritten, and a new one begun. With `patient`, a server that
+    is away is no reason to fail: it is asked at the first use, and again at every one until it is back.
 
     Raises:
         StoreError: it is spelled wrongly, cannot be reached or written, or belongs to a newer Portico.
@@ -28,7 +33,8 @@ def open_database(store: str, data: Path, *, durable: bool = False, busy_seconds
     address = postgres_address(store)
     if address is not None:
         # SQLAlchemy takes a fifth of a second to load, which a command that reads a SQLite file must not pay.
-        return _brought_up(import_module("portico.stores.postgres").PostgresDatabase(address))
+        server: Database = import_module("portico.stores.postgres").PostgresDatabase(address)
+        return server if patient else _brought_up(server)
     return open_file(sqlite_file(store, data), durable=durable, busy_seconds=busy_seconds)
 
 

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from threading import RLock
+from time import monotonic
 
+import orjson
 from psycopg import Error
 from psycopg import connect as connect_psycopg
 from sqlalchemy import URL, Connection, Engine, TextClause, create_engine, text
@@ -16,12 +19,15 @@ from portico.errors import StoreError
 
 from .addresses import PostgresAddress
 from .database import Binds, Dialect, Row, Work, trouble
+from .schema import bring_up
 
 CONNECT_SECONDS = 4
 """A second less than what a start may wait for a database that is away."""
 STATEMENT_SECONDS = 10
 POOLED = 5
 RECYCLE_SECONDS = 1_800
+AWAY_SECONDS = 1.0
+"""For so long a server that did not answer at first is not asked again."""
 
 ADVICE = "Check that the server runs and that the URL in `store` is right; what waits is written when it is back"
 
@@ -44,7 +50,10 @@ class PostgresDatabase:
             pool_recycle=RECYCLE_SECONDS,
         )
         self._alone: Engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._is_closed = False
+        self._is_closed = self._is_up = self._is_coming_up = False
+        self._turn = RLock()
+        self._away: StoreError | None = None
+        self._again_at = 0.0
 
     def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
         """Run a statement that reads."""
@@ -55,6 +64,11 @@ class PostgresDatabase:
         """Run a statement that writes, in a transaction of its own."""
         with self.transaction() as work:
             return work.run(sql, binds)
+
+    def insert(self, table: str, rows: Sequence[Binds]) -> None:
+        """Add rows, in a transaction of their own."""
+        with self.transaction() as work:
+            work.insert(table, rows)
 
     @contextmanager
     def transaction(self) -> Iterator[Work]:
@@ -83,6 +97,29 @@ class PostgresDatabase:
         self._is_closed = True
         self._engine.dispose()
 
+    def bring_up(self) -> None:
+        """See to it that the tables are as they are needed; done once, and by whoever comes first.
+
+        A server that is away is not asked again by everybody: for a moment all are told the same.
+
+        Raises:
+            StoreError: the server is away, or the tables belong to a newer program.
+        """
+        with self._turn:
+            if self._is_up or self._is_coming_up:
+                return
+            if self._away is not None and monotonic() < self._again_at:
+                raise StoreError(str(self._away))
+            self._is_coming_up = True
+            try:
+                bring_up(self)
+                self._is_up, self._away = True, None
+            except StoreError as error:
+                self._away, self._again_at = error, monotonic() + AWAY_SECONDS
+                raise
+            finally:
+                self._is_coming_up = False
+
     @contextmanager
     def holding(self, number: int) -> Iterator[bool]:
         """Hold an advisory lock on a connection of its own: True when it was free; it ends with the connection."""
@@ -105,6 +142,8 @@ class PostgresDatabase:
     def _connected(self, engine: Engine) -> Iterator[Connection]:
         if self._is_closed:
             raise trouble(self.where, "it is closed", "Open it again")
+        if not self._is_up:
+            self.bring_up()
         try:
             with engine.connect() as connection:
                 yield connection
@@ -153,6 +192,14 @@ class _PostgresWork:
 
     def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
         return self._connection.execute(_text(sql), binds or {}).rowcount
+
+    def insert(self, table: str, rows: Sequence[Binds]) -> None:
+        """As one JSON text, which the server takes apart: a tenth of the work that binding each value is."""
+        if rows:
+            columns = ", ".join(rows[0])
+            source = f"json_populate_recordset(CAST(NULL AS {table}), CAST(:rows AS json))"
+            sql = f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {source}"  # noqa: S608 - our words
+            self.run(sql, {"rows": orjson.dumps(rows).decode()})
 
 
 @cache

@@ -60,7 +60,7 @@ class HealthRoutes:
         """503 while servers are being asked for the first time; trouble with the store does not stop calls."""
         starting = sorted(self.house.admin.intake.starting())
         state = journal_state(self.house)
-        trouble = state.trouble if state else ""
+        trouble = self.house.admin.trouble or (state.trouble if state else "")
         waiting, dropped, lost = (state.waiting, state.dropped, state.lost) if state else (0, 0, 0)
         found = {
             "ready": not starting,

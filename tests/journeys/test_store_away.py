@@ -1,0 +1,126 @@
+"""A store that is away, locked or damaged costs no call, and what could not be written is written later or counted."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2 as httpx
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.journeys.kit import definition, serving
+from tests.journeys.running import Gateway, client, gateway, write_config
+
+CALLS = 20
+
+
+def furnished(home: Path, **rest: Any) -> Path:
+    """A home with one small server."""
+    write_config(home, {"tiny": serving(home / "tiny.json", [definition("echo", text="string")])}, **rest)
+    return home
+
+
+async def call(running: Gateway, times: int) -> None:
+    async with client("http", "2025-11-25", surface="static", running=running) as connected:
+        for number in range(times):
+            result = await connected.call_tool("tiny__echo", {"text": str(number)})
+            assert not result.is_error
+
+
+async def ready(running: Gateway) -> dict[str, Any]:
+    base = running.url.removesuffix("/mcp")
+    async with httpx.AsyncClient() as http:
+        return (await http.get(f"{base}/readyz")).json()
+
+
+async def until_stored(running: Gateway, wanted: int) -> dict[str, Any]:
+    """The statistics, once they know of so many calls."""
+    base = running.url.removesuffix("/mcp")
+    with anyio.fail_after(30):
+        async with httpx.AsyncClient() as http:
+            while True:
+                found = await http.get(f"{base}/api/v1/stats")
+                if found.status_code == 200 and found.json()["calls"] >= wanted:
+                    return found.json()
+                await anyio.sleep(0.05)
+
+
+@contextmanager
+def refusing(url: str) -> Iterator[None]:
+    """A database that lets nobody in, and has shown everybody the door."""
+    name = url.partition("?")[0].rpartition("/")[2]
+    with psycopg.connect(url.replace(f"/{name}?", "/postgres?"), autocommit=True) as admin:
+        allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+        admin.execute(allow.format(sql.Identifier(name), sql.SQL("false")))
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        try:
+            yield
+        finally:
+            admin.execute(allow.format(sql.Identifier(name), sql.SQL("true")))
+
+
+async def test_calls_go_on_while_postgresql_is_away_and_all_of_them_are_stored_when_it_is_back(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    with gateway(furnished(tmp_path, store=postgres_url)) as running:
+        await call(running, CALLS)
+        await until_stored(running, CALLS)
+        with refusing(postgres_url):
+            await call(running, CALLS)
+            with anyio.fail_after(20):
+                while not (await ready(running))["degraded"]:  # noqa: ASYNC110  it is another process
+                    await anyio.sleep(0.05)
+            assert (await ready(running))["ready"]
+        found = await until_stored(running, 2 * CALLS)
+        assert (found["calls"], found["losses"]) == (2 * CALLS, {"dropped": 0, "lost": 0})
+
+
+async def test_a_gateway_starts_without_its_postgresql_and_finds_it_later(tmp_path: Path, postgres_url: str) -> None:
+    with refusing(postgres_url):
+        context = gateway(furnished(tmp_path, store=postgres_url))
+        running = context.__enter__()
+        try:
+            await call(running, CALLS)
+        except BaseException:
+            context.__exit__(None, None, None)
+            raise
+    try:
+        assert (await until_stored(running, CALLS))["calls"] == CALLS
+    finally:
+        context.__exit__(None, None, None)
+    assert not any("Traceback" in line for line in running.said)
+
+
+async def test_calls_go_on_while_another_process_holds_the_sqlite_file(tmp_path: Path) -> None:
+    with gateway(furnished(tmp_path)) as running:
+        await call(running, 1)
+        await until_stored(running, 1)
+        with closing(sqlite3.connect(tmp_path / "portico.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await call(running, CALLS)
+            other.execute("ROLLBACK")
+        assert (await until_stored(running, CALLS + 1))["losses"] == {"dropped": 0, "lost": 0}
+
+
+@pytest.mark.requirement("P-STORE-CORRUPT")
+async def test_a_damaged_file_is_moved_aside_and_calls_work(tmp_path: Path) -> None:
+    home = furnished(tmp_path)
+    (home / "portico.db").write_bytes(b"this is no database at all" * 500)
+    with gateway(home) as running:
+        await call(running, CALLS)
+        assert (await until_stored(running, CALLS))["calls"] == CALLS
+    assert list(home.glob("portico.db.corrupt-*"))
+
+
+async def test_a_durable_journal_has_every_call_that_was_answered(tmp_path: Path) -> None:
+    with gateway(furnished(tmp_path, journal="durable")) as running:
+        await call(running, CALLS)
+        with closing(sqlite3.connect(tmp_path / "portico.db")) as other:
+            rows = other.execute("SELECT count(*) FROM invocations WHERE outcome = 'done'").fetchall()
+        assert rows == [(CALLS,)]
