@@ -26,6 +26,10 @@ def main() -> int:
         *([("A start with the given definitions", ["start.py", *fleet])] if fleet else []),
         ("A change of the catalog", ["editions.py"]),
         ("A search", ["search.py", *quick, *fleet, *retrieval]),
+        ("The walk from the hot list to ten schemas", ["walk.py", *fleet]),
+        ("A tier over HTTP, SQLite", ["rest.py", "--store", "sqlite", *quick]),
+        ("A tier over HTTP, PostgreSQL", ["rest.py", "--store", "postgresql", *quick]),
+        ("The journal", ["journal.py", "--postgres"]),
         ("A call, client of 2026-07-28", ["overhead.py", *quick, "--stdio"]),
         ("A call, client of 2025-11-25", ["overhead.py", *quick, "--stdio", "--era", "2025-11-25"]),
     ]

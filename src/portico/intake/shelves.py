@@ -81,7 +81,7 @@ _WORDS: Mapping[str, str] = {
         lark feishu dingtalk wechat intercom ntfy pushover notification notifications workspace
     """,
     "planning": """
-        jira atlassian linear asana trello monday clickup todoist ticktick basecamp wrike smartsheet shortcut
+        jira atlassian tracker linear asana trello monday clickup todoist ticktick basecamp wrike smartsheet shortcut
         youtrack redmine openproject taskwarrior task tasks todo todos issue issues project projects planning
         plans crm hubspot salesforce pipedrive zoho attio zendesk freshdesk servicenow helpdesk support stripe paypal
         adyen plaid quickbooks xero billing invoice invoices invoicing payment payments accounting erp odoo sap
