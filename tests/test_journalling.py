@@ -64,6 +64,7 @@ def test_the_map_a_filter_and_a_description_are_looks_of_their_own_kind(house: F
     ]
 
 
+@pytest.mark.requirement("P-JOURNAL-DOORS")
 async def test_a_call_knows_at_which_place_its_tool_was_found_and_only_the_first_one_does(house: FakeHouse) -> None:
     house.provider("mail").returns("read_mail", {"content": [{"type": "text", "text": "hello"}]})
     found = house.gateway.hits(AGENT, Query(text="mail")).hits
@@ -94,6 +95,7 @@ async def test_a_call_is_written_down_with_its_time_its_tokens_and_the_script_it
     assert (written.tokens_in, written.tokens_out) == (count('{"city":"Oslo"}'), count(text))
 
 
+@pytest.mark.requirement("P-JOURNAL-DOORS")
 async def test_a_list_is_written_down_with_what_listing_every_tool_would_have_cost(house: FakeHouse) -> None:
     for surface in (Discover(house.gateway), Static(house.gateway)):
         await tools_of(house, surface).list(cast(Context, None), {})
@@ -103,6 +105,7 @@ async def test_a_list_is_written_down_with_what_listing_every_tool_would_have_co
     assert discover.tokens != static.tokens
 
 
+@pytest.mark.requirement("P-JOURNAL-DOORS")
 async def test_search_tool_is_a_search_and_shows_where_a_tool_was_found(house: FakeHouse) -> None:
     house.provider("mail").returns("read_mail", {"content": []})
     tools = tools_of(house, Search(house.gateway))
@@ -114,6 +117,7 @@ async def test_search_tool_is_a_search_and_shows_where_a_tool_was_found(house: F
     assert house.invocations[-1].rank == names.index("mail__read_mail") + 1
 
 
+@pytest.mark.requirement("P-JOURNAL-DOORS")
 async def test_the_library_is_a_door_like_any_other() -> None:
     catalog = Catalog()
     catalog.add_tools("mail", [definition("send_mail"), definition("read_mail")], call=lambda name, arguments: name)

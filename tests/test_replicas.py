@@ -51,7 +51,7 @@ def _append(admin: Admin, *entries: Invocation) -> None:
     admin.ledger.append(Batch(writer="w", entries=entries))
 
 
-@pytest.mark.requirement("S1-74")
+@pytest.mark.requirement("S1-74", "P-REPLICAS")
 async def test_one_of_two_replicas_does_the_daily_work(replicas: tuple[Admin, Admin]) -> None:
     done = list[bool]()
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from portico import upkeep
@@ -80,6 +81,7 @@ async def test_tiers_are_updated_and_the_catalog_is_written_down_soon_after_a_st
     assert opened.rows("SELECT server_name FROM mcp_servers WHERE is_active") == [("s",)]
 
 
+@pytest.mark.requirement("P-REPLICAS")
 async def test_the_daily_work_is_done_by_one_of_two_processes(database: Callable[[], Database]) -> None:
     async with running(database(), "a") as one, running(database(), "a") as other:
         await until(lambda: bool(one.admin.standings.tiers and other.admin.standings.tiers))
@@ -88,11 +90,11 @@ async def test_the_daily_work_is_done_by_one_of_two_processes(database: Callable
         assert opened.rows("SELECT number FROM signals WHERE topic = 'tiers'") == [(1,)]
 
 
-@pytest.mark.requirement("S1-E2")
+@pytest.mark.requirement("S1-E2", "P-REPLICAS")
 async def test_what_one_process_updates_the_other_shows(database: Callable[[], Database]) -> None:
     async with running(database(), "a") as one, running(database(), "a") as other:
         await until(lambda: bool(one.admin.standings.tiers and other.admin.standings.tiers))
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         before = other.admin.standings.revision
         await one.admin.set_category(Category(name="files", display_name="Paper"))
         await until(lambda: "files" in other.admin.standings.categories)
@@ -100,7 +102,7 @@ async def test_what_one_process_updates_the_other_shows(database: Callable[[], D
         assert other.admin.standings.revision > before
 
 
-@pytest.mark.requirement("S1-E2")
+@pytest.mark.requirement("S1-E2", "P-REPLICAS")
 async def test_what_one_process_fetches_the_other_offers_without_asking(database: Callable[[], Database]) -> None:
     async with running(database(), "a") as one, running(database(), "a") as other:
         one.provider("s").tools.append(definition("new"))

@@ -46,6 +46,7 @@ def test_a_store_is_a_word_a_file_or_a_database(home: Home, written: str, store:
     assert found == store.format(project=home.project, home=home.folder)
 
 
+@pytest.mark.requirement("P-STORE-SECRET")
 def test_the_address_of_a_database_comes_from_the_environment_and_is_never_printed(home: Home) -> None:
     home.environ["DATABASE_URL"] = f"postgresql://ana:{SECRET}@db.example.com:5432/portico?application_name={SECRET}"
     settings = read(home, 'store: "${DATABASE_URL}"')

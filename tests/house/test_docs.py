@@ -11,7 +11,7 @@ import typer
 
 from portico import errors
 from portico.config import SURFACES
-from portico.config.settings import SearchLimits, Semantic
+from portico.config.settings import JournalSettings, SearchLimits, Semantic
 from portico.config.shapes import OWN_KEYS
 from portico.domain.server import ServerSpec, Timeouts, ToolFilter
 from portico.surfaces.cli.app import app
@@ -48,7 +48,9 @@ def test_every_exit_code_is_in_the_cli_reference():
 @pytest.mark.requirement("P-HOUSE-DOCS")
 def test_every_setting_is_in_the_config_reference():
     nested = [
-        f.name for kind in (ServerSpec, Timeouts, ToolFilter, SearchLimits, Semantic) for f in dataclasses.fields(kind)
+        f.name
+        for kind in (ServerSpec, Timeouts, ToolFilter, SearchLimits, Semantic, JournalSettings)
+        for f in dataclasses.fields(kind)
     ]
     known = {*OWN_KEYS, *nested} - {"name", "line"}
     assert sorted(key for key in known if f"`{key}`" not in text("reference/config.md")) == []

@@ -65,6 +65,7 @@ def refusing(url: str) -> Iterator[None]:
             admin.execute(allow.format(sql.Identifier(name), sql.SQL("true")))
 
 
+@pytest.mark.requirement("P-JOURNAL-AWAY")
 async def test_calls_go_on_while_postgresql_is_away_and_all_of_them_are_stored_when_it_is_back(
     tmp_path: Path, postgres_url: str
 ) -> None:
@@ -81,6 +82,7 @@ async def test_calls_go_on_while_postgresql_is_away_and_all_of_them_are_stored_w
         assert (found["calls"], found["losses"]) == (2 * CALLS, {"dropped": 0, "lost": 0})
 
 
+@pytest.mark.requirement("P-JOURNAL-AWAY")
 async def test_a_gateway_starts_without_its_postgresql_and_finds_it_later(tmp_path: Path, postgres_url: str) -> None:
     with refusing(postgres_url):
         context = gateway(furnished(tmp_path, store=postgres_url))
@@ -97,6 +99,7 @@ async def test_a_gateway_starts_without_its_postgresql_and_finds_it_later(tmp_pa
     assert not any("Traceback" in line for line in running.said)
 
 
+@pytest.mark.requirement("P-JOURNAL-AWAY")
 async def test_calls_go_on_while_another_process_holds_the_sqlite_file(tmp_path: Path) -> None:
     with gateway(furnished(tmp_path)) as running:
         await call(running, 1)
@@ -118,6 +121,7 @@ async def test_a_damaged_file_is_moved_aside_and_calls_work(tmp_path: Path) -> N
     assert list(home.glob("portico.db.corrupt-*"))
 
 
+@pytest.mark.requirement("P-JOURNAL-DURABLE")
 async def test_a_durable_journal_has_every_call_that_was_answered(tmp_path: Path) -> None:
     with gateway(furnished(tmp_path, journal="durable")) as running:
         await call(running, CALLS)

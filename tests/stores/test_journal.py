@@ -302,6 +302,7 @@ async def test_a_batched_journal_never_makes_a_call_wait(ledger: FakeLedger, jou
     ledger.gate.set()
 
 
+@pytest.mark.requirement("P-JOURNAL-DURABLE")
 async def test_a_durable_journal_answers_when_the_entry_is_stored(ledger: FakeLedger, journal: Open) -> None:
     ledger.gate.clear()
     writer = journal(durable=True)
@@ -324,6 +325,7 @@ async def test_a_durable_journal_answers_when_the_entry_is_stored(ledger: FakeLe
     assert await writer.written() == ""
 
 
+@pytest.mark.requirement("P-JOURNAL-DURABLE")
 async def test_a_durable_journal_waits_no_longer_than_it_may_and_says_why(ledger: FakeLedger, journal: Open) -> None:
     ledger.away = "the disk is full"
     writer = journal(durable=True, wait_seconds=0.05)

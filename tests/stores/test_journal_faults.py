@@ -140,7 +140,7 @@ def test_every_call_is_in_the_database_with_its_moment_and_usage_agrees(database
     assert ledger.stored(journal.writer) == 2_000
 
 
-@pytest.mark.requirement("P-JOURNAL-ONCE", "P-STORE-OPTIONAL")
+@pytest.mark.requirement("P-JOURNAL-ONCE", "P-STORE-OPTIONAL", "P-JOURNAL-AWAY")
 def test_a_database_that_was_away_has_every_entry_once_when_it_is_back(faulty: Faulty, tmp_path: Path) -> None:
     database, away = faulty
     ledger = WatchedLedger(database)
@@ -162,6 +162,7 @@ def test_a_database_that_was_away_has_every_entry_once_when_it_is_back(faulty: F
     assert not list((tmp_path / "writers").iterdir())
 
 
+@pytest.mark.requirement("P-JOURNAL-LOSSES")
 def test_what_found_no_room_while_the_database_was_away_is_counted_exactly(
     faulty: Faulty,
 ) -> None:
@@ -233,7 +234,7 @@ def test_processes_write_to_one_file_at_once_and_the_sums_are_right(tmp_path: Pa
     database.close()
 
 
-@pytest.mark.requirement("P-STORE-SHARED")
+@pytest.mark.requirement("P-STORE-SHARED", "P-JOURNAL-LOSSES")
 def test_processes_that_start_at_once_settle_each_ended_writer_once(tmp_path: Path) -> None:
     folder = tmp_path / "writers"
     for number in range(30):

@@ -120,7 +120,7 @@ def test_the_known_revisions_are_those_of_the_migrations() -> None:
     assert tuple(reversed([step.revision for step in found])) == REVISIONS
 
 
-@pytest.mark.requirement("P-STORE-SHARED")
+@pytest.mark.requirement("P-STORE-SHARED", "P-STORE-MIGRATES")
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_file_of_the_previous_layout_is_adopted_with_what_is_in_it(tmp_path: Path, version: int) -> None:
     old_file(tmp_path / "portico.db", version)
@@ -136,6 +136,7 @@ def test_a_file_of_the_previous_layout_is_adopted_with_what_is_in_it(tmp_path: P
     again.close()
 
 
+@pytest.mark.requirement("P-STORE-MIGRATES")
 def test_a_postgresql_database_of_the_first_revision_is_brought_up_to_date(postgres_url: str, tmp_path: Path) -> None:
     database = open_database(postgres_url, tmp_path)
     gone = TABLES - {"offerings", "failures", "vectors", "alembic_version"}
@@ -148,6 +149,7 @@ def test_a_postgresql_database_of_the_first_revision_is_brought_up_to_date(postg
     again.close()
 
 
+@pytest.mark.requirement("P-STORE-MIGRATES")
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     old_file(tmp_path / "portico.db", 3)
     connection = sqlite3.connect(tmp_path / "portico.db")
@@ -169,7 +171,7 @@ def test_a_store_of_a_newer_program_is_left_alone(
     assert database.version() == "9999"
 
 
-@pytest.mark.requirement("P-STORE-SHARED")
+@pytest.mark.requirement("P-STORE-SHARED", "P-STORE-MIGRATES")
 @pytest.mark.parametrize("kind", ["sqlite", "old sqlite", "postgresql"])
 def test_processes_that_open_a_new_store_at_once_all_succeed(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -193,6 +195,7 @@ def test_processes_that_open_a_new_store_at_once_all_succeed(
     opened.close()
 
 
+@pytest.mark.requirement("P-STORE-LIGHT")
 def test_a_sqlite_store_that_is_up_to_date_loads_no_library_for_databases(tmp_path: Path) -> None:
     code = """
 import sys
@@ -250,6 +253,7 @@ def test_another_store_is_refused_with_those_that_there_are(tmp_path: Path, stor
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.requirement("P-STORE-SECRET")
 def test_a_postgresql_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens there
@@ -260,6 +264,7 @@ def test_a_postgresql_that_is_away_is_named_without_its_password(tmp_path: Path)
     assert "Check that the server runs" in str(raised.value)
 
 
+@pytest.mark.requirement("P-STORE-SECRET")
 @pytest.mark.parametrize(
     "url",
     [

@@ -113,7 +113,7 @@ def refused() -> Iterator[pytest.ExceptionInfo[MCPError]]:
     assert caught.value.error.code == -32602
 
 
-@pytest.mark.requirement("S1-58", "S1-59", "S1-60", "S1-61")
+@pytest.mark.requirement("S1-58", "S1-59", "S1-60", "S1-61", "P-RESOURCES-CATALOG")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_the_tiers_are_listed_and_read(surface: str, era: str):
@@ -160,7 +160,7 @@ async def test_a_hidden_tool_looks_missing_as_a_resource():
     assert said[0] == said[1]
 
 
-@pytest.mark.requirement("P-NO-SHADOWING")
+@pytest.mark.requirement("P-NO-SHADOWING", "P-RESOURCES-CATALOG")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_server_neither_takes_our_scheme_nor_loses_its_resources(era: str):
     found = house()

@@ -58,7 +58,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.requirement("S1-E14", "S1-62")
+@pytest.mark.requirement("S1-E14", "S1-62", "P-REST-ERRORS")
 @pytest.mark.parametrize("query", BAD_VALUES)
 async def test_a_value_that_cannot_be_is_named(query: str):
     rest = open_rest()
@@ -113,7 +113,7 @@ async def test_a_hidden_tool_looks_missing():
         assert b"secret_tool" not in (await rest.get(f"{TOOLS}/{path}")).body
 
 
-@pytest.mark.requirement("S1-E12")
+@pytest.mark.requirement("S1-E12", "P-REST-ERRORS")
 @pytest.mark.parametrize("path", HOSTILE)
 async def test_hostile_names_are_unknown_and_nothing_else(path: str):
     rest = open_rest()
@@ -142,6 +142,7 @@ async def test_what_is_too_long_is_refused_before_it_is_read():
         assert len(answer.body) < 500
 
 
+@pytest.mark.requirement("P-REST-ERRORS")
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "WHATEVER"])
 async def test_nothing_can_be_changed(method: str):
     rest = open_rest()
@@ -175,6 +176,7 @@ def broken(error: Exception) -> Rest:
     return rest
 
 
+@pytest.mark.requirement("P-REST-ERRORS")
 async def test_no_traceback_reaches_a_caller(caplog: pytest.LogCaptureFixture):
     rest = broken(RuntimeError("the password is hunter2"))
     with caplog.at_level(logging.ERROR):

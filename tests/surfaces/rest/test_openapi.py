@@ -37,6 +37,7 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) ->
     return path_parameters
 
 
+@pytest.mark.requirement("P-REST-OPENAPI")
 @schema.parametrize()
 @settings(max_examples=100)
 def test_the_api_does_what_its_document_says(case: schemathesis.Case):

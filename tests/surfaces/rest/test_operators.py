@@ -110,7 +110,7 @@ async def test_a_store_that_is_away_degrades_and_does_not_stop():
     assert (await rest.get(f"{TOOLS}/hot")).status == 200
 
 
-@pytest.mark.requirement("S1-85")
+@pytest.mark.requirement("S1-85", "P-METRICS")
 async def test_figures_tell_calls_lookups_tokens_and_caches():
     rest = open_rest()
     call = Call(tool="serena.replace_body", arguments={"body": "x"})
@@ -137,6 +137,7 @@ async def test_figures_tell_calls_lookups_tokens_and_caches():
     assert found["process_resident_memory_bytes", ()] > 0
 
 
+@pytest.mark.requirement("P-METRICS")
 async def test_counters_never_fall_and_names_stay_few():
     rest = open_rest()
     rest.used("serena-mcp-server", "find_symbol", 3)
