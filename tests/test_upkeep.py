@@ -22,6 +22,7 @@ from portico.stores.opening import open_database, open_signals
 from portico.stores.tiers import DatabaseTiers
 from portico.testing import FakeHouse, definition, furnish
 from portico.upkeep import Upkeep
+from portico.walk import Walk
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ async def running(database: Database, *tools: str) -> AsyncIterator[FakeHouse]:
         signals=signals,
     )
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Upkeep(house.admin).run)
+        tasks.start_soon(Upkeep(house.admin, Walk(gateway=house.gateway, standings=house.admin.standings)).run)
         yield house
         tasks.cancel_scope.cancel()
     signals.close()
@@ -66,7 +67,7 @@ async def running(database: Database, *tools: str) -> AsyncIterator[FakeHouse]:
 
 async def until(is_so: Callable[[], bool]) -> None:
     with anyio.fail_after(20):
-        while not is_so():
+        while not is_so():  # noqa: ASYNC110  another process or thread makes it so
             await anyio.sleep(0.01)
 
 

@@ -61,6 +61,7 @@ async def serve_over_http(
     listener = _listen(host, port)
     actual = listener.getsockname()[1]
     async with open_house(settings) as house, anyio.create_task_group() as tasks:
+        await _read_usage(house)
         servers = {name: _surface_server(house, settings, name) for name in SURFACES}
         _keep_in_step(house, tasks, servers)
         app = build_app(servers, default=surface, port=actual, api=build_api(house))
@@ -78,11 +79,17 @@ async def serve_over_stdio(settings: Settings, *, surface: str) -> None:
     """
     _check_surface(surface)
     async with open_house(settings) as house, anyio.create_task_group() as tasks:
+        await _read_usage(house)
         server = _surface_server(house, settings, surface)
         _keep_in_step(house, tasks, {surface: server})
         _settle_memory()
         await serve_stdio(server)
         tasks.cancel_scope.cancel()
+
+
+async def _read_usage(house: House) -> None:
+    """Whoever asks for usage first has it read from the database: not on the event loop, and not in a request."""
+    await anyio.to_thread.run_sync(house.gateway.executor.journal.usage)
 
 
 def _surface_server(house: House, settings: Settings, surface: str) -> SurfaceServer:
@@ -105,7 +112,7 @@ def _keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str
     house.gateway.editions.subscribe(published)
     house.notices.append(noticed)
     watch(house, tasks)
-    tasks.start_soon(Upkeep(house.admin).run)
+    tasks.start_soon(Upkeep(house.admin, house.walk).run)
 
 
 def _check_surface(surface: str) -> None:

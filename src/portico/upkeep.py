@@ -9,10 +9,11 @@ from time import time
 
 import anyio
 
-from portico.admin import Admin
+from portico.admin import OPERATOR, Admin
 from portico.domain.edition import Edition
 from portico.errors import StoreError
 from portico.ports import Signals
+from portico.walk import Walk
 
 DAILY_SECONDS = 3_600.0
 """How often it is asked whether the daily work is due."""
@@ -30,6 +31,7 @@ class Upkeep:
     """Runs in the background until it is cancelled; a store that is away only makes it wait."""
 
     admin: Admin
+    walk: Walk
     _published: anyio.Event = field(default_factory=anyio.Event)
     _seen: dict[str, int] = field(default_factory=dict)
 
@@ -62,10 +64,11 @@ class Upkeep:
         await anyio.sleep(DAILY_SECONDS)
 
     async def _write_down(self) -> None:
-        """Write the catalog down once it has stopped changing, and tell the others what was fetched here."""
+        """Once the catalog has stopped changing, write it down, and tell the others what was fetched here."""
         await self._published.wait()
         await anyio.sleep(QUIET_SECONDS)
         self._published = anyio.Event()
+        await self.walk.prepare(OPERATOR)
         try:
             await self.admin.write_catalog()
         except StoreError:

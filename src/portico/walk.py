@@ -160,6 +160,11 @@ class Walk:
         """
         return await self.category(caller, category, page_size=LARGEST_PAGE, budget=max_tokens)
 
+    async def prepare(self, caller: Caller) -> None:
+        """Make what every walk begins with, before somebody asks; nothing is counted or written to the journal."""
+        scene = self._scene(caller)
+        await self._cap(caller, scene, await self._left(caller, scene))
+
     async def verify(self, caller: Caller) -> BudgetReport:
         """What the tiers cost as they are served: T2 of the largest category, T3 of the ten largest tools."""
         scene = self._scene(caller)
