@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import anyio
+from starlette.types import ASGIApp
 
 from portico.config import Settings
 from portico.domain.edition import Edition
@@ -25,7 +27,6 @@ from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.static import Static
 from portico.surfaces.mcp.stdio import serve_stdio
 from portico.surfaces.mcp.surface import Surface
-from portico.surfaces.rest.app import build_api
 from portico.upkeep import Upkeep
 from portico.version import VERSION
 from portico.wiring import open_house, watch
@@ -64,7 +65,7 @@ async def serve_over_http(
         await _read_usage(house)
         servers = {name: _surface_server(house, settings, name) for name in SURFACES}
         _keep_in_step(house, tasks, servers)
-        app = build_app(servers, default=surface, port=actual, api=build_api(house))
+        app = build_app(servers, default=surface, port=actual, api=_api(house))
         _settle_memory()
         url = f"http://{_shown(host)}:{actual}/mcp"
         await serve(app, listener, on_ready=lambda stop: on_ready(Serving(url, house, stop)))
@@ -85,6 +86,12 @@ async def serve_over_stdio(settings: Settings, *, surface: str) -> None:
         _settle_memory()
         await serve_stdio(server)
         tasks.cancel_scope.cancel()
+
+
+def _api(house: House) -> ASGIApp:
+    # What REST is made of takes a sixth of a second to load, which a client over stdio must not pay.
+    api: ASGIApp = import_module("portico.surfaces.rest.app").build_api(house)
+    return api
 
 
 async def _read_usage(house: House) -> None:
