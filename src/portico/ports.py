@@ -63,10 +63,11 @@ class Provider(Protocol):
         meta: Mapping[str, Any],
         on_progress: OnProgress | None,
         answers: Mapping[str, Any] | None = None,
+        caller: Caller | None = None,
     ) -> Mapping[str, Any]:
         """Run one tool by its original name and return its result object unchanged.
 
-        `answers` goes along when the call continues one that asked the client something.
+        `answers` goes along when the call continues one that asked the client something; `caller` is who asks.
 
         Raises:
             CallError: with `sent` telling whether the call may have taken effect.

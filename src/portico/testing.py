@@ -112,6 +112,7 @@ class FakeProvider:
         meta: Mapping[str, Any],
         on_progress: OnProgress | None,
         answers: Mapping[str, Any] | None = None,
+        caller: Caller | None = None,
     ) -> Mapping[str, Any]:
         """What was told to `returns`, or a text that repeats the call."""
         self.calls.append((name, arguments))

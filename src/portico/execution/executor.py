@@ -109,7 +109,12 @@ class Executor:
         self.running[tool.id.server] += 1
         try:
             raw = await provider.call(
-                tool.id.name, checked.arguments, meta=call.meta, on_progress=call.on_progress, answers=call.answers
+                tool.id.name,
+                checked.arguments,
+                meta=call.meta,
+                on_progress=call.on_progress,
+                answers=call.answers,
+                caller=caller,
             )
         except CallError as error:
             _advise(error, tool, checked.arguments)

@@ -12,6 +12,7 @@ import anyio.to_thread
 import orjson
 
 from portico.domain.call import OnProgress
+from portico.domain.caller import Caller
 from portico.domain.server import Health, Offering, State
 from portico.errors import Sent, UnknownTool, UpstreamError, UpstreamTimeout
 
@@ -62,6 +63,7 @@ class LocalProvider:
         meta: Mapping[str, Any],
         on_progress: OnProgress | None,
         answers: Mapping[str, Any] | None = None,
+        caller: Caller | None = None,
     ) -> Mapping[str, Any]:
         """Run the function; what it raises is the tool's own error."""
         run = self._runners.get(name)

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from portico.domain.call import OnProgress
+from portico.domain.caller import Caller
 from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.ports import OnChange, OnNotice
 
@@ -87,6 +88,7 @@ class UpstreamProvider:
         meta: Mapping[str, Any],
         on_progress: OnProgress | None,
         answers: Mapping[str, Any] | None = None,
+        caller: Caller | None = None,
     ) -> Mapping[str, Any]:
         """Run one tool by its original name and return its result object unchanged."""
         params: dict[str, Any] = {"name": name, "arguments": arguments, **(answers or {})}
