@@ -36,6 +36,8 @@ class Kept:
     overtaken: float = 0.0
     """When another process ended the job, just before it was ours."""
     away: str = ""
+    stuck: str = ""
+    """Why nothing can be pruned."""
 
     def append(self, batch: Batch) -> None:
         raise NotImplementedError
@@ -57,8 +59,13 @@ class Kept:
         self._answer()
         return self.summed
 
+    def check(self) -> None:
+        self._answer()
+
     def prune(self, *, keep_days: int) -> int:
         self._answer()
+        if self.stuck:
+            raise StoreError(self.stuck)
         self.pruned.append(keep_days)
         return 0
 

@@ -162,10 +162,18 @@ async def test_the_daily_work_is_done_once_a_day_by_one_process(operated: Operat
     assert not await admin.daily(NOW)
     kept.busy = False
     assert await admin.daily(NOW)
-    assert (kept.announced, kept.pruned, kept.ended) == (["tiers"], [30], {"tiers": NOW})
+    assert (kept.announced, kept.pruned, kept.ended) == (["tiers"], [30], {"tiers": NOW, "prune": NOW})
     assert not await admin.daily(NOW + 86_399)
     assert await admin.daily(NOW + 86_400)
     assert len(kept.pruned) == 2
+
+
+async def test_what_cannot_be_pruned_does_not_make_tools_stand_anew_again_and_again(operated: Operated) -> None:
+    operated.kept.clock, operated.kept.stuck = NOW, "it takes too long"
+    for _ in range(3):
+        with pytest.raises(StoreError, match="it takes too long"):
+            await operated.admin.daily(NOW)
+    assert operated.kept.announced == ["tiers"]
 
 
 async def test_what_another_process_did_a_moment_ago_is_not_done_again(operated: Operated) -> None:
@@ -298,7 +306,13 @@ async def test_a_process_that_cannot_be_told_costs_no_more_than_a_warning(
     operated.kept.away = "no connection"
     await operated.admin.set_category(Category(name="x"))
     assert "x" in operated.admin.standings.categories
-    assert "not told that categories have changed: no connection" in caplog.text
+    assert "told later that categories have changed: no connection" in caplog.text
+    with pytest.raises(StoreError, match="no connection"):
+        await operated.admin.catch_up()
+    operated.kept.away = ""
+    await operated.admin.catch_up()
+    await operated.admin.catch_up()
+    assert operated.kept.announced == ["categories"]
 
 
 async def test_a_refresh_is_announced(operated: Operated) -> None:
@@ -316,6 +330,33 @@ async def test_definitions_that_another_process_fetched_are_published_without_as
     assert [tool.handle for tool in house.gateway.edition.tools.values()] == ["fake.new", "other.same"]
     assert house.admin.intake.failures == {}
     assert house.provider("fake").offered == 0
+
+
+@dataclass
+class RefusingStore(MemoryStore):
+    """A store that cannot be written."""
+
+    is_away: bool = True
+
+    def save(self, offering: Offering, fingerprint: str) -> None:
+        if self.is_away:
+            raise StoreError("it is away")
+        super().save(offering, fingerprint)
+
+
+async def test_definitions_that_the_store_could_not_take_are_not_replaced_by_older_ones_and_are_kept_later() -> None:
+    store = RefusingStore(is_away=False)
+    house = furnish({"fake": [definition("old")]}, store=store)
+    mark = house.provider("fake").fingerprint
+    store.save(Offering(server="fake", tools=(definition("old"),)), mark)
+    store.is_away = True
+    house.provider("fake").tools[:] = [definition("new")]
+    await house.admin.refresh()
+    await house.admin.reload({"offerings"})
+    assert [tool.handle for tool in house.gateway.edition.tools.values()] == ["fake.new"]
+    store.is_away = False
+    await house.admin.write_catalog()
+    assert store.load({"fake": mark})["fake"].tools == (definition("new"),)
 
 
 @dataclass

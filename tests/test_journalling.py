@@ -11,6 +11,7 @@ from portico import Catalog
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Call, Outcome
 from portico.domain.journal import Look, Lookup
+from portico.errors import InvalidArguments
 from portico.gateway import Query
 from portico.stores.memory import RecentJournal
 from portico.surfaces.mcp.discover import Discover
@@ -126,3 +127,14 @@ async def test_the_library_is_a_door_like_any_other() -> None:
     journal = cast(RecentJournal, catalog._house.gateway.executor.journal)
     assert [look.text for look in journal.looked] == ["read mail"]
     assert [call.rank for call in journal.recent] == [1]
+
+
+async def test_a_call_that_had_to_be_corrected_keeps_its_place(house: FakeHouse) -> None:
+    house.provider("weather").returns("tides", {"content": []})
+    house.gateway.search(AGENT, Query(text="", server="weather"))
+    with pytest.raises(InvalidArguments):
+        await house.gateway.call(AGENT, Call(tool="weather.tides", arguments={}))
+    await house.gateway.call(AGENT, Call(tool="weather.tides", arguments={"port": "Oslo"}))
+    invalid, done = house.invocations
+    assert invalid.rank == 0
+    assert done.rank > 0

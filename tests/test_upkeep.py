@@ -11,6 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from portico import upkeep
+from portico.domain.caller import Caller
 from portico.domain.category import Category
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
@@ -87,7 +88,7 @@ async def test_the_daily_work_is_done_by_one_of_two_processes(database: Callable
     async with running(database(), "a") as one, running(database(), "a") as other:
         await until(lambda: bool(one.admin.standings.tiers and other.admin.standings.tiers))
         opened = database()
-        await until(lambda: opened.rows("SELECT count(*) FROM jobs") == [(1,)])
+        await until(lambda: opened.rows("SELECT job FROM jobs ORDER BY job") == [("prune",), ("tiers",)])
         assert opened.rows("SELECT number FROM signals WHERE topic = 'tiers'") == [(1,)]
 
 
@@ -137,3 +138,41 @@ def test_an_offering_is_what_the_store_holds(database: Callable[[], Database]) -
     store = DatabaseStore(database())
     store.save(Offering(server="s"), "1")
     assert DatabaseStore(database()).load({"s": "1"}) == {"s": Offering(server="s")}
+
+
+@pytest.mark.parametrize("error", [KeyError("b"), StoreError("away")])
+async def test_nothing_that_goes_wrong_in_upkeep_ends_the_gateway(
+    database: Callable[[], Database], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    prepare, failed = Walk.prepare, []
+
+    async def prepare_or_fail(walk: Walk, caller: Caller) -> None:
+        if not failed:
+            failed.append(True)
+            raise error
+        await prepare(walk, caller)
+
+    monkeypatch.setattr(Walk, "prepare", prepare_or_fail)
+    opened = database()
+    async with running(opened, "a") as house:
+        house.provider("s").tools.append(definition("b"))
+        await house.admin.refresh()
+        await until(lambda: bool(failed))
+        await until(lambda: len(opened.rows("SELECT 1 FROM mcp_tools WHERE is_active")) == 2)
+
+
+async def test_a_store_that_another_process_holds_does_not_hold_the_gateway(tmp_path: Path) -> None:
+    opened, other = open_database("sqlite", tmp_path), open_database("sqlite", tmp_path)
+    async with running(opened, "a") as house, anyio.create_task_group() as tasks:
+        await until(lambda: bool(house.admin.standings.tiers))
+        house.admin.intake.watch(tasks)
+        with other.transaction():
+            house.provider("s").tools.append(definition("b"))
+            with anyio.fail_after(5):
+                await house.admin.intake.refresh("s")
+            assert ToolId("s", "b") in house.gateway.edition.tools
+        store, mark = DatabaseStore(opened), house.provider("s").fingerprint
+        await until(lambda: [len(found.tools) for found in store.load({"s": mark}).values()] == [2])
+        tasks.cancel_scope.cancel()
+    opened.close()
+    other.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import time
+from typing import Any
 
 import anyio
 import orjson
@@ -64,6 +65,8 @@ class Admin:
     _updated: float = 0.0
     _announced: int = 0
     """How many answers of servers others were told of."""
+    _untold: set[str] = field(default_factory=set)
+    """What others could not be told of yet."""
 
     @property
     def edition(self) -> Edition:
@@ -142,12 +145,24 @@ class Admin:
             StoreError: the database cannot be read or written; the work is still due.
         """
         if self.signals is not None:
-            return await anyio.to_thread.run_sync(self._daily_alone, self.signals, now)
+            updated = await anyio.to_thread.run_sync(self._once_a_day, self.signals, "tiers", self.update_tiers, now)
+            await anyio.to_thread.run_sync(self._once_a_day, self.signals, "prune", self._prune, now)
+            return updated
         if now - self._updated < DAY_SECONDS:
             return False
-        await self._do_daily()
+        await self.update_tiers()
         self._updated = now
         return True
+
+    async def catch_up(self) -> None:
+        """Do what the database could not take when it was due: keep definitions, and tell other processes.
+
+        Raises:
+            StoreError: it still cannot.
+        """
+        await self.intake.save_rest()
+        for topic in sorted(self._untold):
+            await self._tell(topic)
 
     async def write_catalog(self) -> None:
         """Write servers and tools down as they are now, and tell other processes of what was fetched here.
@@ -155,6 +170,7 @@ class Admin:
         Raises:
             StoreError: the database cannot be written.
         """
+        await self.catch_up()
         if self.records is not None:
             await anyio.to_thread.run_sync(self.records.keep_catalog, self.edition, self.standings.packaging)
         await self._announce_offerings()
@@ -245,6 +261,8 @@ class Admin:
         found = Checkup(store=self.store_name, journal=self.journal_mode)
         try:
             trouble = await self.journal.written() if self.journal is not None else ""
+            if self.ledger is not None:
+                await anyio.to_thread.run_sync(self.ledger.check)
             return replace(found, problem=trouble, losses=(await self.usage_report(days=1, limit=1)).losses)
         except StoreError as error:
             return replace(found, problem=str(error))
@@ -257,20 +275,19 @@ class Admin:
             self.records.keep_catalog(edition, self.standings.packaging, standings)
         return standings
 
-    def _daily_alone(self, signals: Signals, now: float) -> bool:
-        """The daily work in a thread of its own: the lock is taken and given back by the same one."""
-        if now - signals.last_run("tiers") < DAY_SECONDS:
+    def _once_a_day(self, signals: Signals, job: str, work: Callable[[], Coroutine[Any, Any, Any]], now: float) -> bool:
+        """A daily job in a thread of its own: the lock is taken and given back by the same one."""
+        if now - signals.last_run(job) < DAY_SECONDS:
             return False
-        with signals.alone("tiers") as is_mine:
+        with signals.alone(job) as is_mine:
             # Another process may have done it between the question and the lock.
-            if not is_mine or now - signals.last_run("tiers") < DAY_SECONDS:
+            if not is_mine or now - signals.last_run(job) < DAY_SECONDS:
                 return False
-            anyio.from_thread.run(self._do_daily)
-            signals.ran("tiers")
+            anyio.from_thread.run(work)
+            signals.ran(job)
         return True
 
-    async def _do_daily(self) -> None:
-        await self.update_tiers()
+    async def _prune(self) -> None:
         if self.ledger is not None:
             await anyio.to_thread.run_sync(lambda ledger: ledger.prune(keep_days=self.keep_days), self.ledger)
 
@@ -285,13 +302,17 @@ class Admin:
             await self._announce("offerings")
 
     async def _announce(self, topic: str) -> None:
-        """Tell other processes; what is announced is already done, so that one that cannot be told learns it later."""
-        if self.signals is None:
-            return
+        """Tell other processes; what is announced is already done, so that whoever cannot be told now is told later."""
         try:
-            await anyio.to_thread.run_sync(self.signals.announce, topic)
+            await self._tell(topic)
         except StoreError as error:
-            logger.warning("other processes are not told that %s have changed: %s", topic, error)
+            self._untold.add(topic)
+            logger.warning("other processes are told later that %s have changed: %s", topic, error)
+
+    async def _tell(self, topic: str) -> None:
+        if self.signals is not None:
+            await anyio.to_thread.run_sync(self.signals.announce, topic)
+        self._untold.discard(topic)
 
     def _tools(self) -> Iterator[Tool]:
         visible = self.policy.visible(OPERATOR, self.edition)

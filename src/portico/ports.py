@@ -161,6 +161,10 @@ class Ledger(Protocol):
         """The last days, summed up, with so many tools in each list."""
         ...
 
+    def check(self) -> None:
+        """Return when the database is sound; this may read all of it."""
+        ...
+
     def prune(self, *, keep_days: int) -> int:
         """Drop entries older than so many days, and fold old days of usage into one; says how many were dropped."""
         ...

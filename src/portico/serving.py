@@ -7,7 +7,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -20,6 +20,7 @@ from portico.domain.edition import Edition
 from portico.errors import ConfigError
 from portico.gateway import Gateway
 from portico.house import House
+from portico.surfaces.mcp.capabilities import Capabilities
 from portico.surfaces.mcp.discover import Discover
 from portico.surfaces.mcp.http import build_app, serve
 from portico.surfaces.mcp.search import Search
@@ -35,7 +36,10 @@ SURFACES: Mapping[str, Callable[[Gateway, Settings], Surface]] = {
     "discover": lambda gateway, settings: Discover(gateway),
     "static": lambda gateway, settings: Static(gateway),
     "search": lambda gateway, settings: Search(gateway, settings.search.order),
+    "capabilities": lambda gateway, settings: Capabilities(gateway, **asdict(settings.capabilities)),
 }
+USAGE_SECONDS = 5.0
+"""How long a start waits for what the database knows of usage."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger(__name__)
@@ -96,7 +100,8 @@ def _api(house: House) -> ASGIApp:
 
 async def _read_usage(house: House) -> None:
     """Whoever asks for usage first has it read from the database: not on the event loop, and not in a request."""
-    await anyio.to_thread.run_sync(house.gateway.executor.journal.usage)
+    with anyio.move_on_after(USAGE_SECONDS):
+        await anyio.to_thread.run_sync(house.gateway.executor.journal.usage, abandon_on_cancel=True)
 
 
 def _surface_server(house: House, settings: Settings, surface: str) -> SurfaceServer:

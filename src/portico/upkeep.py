@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import time
+from typing import TypeVar
 
 import anyio
 
@@ -20,8 +21,12 @@ DAILY_SECONDS = 3_600.0
 WAIT_SECONDS = 2.0
 """How long one wait for other processes takes."""
 TROUBLE_SECONDS = 5.0
+HANG_UP_SECONDS = 2.0
+"""How long the end waits for them."""
 QUIET_SECONDS = 1.0
 """A catalog that changes again within this time is written down once."""
+
+Answer = TypeVar("Answer")
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +39,8 @@ class Upkeep:
     walk: Walk
     _published: anyio.Event = field(default_factory=anyio.Event)
     _seen: dict[str, int] = field(default_factory=dict)
+    _listening: int = 0
+    """Threads that are asking the database."""
 
     async def run(self) -> None:
         """Do all of it."""
@@ -47,17 +54,20 @@ class Upkeep:
                 tasks.start_soon(self._hang_up, self.admin.signals)
 
     async def _again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Work for ever; trouble with the store is told once, and the work taken up again later."""
+        """Work for ever; trouble is told once, and the work taken up again later. It must never end the gateway."""
         is_troubled = False
         while True:
             try:
                 await work()
                 is_troubled = False
+                continue
             except StoreError as error:
                 if not is_troubled:
                     logger.warning("%s", error)
-                is_troubled = True
-                await anyio.sleep(TROUBLE_SECONDS)
+            except Exception:
+                logger.exception("upkeep failed, and is tried again")
+            is_troubled = True
+            await anyio.sleep(TROUBLE_SECONDS)
 
     async def _daily(self) -> None:
         await self.admin.daily(time())
@@ -80,7 +90,8 @@ class Upkeep:
         signals = self.admin.signals
         assert signals is not None, "else there is nobody to follow"
         try:
-            numbers = await anyio.to_thread.run_sync(signals.numbers)
+            numbers = await self._listened(signals.numbers)
+            await self.admin.catch_up()
         except StoreError as error:
             self.admin.trouble = str(error)
             raise
@@ -89,15 +100,29 @@ class Upkeep:
         if changed:
             await self.admin.reload(changed)
         self._seen = numbers
-        await anyio.to_thread.run_sync(signals.wait, WAIT_SECONDS)
+        await self._listened(lambda: signals.wait(WAIT_SECONDS))
+
+    async def _listened(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask in a thread, which is left behind when we are stopped: a database may hang."""
+
+        def asked() -> Answer:
+            try:
+                return ask()
+            finally:
+                self._listening -= 1
+
+        self._listening += 1
+        return await anyio.to_thread.run_sync(asked, abandon_on_cancel=True)
 
     async def _hang_up(self, signals: Signals) -> None:
-        """At the end wake the thread that waits for others: it must not outlive the database."""
+        """At the end wake the thread that waits for others, and wait for it a while: the database is closed next."""
         try:
             await anyio.sleep_forever()
         finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(signals.close)
+            with anyio.move_on_after(HANG_UP_SECONDS, shield=True):
+                await anyio.to_thread.run_sync(signals.close, abandon_on_cancel=True)
+                while self._listening:  # noqa: ASYNC110  it ends in a thread
+                    await anyio.sleep(0.01)
 
     def _note(self, edition: Edition) -> None:
         self._published.set()

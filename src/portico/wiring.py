@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -181,7 +181,7 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
     try:
         yield house
     finally:
-        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+        with anyio.CancelScope(shield=True):
             await _close(house)
 
 
@@ -213,13 +213,24 @@ def watch(house: House, tasks: TaskGroup) -> None:
 
 
 async def _close(house: House) -> None:
-    async with anyio.create_task_group() as tasks:
-        for provider in house.admin.providers.values():
-            tasks.start_soon(provider.aclose)
-    if house.meanings is not None:
-        await anyio.to_thread.run_sync(house.meanings.close)
+    """Close everything, whatever happens to the other parts; what was journalled comes last and matters most."""
+    with anyio.move_on_after(CLOSE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            for provider in house.admin.providers.values():
+                tasks.start_soon(_tried, provider.aclose)
+    with anyio.move_on_after(CLOSE_SECONDS):
+        if house.meanings is not None:
+            await _tried(partial(anyio.to_thread.run_sync, house.meanings.close, abandon_on_cancel=True))
     for close in house.closing:
-        await anyio.to_thread.run_sync(close)
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await _tried(partial(anyio.to_thread.run_sync, close, abandon_on_cancel=True))
+
+
+async def _tried(close: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await close()
+    except Exception:
+        logger.exception("something could not be closed")
 
 
 def _lookup(providers: Mapping[str, Provider]) -> Callable[[str], Provider]:

@@ -14,6 +14,7 @@ from portico.domain.caller import Caller
 from portico.domain.edition import Edition
 from portico.domain.journal import Entry
 from portico.domain.tool import Effect, Tool
+from portico.domain.usage import counts
 from portico.errors import (
     AmbiguousTool,
     CallError,
@@ -81,7 +82,7 @@ class Executor:
                 tokens_in=self._tokens_in(tool, call),
                 tokens_out=self._tokens_out(tool, result),
                 parent=call.parent,
-                rank=self.trail.rank(caller, tool.id) if tool else 0,
+                rank=self.trail.rank(caller, tool.id) if tool and counts(outcome) else 0,
             )
             self.record(invocation)
             note = await self.journal.written() if outcome is not Outcome.CANCELLED else ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -46,6 +47,8 @@ class Intake:
     _tries: dict[str, int] = field(default_factory=dict)
     _answers: dict[str, int] = field(default_factory=dict)
     """How often each server has been asked with success."""
+    _unsaved: dict[str, Offering] = field(default_factory=dict)
+    """Answers that the store does not have yet: what it has of these servers is older."""
     _slots: anyio.CapacityLimiter | None = None
 
     def load(self) -> set[str]:
@@ -63,15 +66,16 @@ class Intake:
     async def reload(self) -> Edition:
         """Publish what other processes have fetched since: what the store remembers under today's fingerprints.
 
-        No server is started. One that answered here while the store was read keeps its own answer, which is newer.
+        No server is started. An answer that was given here, and that the store did not have yet, is newer and stays.
 
         Raises:
             StoreError: the store cannot be read.
         """
         marks = {name: provider.fingerprint for name, provider in self.providers.items()}
-        answers = dict(self._answers)
+        answers, unsaved = dict(self._answers), {*self._unsaved}
         known, failed = await anyio.to_thread.run_sync(self._remembered, marks)
-        older = {name: offering for name, offering in known.items() if self._answers.get(name) == answers.get(name)}
+        own = unsaved | self._unsaved.keys() | {name for name in known if self._answers.get(name) != answers.get(name)}
+        older = {name: offering for name, offering in known.items() if name not in own}
         for name in older.keys() - failed.keys():
             self.failures.pop(name, None)
         return self.editions.accept((offering, self.providers[name].source) for name, offering in older.items())
@@ -128,7 +132,9 @@ class Intake:
             known = ", ".join(sorted(self.providers)) or "none"
             raise UnknownServer(f"no server is called {server!r}; configured: {known}")
         offering = await self._ask(server)
-        return self.editions.accept([(offering, self.providers[server].source)])
+        edition = self.editions.accept([(offering, self.providers[server].source)])
+        await self._in_background(self._save, server)
+        return edition
 
     async def refresh_all(
         self, servers: set[str], on_done: Callable[[str, CallError | None], None] | None = None
@@ -176,23 +182,52 @@ class Intake:
             try:
                 offering = await provider.offer()
             except CallError as error:
-                self._failed(server, "; ".join(error.details) or str(error))
+                self.failures[server] = "; ".join(error.details) or str(error)
+                await self._in_background(self._save_failure, server)
                 raise
         self.failures.pop(server, None)
         self._answers[server] = self._answers.get(server, 0) + 1
+        self._unsaved[server] = offering
+        return offering
+
+    async def save_rest(self) -> None:
+        """Let the store have what it could not be given when it came.
+
+        Raises:
+            StoreError: it still cannot.
+        """
+        for server, offering in list(self._unsaved.items()):
+            await self._keep(server, offering)
+
+    async def _in_background(self, work: Callable[[str], Coroutine[Any, Any, None]], server: str) -> None:
+        """Nobody waits for the store where somebody runs our tasks; a command waits, because it ends afterwards."""
+        if self._tasks is not None:
+            self._tasks.start_soon(work, server)
+        else:
+            await work(server)
+
+    async def _save(self, server: str) -> None:
+        offering = self._unsaved.get(server)
         try:
-            self.store.save(offering, provider.fingerprint)
+            if offering is not None:
+                await self._keep(server, offering)
         except StoreError as error:
             logger.warning("definitions of %r are not remembered: %s", server, error)
-        return offering
+
+    async def _keep(self, server: str, offering: Offering) -> None:
+        """In a thread: another process may hold the store for seconds."""
+        mark = self.providers[server].fingerprint
+        await anyio.to_thread.run_sync(self.store.save, offering, mark, abandon_on_cancel=True)
+        if self._unsaved.get(server) is offering:
+            del self._unsaved[server]
+
+    async def _save_failure(self, server: str) -> None:
+        mark, reason = self.providers[server].fingerprint, self.failures.get(server, "")
+        with suppress(StoreError):  # what cannot be remembered is only asked once more
+            await anyio.to_thread.run_sync(self.store.save_failure, server, mark, reason, abandon_on_cancel=True)
 
     def _remembered(self, marks: Mapping[str, str]) -> tuple[dict[str, Offering], dict[str, str]]:
         return self.store.load(marks), self.store.failures(marks, within=FAILURE_SECONDS)
-
-    def _failed(self, server: str, reason: str) -> None:
-        self.failures[server] = reason
-        with suppress(StoreError):  # what cannot be remembered is only asked once more
-            self.store.save_failure(server, self.providers[server].fingerprint, reason)
 
     def _is_awaited(self, server: str) -> bool:
         """Whether nothing is known of a server yet, not even that it fails."""
