@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,14 @@ from .journal import read_journal, read_store
 from .paths import Paths, find_config, find_paths
 from .semantic import read_semantic
 from .servers import read_server
-from .settings import COUNTERS, ORDERS, SURFACES, SearchLimits, Settings
+from .settings import COUNTERS, ORDERS, SURFACES, CapabilitiesSettings, SearchLimits, Settings
 from .shapes import OWN_KEYS, again, find_entries, recognise
 
 SWITCH = "PROGRESSIVE_DISCLOSURE"
 """An environment variable that chooses between two surfaces, as servers with that switch know it."""
+
+PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,32}")
+"""What may stand before the names of tools: the letters that clients allow in them."""
 
 EXTRA = ("databases", "python", "yaml", "profiles")
 """Keys that other parts of the house read themselves."""
@@ -109,6 +113,7 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         pins=fields.texts("pins"),
         categories=fields.pairs("categories"),
         search=_search(fields),
+        capabilities=_capabilities(fields),
         semantic=read_semantic(fields, document),
         tokens=fields.choice("tokens", among=COUNTERS) or defaults.tokens,
         store=store or defaults.store,
@@ -132,4 +137,20 @@ def _search(fields: Fields) -> SearchLimits:
         tokens=fields.whole("search", "tokens", least=1, most=1_000_000) or defaults.tokens,
         limit=fields.whole("search", "limit", least=1, most=1000) or defaults.limit,
         order=fields.choice("search", "order", among=ORDERS) or defaults.order,
+    )
+
+
+def _capabilities(fields: Fields) -> CapabilitiesSettings:
+    table = fields.inner("capabilities", ("prefix", "quick_actions", "budget"))
+    defaults = CapabilitiesSettings()
+    prefix = table.get("prefix") or ""
+    prefix = fields.expand(prefix, "capabilities", "prefix") if isinstance(prefix, str) else None
+    if prefix is None or not PREFIX.fullmatch(prefix):
+        fix = "Write up to 32 letters, digits and the signs _ - and ., such as tana_."
+        fields.report("this cannot stand before a name", "capabilities", "prefix", fix=fix)
+        prefix = defaults.prefix
+    return CapabilitiesSettings(
+        prefix=prefix,
+        quick_actions=tuple(text.strip() for text in fields.texts("capabilities", "quick_actions") if text.strip()),
+        budget=fields.whole("capabilities", "budget", least=100, most=1_000_000) or defaults.budget,
     )

@@ -13,7 +13,7 @@ from portico.errors import ConfigError
 
 from .paths import Paths
 
-SURFACES = ("discover", "static", "search")
+SURFACES = ("discover", "static", "search", "capabilities")
 """The surfaces that `surface` may name."""
 
 PORT = 8421
@@ -34,6 +34,15 @@ class SearchLimits:
     tokens: int = 800
     limit: int = 5
     order: str = "keywords"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilitiesSettings:
+    """What the surface `capabilities` calls its two tools, what it suggests, and what its inventory may cost."""
+
+    prefix: str = ""
+    quick_actions: tuple[str, ...] = ()
+    budget: int = 500
 
 
 QUESTION_SECONDS = 0.8
@@ -84,6 +93,7 @@ class Settings:
     pins: tuple[str, ...] = ()
     categories: Mapping[str, str] = field(default_factory=dict)
     search: SearchLimits = SearchLimits()
+    capabilities: CapabilitiesSettings = CapabilitiesSettings()
     semantic: Semantic | None = None
     tokens: str = "estimate"
     store: str = field(default="sqlite", repr=False)

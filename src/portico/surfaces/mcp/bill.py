@@ -8,6 +8,7 @@ from portico.domain.caller import Caller
 from portico.gateway import Gateway
 
 from . import discover, search
+from .capabilities import Capabilities
 from .static import Static
 
 
@@ -17,6 +18,9 @@ def surface_tokens(gateway: Gateway, surface: str = "discover") -> int:
     if surface == "static":
         listed = [tool.definition for tool in gateway.listing(caller)]
         instructions = Static(gateway).instructions(caller)
+    elif surface == "capabilities":
+        shelves = Capabilities(gateway)
+        listed, instructions = shelves.listed(caller), shelves.instructions(caller)
     else:
         own = search.DEFINITIONS if surface == "search" else discover.DEFINITIONS
         listed = [*own, *(tool.definition for tool in gateway.pinned(caller))]
