@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +14,19 @@ from hypothesis import strategies as st
 
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Call, Invocation, Outcome
+from portico.domain.caller import Caller
 from portico.domain.disclosure import Budget, Disclosure, Level
+from portico.domain.edition import Edition
 from portico.domain.items import Item
+from portico.domain.journal import Look, Lookup
 from portico.domain.server import Offering, ServerSpec
+from portico.domain.tier import Standing, Tier
 from portico.domain.tool import ToolId
+from portico.domain.usage import Usage
 from portico.errors import NextCall, UnknownFilter, UnknownTool
 from portico.gateway import STRANGE_CURSOR, Query
+from portico.policies.globs import GlobPolicy
+from portico.stores.memory import RecentJournal
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
 from tests.catalogue import generate
 
@@ -103,7 +110,7 @@ def test_no_words_give_the_hot_list_and_the_map(house: FakeHouse) -> None:
         ),
         "3 tools on 2 servers.",
         "📁 files: Files & Documents (1 tool)",
-        "📁 code: (2 tools)",
+        "📁 code (2 tools)",
         "servers:",
         "- files (1)",
         "- github (2)",
@@ -120,6 +127,20 @@ async def test_what_is_called_often_and_well_leads_the_hot_list_once_tiers_are_u
 
 
 @pytest.mark.requirement("S1-90")
+def test_a_new_user_is_given_ten_numbered_tools_of_one_line_each_and_two_ways_on() -> None:
+    tools = [definition(f"tool_{n}", f"Do thing {n}.\n\nIn many\nlines.", path="string") for n in range(40)]
+    house = furnish({"files": tools})
+    for number in range(12):
+        used(house, f"files.tool_{30 + number % 10}", 1 + number)
+    lines = house.gateway.search(AGENT, Query()).text.split("\n")
+    for place, line in enumerate(lines[:10], 1):
+        assert re.fullmatch(rf"{place}\. files\.tool_3\d\(path\) \[write\] Do thing 3\d", line), line
+    assert lines[10].startswith("browse by category: ")
+    assert ", or search by intent: " in lines[10]
+    assert not [line for line in lines[11:] if re.match(r"\d+\. ", line)]
+
+
+@pytest.mark.requirement("S1-90")
 def test_the_hot_list_has_ten_tools_and_a_small_budget_shortens_it() -> None:
     house = furnish({"files": [definition(f"tool_{n}", path="string") for n in range(40)]})
     whole = house.gateway.search(AGENT, Query())
@@ -127,6 +148,26 @@ def test_the_hot_list_has_ten_tools_and_a_small_budget_shortens_it() -> None:
     for tokens in (30, 100, 200):
         short = house.gateway.search(AGENT, Query(), Budget(tokens=tokens))
         assert short.tokens <= tokens
+
+
+def test_the_hot_list_is_ranked_once_for_each_edition_and_each_update_of_tiers() -> None:
+    class Counting(RecentJournal):
+        asked = 0
+
+        def usage(self) -> Mapping[ToolId, Usage]:
+            self.asked += 1
+            return super().usage()
+
+    journal = Counting()
+    house = furnish({"files": [definition(f"tool_{n}") for n in range(40)]}, journal=journal)
+    for _ in range(5):
+        assert [tool.id.name for tool in house.gateway.hot(AGENT, 2)] == ["tool_0", "tool_1"]
+    assert journal.asked == 1
+    house.gateway.standings.replace_tiers({ToolId("files", "tool_7"): Standing(tier=Tier.HOT, score=0.9)})
+    assert [tool.id.name for tool in house.gateway.hot(AGENT, 2)] == ["tool_7", "tool_0"]
+    offer(house, "files", definition("tool_1"))
+    assert [tool.id.name for tool in house.gateway.hot(AGENT, 2)] == ["tool_1"]
+    assert journal.asked == 3
 
 
 @pytest.mark.requirement("S1-E10")
@@ -157,7 +198,7 @@ def test_where_no_word_is_known_nothing_fits_and_the_map_is_shown(house: FakeHou
     assert lines[-6:] == [
         "3 tools on 2 servers.",
         "📁 files: Files & Documents (1 tool)",
-        "📁 code: (2 tools)",
+        "📁 code (2 tools)",
         "servers:",
         "- files (1)",
         "- github (2)",
@@ -414,18 +455,71 @@ def test_no_words_with_a_filter_are_hits_too(house: FakeHouse) -> None:
 
 
 @pytest.mark.requirement("S1-92")
-async def test_whoever_asks_for_fast_tools_is_told_how_they_have_done(house: FakeHouse) -> None:
-    called = Invocation(
-        tool=ToolId("github", "create_issue"), spelled="", caller="", surface="", outcome=Outcome.DONE, seconds=0.047
-    )
-    for outcome in [Outcome.DONE] * 3 + [Outcome.FAILED]:
-        house.gateway.executor.journal.record(replace(called, outcome=outcome))
-    slow = replace(called, tool=ToolId("github", "list_issues"), seconds=0.9)
-    house.gateway.executor.journal.record(slow)
-    found = house.gateway.search(AGENT, Query(text="issue", max_latency_ms=100))
+def test_whoever_asks_for_fast_tools_is_told_how_they_have_done() -> None:
+    def tagged(name: str, tag: str) -> dict[str, Any]:
+        return {**definition(name, f"Static analysis of code, {name}.", path="string"), "tags": [tag, "analysis"]}
+
+    python = [tagged(f"check_{n}", "python") for n in range(30)]
+    house = furnish({"lint": [*python, tagged("check_java", "java"), tagged("check_slowly", "python")]})
+    for n in range(30):
+        ended(house, ToolId("lint", f"check_{n}"), done=75, failed=1, seconds=0.047)
+    ended(house, ToolId("lint", "check_java"), done=9, seconds=0.001)
+    ended(house, ToolId("lint", "check_slowly"), done=9, seconds=0.9)
+    query = Query(text="static analysis", tag="python", max_latency_ms=100, limit=50)
+    found = house.gateway.search(AGENT, query, Budget(tokens=4_000, cards=50))
+    assert found.tokens <= 4_000
+    assert sorted(handles(found)) == sorted(f"lint.check_{n}" for n in range(30))
     lines = found.text.splitlines()
-    assert lines[0] == (
-        "github.create_issue(title, body?) [write] Create a new issue in a repository (47ms avg, 75.0% success)"
-    )
-    assert "list_issues" not in found.text
-    assert "avg" not in house.gateway.search(AGENT, Query(text="issue")).text
+    assert len(lines) == 30
+    assert [line for line in lines if not line.endswith(" (47ms avg, 98.7% success)")] == []
+    assert "avg" not in house.gateway.search(AGENT, Query(text="static analysis")).text
+
+
+def ended(house: FakeHouse, tool: ToolId, *, done: int, failed: int = 0, seconds: float) -> None:
+    called = Invocation(tool=tool, spelled="", caller="", surface="", outcome=Outcome.DONE, seconds=seconds)
+    for outcome in [Outcome.DONE] * done + [Outcome.FAILED] * failed:
+        house.gateway.executor.journal.record(replace(called, outcome=outcome))
+
+
+def listed(house: FakeHouse, caller: Caller, definitions: Sequence[Mapping[str, Any]]) -> Lookup:
+    """What the journal says of a list that a client was given."""
+    house.gateway.listed(caller, definitions)
+    return cast(RecentJournal, house.gateway.executor.journal).looked[-1]
+
+
+META = [{"name": name} for name in ("search_tools", "describe_tools", "call_tool")]
+
+
+@pytest.mark.requirement("P-JOURNAL-DOORS")
+@pytest.mark.parametrize("tools", [1, 3, 5])
+def test_what_listing_every_tool_would_have_cost_does_not_depend_on_how_many_were_listed(tools: int) -> None:
+    house = furnish({"a": [definition(f"t{n}", "word " * 1_000) for n in range(tools)]})
+    found = listed(house, Caller(surface="discover"), META)
+    assert found.tokens < 50
+    assert 900 * tools < found.instead < 1_500 * tools
+
+
+@pytest.mark.requirement("P-JOURNAL-DOORS")
+def test_lists_of_callers_who_see_different_tools_are_counted_apart() -> None:
+    class Choosy(GlobPolicy):
+        def visible(self, caller: Caller, edition: Edition) -> frozenset[ToolId]:
+            return frozenset(id for id in edition.tools if id.server == caller.name)
+
+    house = furnish({"small": [definition("t")], "large": [definition("t", "word " * 1_000)]})
+    house.gateway.policy = Choosy()
+    costs = {}
+    for name in ("small", "large"):
+        caller = Caller(name=name, surface="static")
+        entry = listed(house, caller, [tool.definition for tool in house.gateway.listing(caller)])
+        assert entry.tokens == entry.instead
+        costs[name] = entry.tokens
+    assert costs["large"] > 10 * costs["small"]
+
+
+def test_a_look_is_written_down_with_the_moment_at_which_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = furnish({"a": [definition("t")]})
+    monkeypatch.setattr("portico.gateway.time", lambda: 1_000.0)
+    monkeypatch.setattr("portico.gateway.perf_counter", lambda: 12.5)
+    house.gateway.looked(AGENT, Look.SEARCH, "x", Disclosure(text="", tokens=1), since=10.0)
+    (entry,) = cast(RecentJournal, house.gateway.executor.journal).looked
+    assert (entry.at, entry.seconds) == (997.5, 2.5)

@@ -70,7 +70,7 @@ async def test_one_of_two_replicas_does_the_daily_work(replicas: tuple[Admin, Ad
     assert replicas[1].ledger.usage()[RENAME].calls == 1, "usage keeps what it added up to"
 
 
-@pytest.mark.requirement("S1-71", "S1-74")
+@pytest.mark.requirement("S1-74")
 async def test_what_one_replica_works_out_the_other_takes_over(replicas: tuple[Admin, Admin]) -> None:
     one, other = replicas
     _append(one, *[_called(SYMBOL)] * 30)

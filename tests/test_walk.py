@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import pytest
 
+from portico.config import load_settings
 from portico.discovery.cache import AnswerCache
 from portico.discovery.standings import Standings
 from portico.discovery.tokens import TokenEstimate
@@ -18,7 +22,7 @@ from portico.domain.category import Category
 from portico.domain.edition import Edition
 from portico.domain.journal import Look
 from portico.domain.query import Query
-from portico.domain.server import Packaging, ServerSpec, ToolFilter
+from portico.domain.server import Offering, Packaging, ServerSpec, ToolFilter
 from portico.domain.tier import Standing, Tier
 from portico.domain.tool import ToolId
 from portico.domain.view import View
@@ -27,6 +31,8 @@ from portico.policies.globs import GlobPolicy
 from portico.stores.memory import RecentJournal
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
 from portico.walk import Walk
+from portico.wiring import build
+from tests.house.source import modules
 from tests.hundred import HIGHEST, LOWEST, hundred
 
 FIND_SYMBOL: dict[str, Any] = {
@@ -131,7 +137,7 @@ async def test_the_hot_list_is_as_the_design_shows_it():
     assert view.shown[0] == FIND
 
 
-@pytest.mark.requirement("S1-9", "S1-19", "S1-E10", "S1-4")
+@pytest.mark.requirement("S1-9", "S1-19", "S1-E10")
 async def test_the_hot_list_has_fifteen_tools_before_anything_was_called():
     _, walk = walking(pins=("github.tool_44",))
     view = await walk.hot(AGENT)
@@ -142,6 +148,14 @@ async def test_the_hot_list_has_fifteen_tools_before_anything_was_called():
         "playwright::browser_snapshot",
     ]
     assert (len(names(view)), view.total) == (15, 48)
+
+
+@pytest.mark.requirement("S1-4", "S1-9")
+async def test_the_hot_list_of_a_hundred_servers_has_fifteen_tools_and_keeps_to_its_tokens():
+    _, walk = walking(hundred(), specs=())
+    view = await walk.hot(AGENT)
+    assert (len(view.shown), view.truncated) == (15, False)
+    assert view.tokens <= 2_000
 
 
 @pytest.mark.requirement("S1-9")
@@ -215,6 +229,35 @@ async def test_categories_come_from_the_config_the_store_and_the_tools():
 
 
 @pytest.mark.requirement("S1-29", "S1-39", "S1-E8")
+async def test_the_stored_tools_of_a_server_that_is_not_enabled_are_in_no_tier(tmp_path: Path):
+    def house(is_enabled: bool) -> Walk:
+        config = tmp_path / "portico.yaml"
+        server = {"command": "x", "category": "files"}
+        servers = {"on": server, "off": {**server, "enabled": is_enabled}}
+        config.write_text(json.dumps({"servers": servers}), encoding="utf-8")
+        made = build(load_settings(str(config), {"PORTICO_HOME": str(tmp_path)}, tmp_path))
+        for name, provider in made.admin.providers.items():
+            made.admin.intake.store.save(Offering(server=name, tools=(definition("t"),)), provider.fingerprint)
+        made.admin.intake.load()
+        closing.extend(made.closing)
+        return made.walk
+
+    closing: list[Any] = []
+    try:
+        seen = []
+        for walk in (house(is_enabled=True), house(is_enabled=False)):
+            counts = {c["category"]: c["tool_count"] for c in body(await walk.categories(AGENT))["categories"]}
+            shelf = sorted(names(await walk.category(AGENT, "files")))
+            seen.append((sorted(names(await walk.hot(AGENT))), counts["files"], shelf))
+        assert seen == [(["off::t", "on::t"], 2, ["off::t", "on::t"]), (["on::t"], 1, ["on::t"])]
+        with pytest.raises(UnknownTool):
+            await walk.tool(AGENT, "off", "t")
+    finally:
+        for close in closing:
+            close()
+
+
+@pytest.mark.requirement("S1-E8")
 async def test_hidden_tools_are_in_no_tier():
     hidden = [ServerSpec(name="github", transport="stdio", tools=ToolFilter(deny=("*",)))]
     _, walk = walking(specs=hidden)
@@ -284,7 +327,6 @@ async def test_numbers_that_cannot_be_are_refused(asked: dict[str, int]):
         await walk.search(AGENT, Query(text="x"), **asked)
 
 
-@pytest.mark.requirement("S1-60")
 async def test_a_category_that_does_not_exist_is_told_with_the_nearest():
     _, walk = walking()
     with pytest.raises(UnknownFilter, match="nearest first: source_control") as caught:
@@ -293,6 +335,15 @@ async def test_a_category_that_does_not_exist_is_told_with_the_nearest():
     assert caught.value.next_call.parameters == {"query": "", "category": "source_control"}
     assert names(await walk.category(AGENT, "Code_Analysis")) == ["serena::find_references", "serena::find_symbol"]
     assert names(await walk.category(AGENT, "databases")) == []
+
+
+async def test_a_category_that_no_other_is_like_is_told_without_guesses():
+    _, walk = walking()
+    with pytest.raises(UnknownFilter) as caught:
+        await walk.category(AGENT, "§§§§§§")
+    assert caught.value.details == ("all of them: /api/v1/tools/categories",)
+    assert caught.value.next_call is not None
+    assert caught.value.next_call.parameters == {"query": ""}
 
 
 @pytest.mark.requirement("S1-41", "S1-42", "S1-43", "S1-44", "S1-45", "S1-46", "S1-48")
@@ -304,7 +355,8 @@ async def test_one_tool_is_told_with_everything():
     )
     found = body(await walk.tool(AGENT, *FIND))
     performance = found["performance"]
-    assert (performance.pop("p95_latency_ms"), performance) == (
+    assert (performance.pop("p50_latency_ms"), performance.pop("p95_latency_ms"), performance) == (
+        pytest.approx(47, rel=0.06),
         pytest.approx(47, rel=0.06),
         {"avg_latency_ms": 47, "success_rate": 98.7, "total_invocations": 76},
     )
@@ -460,7 +512,7 @@ async def test_every_look_is_written_to_the_journal_kept_or_not():
     assert house.gateway.executor.trail.rank(caller, ToolId("github", "tool_02")) == 3
 
 
-@pytest.mark.requirement("S1-85", "S1-86", "S1-87", "S1-88", "S1-89")
+@pytest.mark.requirement("S1-89")
 async def test_answers_are_kept_until_something_in_them_changes():
     house, walk = walking()
 
@@ -523,7 +575,6 @@ async def test_tools_are_loaded_until_the_budget_is_spent():
 
 @pytest.mark.requirement(
     "S1-1",
-    "S1-2",
     "S1-3",
     "S1-6",
     "S1-7",
@@ -534,9 +585,9 @@ async def test_tools_are_loaded_until_the_budget_is_spent():
     "S1-78",
     "S1-79",
     "S1-81",
+    "S1-95",
     "S1-E15",
     "S1-E17",
-    "S1-E20",
 )
 async def test_a_hundred_servers_cost_a_twelfth(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO)
@@ -548,7 +599,8 @@ async def test_a_hundred_servers_cost_a_twelfth(caplog: pytest.LogCaptureFixture
     report = await walk.verify_tier_budget(AGENT)
     assert (report.ok, report.failures, report.counter) == (True, (), "estimate")
     assert len(report.tools) == 10
-    assert report.rows[-1].cumulative <= 12_000
+    concluded = zip(report.rows, (1_500, 3_000, 6_000, 10_000), strict=True)
+    assert [row for row, most in concluded if row.cumulative > most] == []
     assert report.rows[-1].cumulative <= 0.08 * every
     assert str(report) in caplog.messages
     answers = [await walk.hot(AGENT), await walk.categories(AGENT), await walk.category(AGENT, report.category)]
@@ -558,8 +610,56 @@ async def test_a_hundred_servers_cost_a_twelfth(caplog: pytest.LogCaptureFixture
     fifty = await walk.category(AGENT, report.category, page_size=50)
     assert (30 <= len(fifty.shown) <= 50, fifty.truncated) == (True, False)
     assert fifty.cumulative <= 8_000
-    sent = b"".join(view.body for view in (*answers, *schemas, fifty)).decode()
-    assert not any(broken in sent for broken in ("â†", "ðŸ", "Ã"))
+
+
+@pytest.mark.requirement("S1-2")
+async def test_every_tool_of_a_hundred_servers_is_still_found_for_a_twelfth():
+    house, walk = walking(hundred(), specs=())
+    tools = house.gateway.edition.tools
+    report = await walk.verify(AGENT)
+    listed = sum(walk.estimate_tokens(json.dumps(tool.definition, separators=(",", ":"))) for tool in tools.values())
+    assert report.rows[-1].cumulative <= 0.08 * listed
+    overview = body(await walk.categories(AGENT))
+    assert not overview["truncated"]
+    on_pages: list[ToolId] = []
+    for line in overview["categories"]:
+        for page in range(1, 2 + line["tool_count"] // 50):
+            on_pages += (await walk.category(AGENT, line["category"], page=page, page_size=50)).shown
+    assert sorted(on_pages) == sorted(tools)
+    missed = [
+        t.id for t in tools.values() if house.gateway.search(AGENT, Query(text=t.handle)).cards[0].handle != t.handle
+    ]
+    assert missed == []
+
+
+@pytest.mark.requirement("S1-E20")
+async def test_what_servers_write_is_sent_letter_by_letter():
+    says = "Sort 📁 folders → newest first, naïvely."
+    field = {"type": "string", "description": "📁 → é", "enum": ["→", "📁"]}
+    _, walk = walking({"a": [definition("sort", says, größe=field)]}, specs=())
+    told = await walk.tool(AGENT, "a", "sort")
+    assert says.encode() in told.body
+    assert json.dumps(field, ensure_ascii=False, separators=(",", ":")).encode() in told.body
+    for view in (await walk.hot(AGENT), await walk.category(AGENT, "misc")):
+        assert says.removesuffix(".").encode() in view.body
+        assert '"größe"'.encode() in view.body
+
+
+@pytest.mark.requirement("S1-E20")
+def test_no_text_of_ours_was_decoded_twice():
+    def is_broken(letters: str) -> bool:
+        for encoding in ("cp1252", "latin-1"):
+            try:
+                return bool(letters.encode(encoding).decode())
+            except UnicodeError:
+                continue
+        return False
+
+    broken = ["→".encode().decode("cp1252"), "📁".encode().decode("cp1252", "ignore"), "é".encode().decode("latin-1")]
+    assert (is_broken(broken[0]), is_broken(broken[2]), is_broken("→…📁é")) == (True, True, False)
+    for module in modules():
+        assert not [part for part in broken if part in module.text], module.name
+        assert not [run for run in re.findall(r"[^\x00-\x7f]+", module.text) if is_broken(run)], module.name
 
 
 @pytest.mark.requirement("S1-78", "S1-79")
@@ -597,3 +697,58 @@ async def test_an_empty_house_answers_every_tier():
     assert names(await walk.category(AGENT, "misc")) == []
     assert body(await walk.search(AGENT, Query(text="anything")))["fits"] is False
     assert (await walk.verify(AGENT)).ok
+
+
+async def test_an_edition_that_is_published_meanwhile_does_not_disturb_an_answer():
+    def offering(server: str) -> Offering:
+        return Offering(server=server, tools=(definition("t", "word " * 500, x="string"),))
+
+    house, walk = walking({"a": [definition("t")]}, specs=(), pins=("b.t", "c.t"))
+    answers: list[list[str]] = []
+    reported: list[ToolId] = []
+
+    async def ask() -> None:
+        answers.append(names(await walk.hot(AGENT)))
+
+    async def verify() -> None:
+        reported.extend((await walk.verify(AGENT)).tools)
+
+    async def publish(server: str) -> None:
+        house.gateway.editions.accept([(offering(server), "upstream")])
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            tasks.start_soon(publish, "b")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(verify)
+            tasks.start_soon(publish, "c")
+    assert answers == [["a::t"]]
+    assert sorted(reported) == [ToolId("a", "t"), ToolId("b", "t")]
+    assert names(await walk.hot(AGENT)) == ["b::t", "c::t", "a::t"]
+
+
+async def test_what_comes_next_is_spelled_as_the_caller_asks_and_costs_what_it_says():
+    _, walk = walking()
+    views = [
+        (await each.hot(AGENT), await each.categories(AGENT), await each.category(AGENT, "source_control"))
+        for each in (walk, walk.as_resources(), walk)
+    ]
+    assert [body(view)["next"] for view in views[1]] == [
+        "catalog://categories",
+        "catalog://category/{name}",
+        "catalog://category/source_control?page=2",
+    ]
+    assert views[0] == views[2]
+    assert body(views[0][2])["next"] == "/api/v1/tools/category/source_control?page=2"
+
+
+async def test_a_quiet_walk_leaves_no_trace():
+    house, walk = walking()
+    quiet = walk.as_resources(is_quiet=True)
+    await quiet.hot(AGENT)
+    await quiet.category(AGENT, "source_control")
+    await quiet.tool(AGENT, *FIND)
+    assert list(cast(RecentJournal, house.gateway.executor.journal).looked) == []
+    assert walk.cache.counts() == {}
+    assert house.gateway.executor.trail.rank(AGENT, ToolId("github", "tool_02")) == 0

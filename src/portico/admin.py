@@ -201,8 +201,7 @@ class Admin:
         shelves: dict[str, list[ToolId]] = {}
         for tool in self._tools():
             shelves.setdefault(tool.category, []).append(tool.id)
-        named = {name: Category(name=name) for name in (*shelves, *self._configured())}
-        known = named | {**SHIPPED, **self.standings.categories}
+        known = self.standings.known(SHIPPED, (*shelves, *self._configured()))
         lines = [
             CategoryLine(
                 category=category,

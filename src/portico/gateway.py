@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter, time
 from typing import Any
 
 from portico.discovery.budgets import Rungs, fit
+from portico.discovery.cache import PerEdition
 from portico.discovery.cards import ladder
 from portico.discovery.filters import Facets, Filters
 from portico.discovery.forms import performance_words
@@ -44,6 +46,8 @@ NEAR_LENGTH = 100
 """Characters of a query that are compared with names."""
 HOT_LISTED = 10
 """Tools that are named before any question is asked."""
+HOT_SECONDS = 3_600
+"""How long they stay the same where neither the catalog nor the tiers change."""
 MAP_MARGIN = 50
 """Tokens that are left for each of them beside the map."""
 TEXT_KEPT = 200
@@ -70,6 +74,7 @@ class Gateway:
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
     search_limit: int = 5
+    _hot: PerEdition[list[Tool]] = field(default_factory=PerEdition)
 
     @property
     def edition(self) -> Edition:
@@ -97,19 +102,34 @@ class Gateway:
     def pinned(self, caller: Caller) -> list[Tool]:
         """The tools that are always listed; a pin that means nothing to this caller is left out."""
         edition = self.edition
-        visible = self.policy.visible(caller, edition)
+        return self.pins_within(edition, self.policy.visible(caller, edition))
+
+    def pins_within(self, edition: Edition, visible: Set[ToolId]) -> list[Tool]:
+        """The same for tools of one edition."""
         found = []
         for spelling in self.pins:
-            try:
+            with suppress(CallError):
                 found.append(edition.resolver.resolve(spelling, visible))
-            except CallError:
-                continue
         return found
 
+    @property
+    def named_categories(self) -> tuple[str, ...]:
+        """The categories that the config names."""
+        rule = self.editions.rule
+        return (*rule.explicit.values(), *rule.servers.values())
+
     def hot(self, caller: Caller, limit: int = HOT_LISTED) -> list[Tool]:
-        """The pins, then the tools that stand best."""
-        order = Order(tiers=self.standings.tiers, usage=self.executor.journal.usage(), now=time())
-        return order.hottest(self.listing(caller), self.pinned(caller), list(self.editions.aliases), limit)
+        """The pins, then the tools that stand best; ranked anew for each edition and each update of tiers."""
+        edition, now = self.edition, time()
+        visible = frozenset(self.policy.visible(caller, edition))
+
+        def ranked() -> list[Tool]:
+            order = Order(tiers=self.standings.tiers, usage=self.executor.journal.usage(), now=now)
+            tools = (tool for id, tool in edition.tools.items() if id in visible)
+            return order.hottest(tools, self.pins_within(edition, visible), list(self.editions.aliases), limit)
+
+        key = (visible, self.standings.revision, limit, now // HOT_SECONDS)
+        return list(self._hot.get(edition, key, ranked))
 
     def hits(self, caller: Caller, query: Query, limit: int = SEARCH_CARDS_LIMIT) -> Findings:
         """The hits of a query, all pages of it up to the cap unless told, and whether they answer it.
@@ -218,9 +238,9 @@ class Gateway:
         """Write to the journal that a client was given a list, and what listing every tool would have cost it."""
         edition = self.edition
         visible = frozenset(self.policy.visible(caller, edition))
-        tokens = self.costs.tokens((edition.number, caller.surface, len(definitions)), definitions)
-        every = [tool.definition for tool in self.listing(caller)] if len(definitions) < len(visible) else definitions
-        instead = self.costs.tokens((edition.number, visible), every)
+        key = (caller.surface, visible, len(definitions))
+        tokens = self.costs.tokens(edition, key, lambda: definitions)
+        instead = self.costs.tokens(edition, visible, lambda: [tool.definition for tool in self.listing(caller)])
         answer = Disclosure(text="", tokens=tokens, shown=len(definitions), total=len(visible))
         self.looked(caller, Look.LIST, "", answer, instead=instead)
 
@@ -228,13 +248,14 @@ class Gateway:
         self, caller: Caller, look: Look, text: str, answer: Disclosure, *, since: float = 0.0, instead: int = 0
     ) -> None:
         """Write to the journal that a caller has looked at tools; `since` is when that began, by `perf_counter`."""
+        seconds = perf_counter() - since if since else 0.0
         self.executor.record(
             Lookup(
                 look=look,
                 caller=caller.name,
                 surface=caller.surface,
-                at=time(),
-                seconds=perf_counter() - since if since else 0.0,
+                at=time() - seconds,
+                seconds=seconds,
                 text=text[:TEXT_KEPT],
                 shown=answer.shown,
                 found=answer.total,
@@ -307,8 +328,12 @@ class Gateway:
             if wanted.startswith(identifier(name).casefold()):
                 error.add(f"the server {name!r} is not available: {reason}")
 
-    def _within(self, caller: Caller, edition: Edition, query: Query) -> frozenset[ToolId]:
-        visible = frozenset(self.policy.visible(caller, edition))
+    def within(self, edition: Edition, visible: frozenset[ToolId], query: Query) -> frozenset[ToolId]:
+        """The visible tools of an edition that pass the filters of a query.
+
+        Raises:
+            UnknownFilter: no tool has that server, category, tag or source.
+        """
         try:
             return self.filters.narrow(edition, visible, query, self.executor.journal.usage())
         except UnknownFilter as error:
@@ -317,6 +342,9 @@ class Gateway:
                 if wanted == identifier(name).casefold():
                     error.add(f"the server {name!r} is not available: {reason}")
             raise
+
+    def _within(self, caller: Caller, edition: Edition, query: Query) -> frozenset[ToolId]:
+        return self.within(edition, frozenset(self.policy.visible(caller, edition)), query)
 
     def _page(self, caller: Caller, query: Query, found: Sequence[Hit], budget: Budget, spell: Spell) -> Disclosure:
         """The tools from the cursor on, as many as fit; the next page begins with the first that did not.
@@ -369,7 +397,7 @@ class Gateway:
         return replace(fit(hot, tokens=budget.tokens, counter=self.counter, tail=map_), next="")
 
     def _map_lines(self, caller: Caller, edition: Edition) -> list[str]:
-        known = {**SHIPPED, **self.standings.categories}
+        known = self.standings.known(SHIPPED, self.named_categories)
         return map_lines(edition, self._facets(caller, edition), known, self.unavailable())
 
     def _facets(self, caller: Caller, edition: Edition) -> Facets:

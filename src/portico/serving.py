@@ -121,7 +121,12 @@ def _keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str
         for server in servers.values():
             tasks.start_soon(server.pass_notice, name, method, params)
 
+    def stood() -> None:
+        for server in servers.values():
+            tasks.start_soon(server.announce_tiers)
+
     house.gateway.editions.subscribe(published)
+    house.gateway.standings.subscribe(stood)
     house.notices.append(noticed)
     watch(house, tasks)
     tasks.start_soon(Upkeep(house.admin, house.walk).run)

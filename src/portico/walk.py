@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 
 from portico.discovery.cache import AnswerCache
 from portico.discovery.pages import worded
-from portico.discovery.paths import CATEGORIES
+from portico.discovery.paths import RESOURCES, REST, Paths
 from portico.discovery.ranking import settle
 from portico.discovery.scenes import Page, Scene, paged
 from portico.discovery.sizes import Sizes
@@ -34,9 +34,9 @@ from portico.discovery.tiers import (
 )
 from portico.domain.caller import Caller
 from portico.domain.category import Category
-from portico.domain.disclosure import Findings, Hit
+from portico.domain.disclosure import Disclosure, Findings
 from portico.domain.edition import Edition
-from portico.domain.journal import Look, Lookup
+from portico.domain.journal import Look
 from portico.domain.query import Query
 from portico.domain.tool import Tool, ToolId
 from portico.domain.view import View
@@ -45,7 +45,7 @@ from portico.gateway import Gateway
 from portico.intake.shelves import FALLBACK, SHIPPED
 
 HOUR = 3_600.0
-KEPT = {"hot": HOUR, "categories": 6 * HOUR, "category": HOUR, "tool": HOUR, "cap": HOUR}
+KEPT = {"hot": HOUR, "categories": 6 * HOUR, "category": HOUR, "search": HOUR, "tool": HOUR, "cap": HOUR}
 """How long an answer of each kind is kept, in seconds."""
 CATEGORIES_MEASURED = 50
 """Categories whose first pages are measured to find the one that costs most."""
@@ -54,9 +54,9 @@ CANDIDATES = LARGEST_TOOLS
 ENORMOUS = 100_000
 """Bytes of a definition beyond which it is taken for larger than any budget and not counted."""
 NAMED = 10
+COMPARED, ALIKE = 2_000, 0.3
+"""How many categories are compared with a misspelled one, and how alike those are that it is answered with."""
 SHOWN_LENGTH = 80
-TEXT_KEPT = 200
-"""Characters of a question that are written to the journal."""
 LOADED_TOKENS = 6_000
 
 logger = logging.getLogger(__name__)
@@ -69,9 +69,17 @@ class Walk:
     gateway: Gateway
     standings: Standings = field(default_factory=Standings)
     cache: AnswerCache = field(default_factory=AnswerCache)
+    paths: Paths = REST
+    """How answers spell what to ask next."""
+    is_quiet: bool = False
+    """Whether looks are neither counted nor written to the journal."""
     _sizes: Sizes = field(default_factory=Sizes)
     _marks: WeakKeyDictionary[Edition, dict[frozenset[ToolId], int]] = field(default_factory=WeakKeyDictionary)
     """A number for each set of tools that a caller sees, so that no answer keeps the set of an edition long gone."""
+
+    def as_resources(self, *, is_quiet: bool = False) -> Walk:
+        """The same walk for callers who read resources: answers lead on by URIs."""
+        return replace(self, paths=RESOURCES, is_quiet=is_quiet)
 
     async def hot(self, caller: Caller, *, budget: int | None = None) -> View:
         """T0: pinned tools, then those that stand best; at most 15.
@@ -80,8 +88,8 @@ class Walk:
             InvalidArguments: the budget is too small.
         """
         started = time.perf_counter()
-        view = await self._hot(caller, self._scene(caller), budget, counted=True)
-        return self._journalled(caller, view, Look.BROWSE, "", started)
+        view = await self._hot(self._scene(caller), budget, counted=True)
+        return self._looked(caller, view, Look.BROWSE, "", started)
 
     async def categories(self, caller: Caller, *, budget: int | None = None) -> View:
         """T1: every category, also an empty one, with its numbers and its two best tools.
@@ -90,8 +98,8 @@ class Walk:
             InvalidArguments: the budget is too small.
         """
         started = time.perf_counter()
-        view = await self._categories(caller, self._scene(caller), budget, counted=True)
-        return self._journalled(caller, view, Look.BROWSE, "", started)
+        view = await self._categories(self._scene(caller), budget, counted=True)
+        return self._looked(caller, view, Look.BROWSE, "", started)
 
     async def category(
         self, caller: Caller, name: str, *, page: int = 1, page_size: int = PAGE_SIZE, budget: int | None = None
@@ -106,9 +114,8 @@ class Walk:
         check_page(page, page_size)
         scene = self._scene(caller)
         known = self._known_category(scene, name)
-        view = await self._category(caller, scene, known, page=page, page_size=page_size, budget=budget, counted=True)
-        self.gateway.executor.trail.showed(caller, view.shown, (page - 1) * page_size + 1)
-        return self._journalled(caller, view, Look.BROWSE, known, started)
+        view = await self._category(scene, known, page=page, page_size=page_size, budget=budget, counted=True)
+        return self._looked(caller, view, Look.BROWSE, known, started, place=(page - 1) * page_size + 1)
 
     async def tool(self, caller: Caller, server: str, tool: str, *, budget: int | None = None) -> View:
         """T3: everything about one tool; server and tool by original name, alias or identifier.
@@ -121,8 +128,8 @@ class Walk:
         started = time.perf_counter()
         scene = self._scene(caller)
         found = self._known_tool(scene, server, tool)
-        view = await self._tool(caller, scene, found, budget, counted=True)
-        return self._journalled(caller, view, Look.DESCRIBE, found.handle, started)
+        view = await self._tool(scene, found, budget, counted=True)
+        return self._looked(caller, view, Look.DESCRIBE, found.handle, started)
 
     async def search(
         self, caller: Caller, query: Query, *, page: int = 1, page_size: int = PAGE_SIZE, budget: int | None = None
@@ -139,17 +146,16 @@ class Walk:
         check_page(page, page_size)
         await self.gateway.warm(query.text)
         scene = self._scene(caller)
-        found = self._findings(caller, scene, query)
-        allowed = await self._left(caller, scene, budget)
-        wanted = {**query.filters, **({"text": query.text} if query.text.strip() else {})}
-        hits = found.hits[(page - 1) * page_size : page * page_size]
-        if query.text.strip():
-            hits = tuple(settle(hits, self.gateway.executor.journal.usage()))
+        place = (page - 1) * page_size + 1
+        if not query.text.strip():
+            view = await self._filtered(scene, query, page, page_size, budget)
+            return self._looked(caller, view, Look.BROWSE, worded(query), started, place=place, fits=view.total > 0)
+        found = self._findings(caller, query)
+        allowed = await self._left(scene, budget)
+        hits = tuple(settle(found.hits[place - 1 : place - 1 + page_size], scene.order.usage))
         shown = Page(tools=[hit.tool for hit in hits], total=len(found.hits), page=page, size=page_size)
-        view = scene.answer(wanted, shown, hits if query.text.strip() else (), found.fits, allowed)
-        self.gateway.executor.trail.showed(caller, view.shown, (page - 1) * page_size + 1)
-        look = Look.SEARCH if query.text.strip() else Look.BROWSE
-        return self._journalled(caller, view, look, worded(query), started, fits=found.fits)
+        view = scene.answer({**query.filters, "text": query.text}, shown, hits, found.fits, allowed)
+        return self._looked(caller, view, Look.SEARCH, worded(query), started, place=place, fits=found.fits)
 
     async def load_tools_with_budget(self, caller: Caller, category: str, max_tokens: int = LOADED_TOKENS) -> View:
         """As many tools of a category as fit, at least one of them however short; what was left out is told.
@@ -162,19 +168,20 @@ class Walk:
 
     async def prepare(self, caller: Caller) -> None:
         """Make what every walk begins with, before somebody asks; nothing is counted or written to the journal."""
-        scene = self._scene(caller)
-        await self._cap(caller, scene, await self._left(caller, scene))
+        for walk in (self, self.as_resources()):
+            scene = walk._scene(caller)
+            await walk._cap(scene, await walk._left(scene))
 
     async def verify(self, caller: Caller) -> BudgetReport:
         """What the tiers cost as they are served: T2 of the largest category, T3 of the ten largest tools."""
         scene = self._scene(caller)
-        category = await self.get_largest_category(caller)
-        tools = await self.get_largest_tools(caller)
+        category = await self._largest_category(scene)
+        tools = [tool for _, tool in await self._largest(scene, LARGEST_TOOLS)]
         costs = [
-            (await self._hot(caller, scene)).tokens,
-            (await self._categories(caller, scene)).tokens,
-            (await self._category(caller, scene, category)).tokens if category else 0,
-            sum([(await self._tool(caller, scene, tool)).tokens for tool in tools]),
+            (await self._hot(scene)).tokens,
+            (await self._categories(scene)).tokens,
+            (await self._category(scene, category)).tokens if category else 0,
+            sum([(await self._tool(scene, tool)).tokens for tool in tools]),
         ]
         ids = [tool.id for tool in tools]
         found = report(costs, counter=self.gateway.counter.name, category=category, tools=ids)
@@ -183,12 +190,7 @@ class Walk:
 
     async def get_largest_category(self, caller: Caller) -> str:
         """The category whose first page costs most; of very many, the one with most tools. Empty without tools."""
-        scene = self._scene(caller)
-        counts = self._used(scene)
-        if len(counts) > CATEGORIES_MEASURED:
-            return min(counts, key=lambda name: (-counts[name], name))
-        costs = {name: (await self._category(caller, scene, name)).tokens for name in counts}
-        return min(costs, key=lambda name: (-costs[name], name), default="")
+        return await self._largest_category(self._scene(caller))
 
     async def get_largest_tools(self, caller: Caller, limit: int = LARGEST_TOOLS) -> list[Tool]:
         """The tools with the largest schemas, largest first."""
@@ -204,33 +206,38 @@ class Walk:
         gateway, edition = self.gateway, self.gateway.edition
         visible = frozenset(gateway.policy.visible(caller, edition))
         marks = self._marks.setdefault(edition, {})
+        seen = marks.setdefault(visible, len(marks))
         return Scene(
             edition=edition,
             visible=visible,
-            key=(edition.number, marks.setdefault(visible, len(marks)), self.standings.revision),
+            key=(edition.number, seen, self.standings.revision, self.paths.kind),
             order=Order(tiers=self.standings.tiers, usage=gateway.executor.journal.usage(), now=time.time()),
             counter=gateway.counter,
             aliases=gateway.editions.aliases,
             packaging=self.standings.packaging,
+            known=self.standings.known(SHIPPED, gateway.named_categories),
+            paths=self.paths,
         )
 
-    async def _hot(self, caller: Caller, scene: Scene, budget: int | None = None, *, counted: bool = False) -> View:
+    async def _hot(self, scene: Scene, budget: int | None = None, *, counted: bool = False) -> View:
         allowed = allowance(Step.HOT, 0, budget)
-        return await self._kept(
-            "hot", scene, (), allowed, lambda: scene.hot(self.gateway.pinned(caller), allowed), counted
-        )
 
-    async def _categories(
-        self, caller: Caller, scene: Scene, budget: int | None = None, *, counted: bool = False
-    ) -> View:
-        allowed = allowance(Step.CATEGORIES, (await self._hot(caller, scene)).tokens, budget)
-        return await self._kept(
-            "categories", scene, (), allowed, lambda: scene.categories(self._shelves(scene), allowed), counted
-        )
+        def make() -> View:
+            # Of the scene's own edition: another one may have been published since.
+            return scene.hot(self.gateway.pins_within(scene.edition, scene.visible), allowed)
+
+        return await self._kept("hot", (scene.key, allowed), make, is_kept=budget is None, counted=counted)
+
+    async def _categories(self, scene: Scene, budget: int | None = None, *, counted: bool = False) -> View:
+        allowed = allowance(Step.CATEGORIES, (await self._hot(scene)).tokens, budget)
+
+        def make() -> View:
+            return scene.categories(self._shelves(scene), allowed)
+
+        return await self._kept("categories", (scene.key, allowed), make, is_kept=budget is None, counted=counted)
 
     async def _category(
         self,
-        caller: Caller,
         scene: Scene,
         name: str,
         *,
@@ -239,39 +246,64 @@ class Walk:
         budget: int | None = None,
         counted: bool = False,
     ) -> View:
-        allowed = await self._left(caller, scene, budget)
+        allowed = await self._left(scene, budget)
 
         def make() -> View:
             return scene.category(name, paged(scene.shelf(name), page, page_size), allowed)
 
-        return await self._kept("category", scene, (name, page, page_size), allowed, make, counted)
+        key = (scene.key, allowed, name, page, page_size)
+        return await self._kept("category", key, make, is_kept=budget is None, counted=counted)
 
-    async def _tool(
-        self, caller: Caller, scene: Scene, tool: Tool, budget: int | None = None, *, counted: bool = False
-    ) -> View:
-        left = await self._left(caller, scene)
-        before = left.before + (await self._category(caller, scene, tool.category)).tokens
-        allowed = allowance(Step.SCHEMA, before, budget or await self._cap(caller, scene, left))
+    async def _filtered(self, scene: Scene, query: Query, page: int, page_size: int, budget: int | None) -> View:
+        within = self.gateway.within(scene.edition, scene.visible, query)
+        allowed = await self._left(scene, budget)
+
+        def make() -> View:
+            passed = scene.order.best_first(tool for id, tool in scene.edition.tools.items() if id in within)
+            return scene.answer(query.filters, paged(passed, page, page_size), (), bool(passed), allowed)
+
+        # Which tools are fast or good enough changes with every call.
+        is_kept = budget is None and not (query.max_latency_ms or query.min_success)
+        key = (scene.key, allowed, tuple(query.filters.items()), page, page_size)
+        return await self._kept("search", key, make, is_kept=is_kept, counted=True)
+
+    async def _tool(self, scene: Scene, tool: Tool, budget: int | None = None, *, counted: bool = False) -> View:
+        left = await self._left(scene)
+        before = left.before + (await self._category(scene, tool.category)).tokens
+        allowed = allowance(Step.SCHEMA, before, budget or await self._cap(scene, left))
         usage = scene.order.usage.get(tool.id)
-        key = (tool.id, usage.calls if usage else 0)
-        return await self._kept("tool", scene, key, allowed, lambda: scene.schema(tool, allowed), counted)
+        return await self._kept(
+            "tool",
+            (scene.key, allowed, tool.id),
+            lambda: scene.schema(tool, allowed),
+            version=usage.calls if usage else 0,
+            is_kept=budget is None,
+            counted=counted,
+        )
 
-    async def _left(self, caller: Caller, scene: Scene, budget: int | None = None) -> Allowance:
+    async def _left(self, scene: Scene, budget: int | None = None) -> Allowance:
         """What T2 may cost, after T0 and T1 as this caller gets them."""
-        before = (await self._hot(caller, scene)).tokens + (await self._categories(caller, scene)).tokens
+        before = (await self._hot(scene)).tokens + (await self._categories(scene)).tokens
         return allowance(Step.SUMMARIES, before, budget)
 
-    async def _cap(self, caller: Caller, scene: Scene, left: Allowance) -> int:
+    async def _cap(self, scene: Scene, left: Allowance) -> int:
         """What one schema of T3 may cost, so that any ten of them fit what the other tiers leave."""
 
         async def make() -> int:
-            category = await self.get_largest_category(caller)
-            first = (await self._category(caller, scene, category)).tokens if category else 0
+            category = await self._largest_category(scene)
+            first = (await self._category(scene, category)).tokens if category else 0
             worst = left.tokens if len(self._used(scene)) > CATEGORIES_MEASURED else first
             room = Step.SCHEMA.limit - left.before - worst - LATER
             return water_level([size for size, _ in await self._largest(scene, LARGEST_TOOLS)], room)
 
         return await self.cache.get("cap", (scene.key, left), make, KEPT["cap"], counted=False)
+
+    async def _largest_category(self, scene: Scene) -> str:
+        counts = self._used(scene)
+        if len(counts) > CATEGORIES_MEASURED:
+            return min(counts, key=lambda name: (-counts[name], name))
+        costs = {name: (await self._category(scene, name)).tokens for name in counts}
+        return min(costs, key=lambda name: (-costs[name], name), default="")
 
     async def _largest(self, scene: Scene, limit: int) -> list[tuple[int, Tool]]:
         """The tools whose schemas cost most; those that are far too large are not counted letter by letter.
@@ -289,39 +321,53 @@ class Walk:
         return sorted(sizes, key=lambda row: (-row[0], row[1].id))[:limit]
 
     async def _kept(
-        self, kind: str, scene: Scene, key: Hashable, allowed: Allowance, make: Callable[[], View], counted: bool
+        self,
+        kind: str,
+        key: Hashable,
+        make: Callable[[], View],
+        *,
+        is_kept: bool,
+        counted: bool,
+        version: Hashable = None,
     ) -> View:
+        """An answer from the cache; one that was asked for in a budget of its own is of no use to others."""
+
         async def made() -> View:
             await checkpoint()
             return make()
 
-        return await self.cache.get(kind, (scene.key, key, allowed), made, KEPT[kind], counted=counted)
+        if not is_kept:
+            return await made()
+        return await self.cache.get(kind, key, made, KEPT[kind], version=version, counted=counted and not self.is_quiet)
 
     def _shelves(self, scene: Scene) -> dict[str, Category]:
-        """Every category that is known: shipped, named by the config, or written down."""
-        rule = self.gateway.editions.rule
-        named = {name: Category(name=name) for name in (*rule.explicit.values(), *rule.servers.values())}
-        found = {**named, **SHIPPED, **self.standings.categories}
-        return {name: category for name, category in found.items() if name != FALLBACK or name in self._used(scene)}
+        """The categories that are shown also when nothing stands on them."""
+        used = self._used(scene)
+        return {name: category for name, category in scene.known.items() if name != FALLBACK or name in used}
 
     def _used(self, scene: Scene) -> Mapping[str, int]:
         """The categories that visible tools stand on, with the number of tools."""
         return self.gateway.filters.facets(scene.edition, scene.visible).categories
 
     def _known_category(self, scene: Scene, name: str) -> str:
-        known = {**self._shelves(scene), **self._used(scene), FALLBACK: None}
-        if name in known:
+        used = self._used(scene)
+        if name in used or name in scene.known:
             return name
-        folded = {other.casefold(): other for other in reversed(known)}
+        every = [*dict.fromkeys((*used, *scene.known))]
+        folded = {other.casefold(): other for other in reversed(every)}
         if name.casefold() in folded:
             return folded[name.casefold()]
-        near = get_close_matches(name[:SHOWN_LENGTH].casefold(), folded, n=NAMED, cutoff=0.0)
-        nearest = [folded[other] for other in near]
+        compared = {other.casefold(): other for other in every[:COMPARED]}
+        near = get_close_matches(name[:SHOWN_LENGTH].casefold(), compared, n=NAMED, cutoff=ALIKE)
+        nearest = [compared[other] for other in near]
         listed = ", ".join(other[:SHOWN_LENGTH] for other in nearest)
         raise UnknownFilter(
             f"category {name[:SHOWN_LENGTH]!r}",
-            details=(f"categories, nearest first: {listed}", f"all of them: {CATEGORIES}"),
-            next_call=NextCall("search", {"query": "", "category": nearest[0]}),
+            details=(
+                *([f"categories, nearest first: {listed}"] if nearest else []),
+                f"all of them: {scene.paths.categories}",
+            ),
+            next_call=NextCall("search", {"query": "", **({"category": nearest[0]} if nearest else {})}),
         )
 
     def _known_tool(self, scene: Scene, server: str, tool: str) -> Tool:
@@ -333,31 +379,25 @@ class Walk:
         spelling = f"{by_alias.get(server, server)}::{tool}"
         return scene.edition.resolver.resolve(spelling, scene.visible)
 
-    def _findings(self, caller: Caller, scene: Scene, query: Query) -> Findings:
-        if query.text.strip():
-            found = self.gateway.hits(caller, query)
-            return found if found.fits else Findings(hits=tuple(self.gateway.nearest(caller, query)))
-        passed = self.gateway.hits(caller, query).hits if query.filters else ()
-        tools = [hit.tool for hit in passed] if query.filters else scene.tools
-        hits = tuple(Hit(tool=tool, score=scene.order.score(tool.id)) for tool in scene.order.best_first(tools))
-        return Findings(hits=hits, fits=bool(hits))
+    def _findings(self, caller: Caller, query: Query) -> Findings:
+        found = self.gateway.hits(caller, query)
+        return found if found.fits else Findings(hits=tuple(self.gateway.nearest(caller, query)))
 
-    def _journalled(
-        self, caller: Caller, view: View, look: Look, text: str, started: float, *, fits: bool = True
+    def _looked(
+        self,
+        caller: Caller,
+        view: View,
+        look: Look,
+        text: str,
+        started: float,
+        *,
+        place: int = 0,
+        fits: bool = True,
     ) -> View:
-        seconds = time.perf_counter() - started
-        self.gateway.executor.record(
-            Lookup(
-                look=look,
-                caller=caller.name,
-                surface=caller.surface,
-                at=time.time() - seconds,
-                seconds=seconds,
-                text=text[:TEXT_KEPT],
-                shown=len(view.shown),
-                found=view.total,
-                fits=fits,
-                tokens=view.tokens,
-            )
-        )
+        """The view, after a note of who has seen it; `place` is where its first tool stands among all of them."""
+        if not self.is_quiet:
+            if place:
+                self.gateway.executor.trail.showed(caller, view.shown, place)
+            seen = Disclosure(text="", tokens=view.tokens, shown=len(view.shown), total=view.total, fits=fits)
+            self.gateway.looked(caller, look, text, seen, since=started)
         return view

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from dataclasses import dataclass, field
 
 import anyio
 import pytest
 
-from portico.discovery.cache import AnswerCache
+from portico.discovery.cache import AnswerCache, PerEdition
+from portico.testing import definition, furnish
 
 TTL = 10.0
 
@@ -60,7 +63,7 @@ async def test_an_answer_can_be_had_many_times(cache: AnswerCache):
     assert kitchen.made == 1
 
 
-@pytest.mark.requirement("S1-E2", "S1-86", "S1-87", "S1-88")
+@pytest.mark.requirement("S1-E2")
 async def test_an_answer_is_made_again_when_its_time_is_over(cache: AnswerCache, clock: Clock):
     kitchen = Kitchen()
     await cache.get("hot", 1, kitchen, TTL)
@@ -217,3 +220,84 @@ async def test_hits_and_misses_are_counted_for_each_kind(cache: AnswerCache):
         await cache.get(kind, key, kitchen, TTL)
     await cache.get("hot", 1, kitchen, TTL, counted=False)
     assert cache.counts() == {"hot": (1, 2), "tool": (0, 1)}
+
+
+@dataclass
+class Letter:
+    """An answer with a body."""
+
+    body: bytes
+
+
+@pytest.mark.requirement("S1-E22")
+async def test_answers_take_no_more_bytes_than_there_are():
+    cache = AnswerCache(room=100)
+
+    async def ask(key: int, size: int) -> None:
+        async def make() -> Letter:
+            return Letter(b"x" * size)
+
+        await cache.get("hot", key, make, TTL)
+
+    for key, size in ((1, 40), (2, 40), (3, 40)):
+        await ask(key, size)
+    assert len(cache) == 2
+    await ask(4, 101)
+    assert len(cache) == 2
+    await ask(5, 100)
+    assert len(cache) == 1
+    cache.clear()
+    for key in (1, 2):
+        await ask(key, 50)
+    assert len(cache) == 2
+
+
+@pytest.mark.requirement("S1-E2", "S1-E22")
+async def test_an_answer_of_another_version_takes_the_place_of_the_kept_one(cache: AnswerCache):
+    kitchen = Kitchen()
+    made = [await cache.get("tool", 1, kitchen, TTL, version=version) for version in (1, 1, 2, 2, 1)]
+    assert (made, len(cache)) == ([1, 1, 2, 2, 3], 1)
+    assert cache.counts() == {"tool": (2, 3)}
+
+
+@pytest.mark.requirement("S1-E1")
+async def test_who_wants_another_version_than_the_one_in_the_making_is_not_given_it(cache: AnswerCache):
+    kitchen = Kitchen(gate=anyio.Event())
+    answers: dict[int, int] = {}
+
+    async def ask(version: int) -> None:
+        answers[version] = await cache.get("tool", 1, kitchen, TTL, version=version)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, 1)
+            await kitchen.begun.wait()
+            tasks.start_soon(ask, 2)
+            await anyio.wait_all_tasks_blocked()
+            kitchen.gate.set()
+    assert answers == {1: 1, 2: 2}
+
+
+def test_what_follows_from_an_edition_is_made_once_and_goes_with_it():
+    house = furnish({"a": [definition("b")]})
+    kept, made = PerEdition[int](), []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    seen = frozenset(house.gateway.edition.tools)
+    assert [kept.get(house.gateway.edition, key, make) for key in ("x", seen, "x", seen)] == [1, 2, 1, 2]
+    alive = weakref.ref(seen)
+    del house, seen
+    gc.collect()
+    assert alive() is None
+
+
+def test_of_very_many_values_of_an_edition_the_first_make_room():
+    edition = furnish({}).gateway.edition
+    kept: PerEdition[int] = PerEdition()
+    for key in range(1_000):
+        assert kept.get(edition, key, lambda key=key: key) == key  # type: ignore[misc]
+    assert kept.get(edition, 999, lambda: -1) == 999
+    assert kept.get(edition, 0, lambda: -1) == -1

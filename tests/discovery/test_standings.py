@@ -45,6 +45,28 @@ def test_what_is_replaced_is_another_revision():
     )
 
 
+def test_what_is_replaced_by_the_same_is_no_news():
+    standings, told = Standings(), []
+    standings.subscribe(lambda: told.append(standings.revision))
+    for _ in range(3):
+        standings.replace_tiers({at("a", 1).id: stands(0.9)})
+        standings.replace_categories({"x": Category(name="x")})
+        standings.replace_packaging({"a": Packaging(docker_image="image")})
+    assert (standings.revision, told) == (3, [1, 2, 3])
+
+
+@pytest.mark.requirement("S1-21")
+def test_categories_are_known_as_written_down_then_as_shipped_then_by_name():
+    shipped = {"files": Category(name="files", order=1), "web": Category(name="web", order=2)}
+    standings = Standings()
+    assert standings.known(shipped, ["web", "own"]) == {**shipped, "own": Category(name="own")}
+    assert standings.known(shipped) == shipped
+    written = {"files": Category(name="files", display_name="Mine"), "other": Category(name="other")}
+    standings.replace_categories(written)
+    assert standings.known(shipped, ["files"]) == {**shipped, **written}
+    assert standings.known({}) == written
+
+
 @pytest.mark.requirement("S1-9", "S1-19", "S1-E10")
 def test_the_hot_list_is_full_before_the_first_call():
     hottest = order().hottest(TOOLS.values(), [], ["b", "a"], 15)

@@ -11,7 +11,7 @@ from portico.domain.tool import ToolId
 from portico.errors import InvalidArguments
 
 
-@pytest.mark.requirement("S1-8", "S1-3", "S1-95")
+@pytest.mark.requirement("S1-8", "S1-3")
 def test_limits_are_those_of_the_design():
     assert {step.value: step.limit for step in Step} == {"T0": 2_000, "T1": 4_000, "T2": 8_000, "T3": 12_000}
 

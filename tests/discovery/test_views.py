@@ -24,6 +24,7 @@ from portico.ports import TokenCounter
 EXACT = [ExactTokens()] if find_spec("splintr") else []
 """Its extra need not be installed."""
 FORTY_SEVEN = Usage(calls=1_000, done=987, seconds=47.0, latencies={60: 1_000})
+SPREAD = Usage(calls=1_000, done=987, seconds=47.0, latencies={60: 900, 80: 100})
 
 
 class Letters:
@@ -141,16 +142,19 @@ def test_how_a_tool_has_done_in_words():
 
 @pytest.mark.requirement("S1-46", "S1-20")
 def test_how_a_tool_has_done_in_numbers():
-    known = performance(FORTY_SEVEN)
-    assert known["p95_latency_ms"] == round(FORTY_SEVEN.p95_ms or 0)
-    assert {**known, "p95_latency_ms": 0} == {
+    known = performance(SPREAD)
+    assert known["p95_latency_ms"] == round(SPREAD.p95_ms or 0) > 4 * known["p50_latency_ms"]
+    assert known["p50_latency_ms"] == round(SPREAD.p50_ms or 0)
+    assert {**known, "p50_latency_ms": 0, "p95_latency_ms": 0} == {
         "avg_latency_ms": 47,
+        "p50_latency_ms": 0,
         "p95_latency_ms": 0,
         "success_rate": 98.7,
         "total_invocations": 1_000,
     }
     assert performance(None) == {
         "avg_latency_ms": None,
+        "p50_latency_ms": None,
         "p95_latency_ms": None,
         "success_rate": None,
         "total_invocations": 0,

@@ -92,7 +92,7 @@ async def test_an_agent_walks_from_the_hot_list_to_a_call(era: str, running: Gat
     assert "find_symbol" in text_of(result)
 
 
-@pytest.mark.requirement("S1-58", "S1-59", "S1-60", "S1-61")
+@pytest.mark.requirement("P-RESOURCES-CATALOG")
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 @pytest.mark.parametrize("era", ERAS)
 async def test_the_tiers_are_resources_of_every_client(transport: str, era: str, running: Gateway):
@@ -109,6 +109,11 @@ async def test_the_tiers_are_resources_of_every_client(transport: str, era: str,
     tiers = [body["tier"] for body in read.values()]
     assert tiers == ["hot", "category_overview", "tool_summaries", "full_schema"]
     assert read["catalog://tool/serena-mcp-server/read%2Ffile"]["tool"] == "serena::read/file"
+    assert [body["next"] for body in read.values()][:3] == [
+        "catalog://categories",
+        "catalog://category/{name}",
+        "catalog://category/code_analysis?page=2",
+    ]
 
 
 @pytest.mark.requirement("S1-92", "S1-94")

@@ -6,21 +6,35 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import anyio
 
+from portico.domain.edition import Edition
+
 ENTRIES_KEPT = 1_024
+BYTES_KEPT = 32 * 1_024 * 1_024
+EACH_KEPT = 64
+"""Values of one edition."""
 STALE = 2
 """A value of up to so many lifetimes is given where a new one cannot be made."""
 
 T = TypeVar("T")
 
 
+def body_size(value: object) -> int:
+    """The bytes of an answer's body; what has none is small."""
+    body = getattr(value, "body", b"")
+    return len(body) if isinstance(body, bytes) else 0
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
     value: Any
     at: float
+    version: Hashable
+    size: int
 
 
 @dataclass(slots=True)
@@ -28,6 +42,7 @@ class _Flight:
     """One making of an answer, for which others may wait."""
 
     era: int
+    version: Hashable
     done: anyio.Event = field(default_factory=anyio.Event)
     value: Any = None
     error: Exception | None = None
@@ -44,17 +59,30 @@ class AnswerCache:
     """
 
     entries: int = ENTRIES_KEPT
+    room: int = BYTES_KEPT
+    """Bytes that all answers together may take; one that takes more is not kept."""
+    size: Callable[[Any], int] = body_size
     clock: Callable[[], float] = time.monotonic
     _kept: OrderedDict[Hashable, _Kept] = field(default_factory=OrderedDict)
     _flights: dict[Hashable, _Flight] = field(default_factory=dict)
     _counts: dict[str, list[int]] = field(default_factory=dict)
+    _bytes: int = 0
     _era: int = 0
     """Grows with each `clear`: what was begun before is not kept after."""
 
     async def get(
-        self, name: str, key: Hashable, make: Callable[[], Awaitable[T]], ttl: float, *, counted: bool = True
+        self,
+        name: str,
+        key: Hashable,
+        make: Callable[[], Awaitable[T]],
+        ttl: float,
+        *,
+        version: Hashable = None,
+        counted: bool = True,
     ) -> T:
         """The answer under a key of a named kind, not older than its lifetime in seconds; made when there is none.
+
+        An answer of another version is made anew, and takes the place of the one that was kept.
 
         What the making raises reaches all who wait, and is not kept; an older answer is given instead where there is
         one that is not older than two lifetimes.
@@ -62,22 +90,23 @@ class AnswerCache:
         place = (name, key)
         while True:
             kept = self._kept.get(place)
-            if kept is not None and self.clock() - kept.at < ttl:
+            if kept is not None and kept.version == version and self.clock() - kept.at < ttl:
                 self._kept.move_to_end(place)
                 self._count(name, 0, counted)
                 return cast(T, kept.value)
             flight = self._flights.get(place)
             if flight is None:
                 self._count(name, 1, counted)
-                return await self._make(place, make, ttl)
+                return await self._make(place, make, ttl, version)
             await flight.done.wait()
-            if not flight.is_given_up:
+            if not flight.is_given_up and flight.version == version:
                 self._count(name, 0, counted)
                 return cast(T, _landed(flight))
 
     def clear(self) -> None:
         """Forget every answer; one that is being made now is given to those who wait for it, and not kept."""
         self._era += 1
+        self._bytes = 0
         self._kept.clear()
         self._flights.clear()
 
@@ -88,8 +117,8 @@ class AnswerCache:
     def __len__(self) -> int:
         return len(self._kept)
 
-    async def _make(self, place: Hashable, make: Callable[[], Awaitable[T]], ttl: float) -> T:
-        flight = self._flights[place] = _Flight(era=self._era)
+    async def _make(self, place: Hashable, make: Callable[[], Awaitable[T]], ttl: float, version: Hashable) -> T:
+        flight = self._flights[place] = _Flight(era=self._era, version=version)
         try:
             flight.value = await make()
             self._keep(place, flight)
@@ -111,14 +140,38 @@ class AnswerCache:
     def _keep(self, place: Hashable, flight: _Flight) -> None:
         if flight.era != self._era:
             return
-        self._kept[place] = _Kept(flight.value, self.clock())
-        self._kept.move_to_end(place)
-        while len(self._kept) > self.entries:
-            self._kept.popitem(last=False)
+        self._forget(place)
+        size = self.size(flight.value)
+        if size > self.room:
+            return
+        self._kept[place] = _Kept(flight.value, self.clock(), flight.version, size)
+        self._bytes += size
+        while len(self._kept) > self.entries or self._bytes > self.room:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, place: Hashable) -> None:
+        old = self._kept.pop(place, None)
+        self._bytes -= old.size if old is not None else 0
 
     def _count(self, name: str, column: int, counted: bool) -> None:
         if counted:
             self._counts.setdefault(name, [0, 0])[column] += 1
+
+
+@dataclass(slots=True)
+class PerEdition(Generic[T]):
+    """Values that follow from an edition: each is made once, and gone with its edition."""
+
+    _kept: WeakKeyDictionary[Edition, dict[Hashable, T]] = field(default_factory=WeakKeyDictionary)
+
+    def get(self, edition: Edition, key: Hashable, make: Callable[[], T]) -> T:
+        """The value under a key; of very many, the one that was made first makes room."""
+        kept = self._kept.setdefault(edition, {})
+        if key not in kept:
+            kept[key] = make()
+            if len(kept) > EACH_KEPT:
+                del kept[next(iter(kept))]
+        return kept[key]
 
 
 def _landed(flight: _Flight) -> Any:

@@ -208,6 +208,7 @@ def performance(usage: Usage | None) -> Json:
     usage = usage or Usage()
     return {
         "avg_latency_ms": _rounded(usage.mean_ms),
+        "p50_latency_ms": _rounded(usage.p50_ms),
         "p95_latency_ms": _rounded(usage.p95_ms),
         "success_rate": None if usage.success is None else round(100 * usage.success, 1),
         "total_invocations": usage.calls,

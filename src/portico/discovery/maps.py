@@ -60,8 +60,8 @@ def _place(category: Category) -> tuple[int, str]:
 
 
 def _shelf_line(category: Category, count: int) -> str:
-    title = "" if category.title.casefold() == category.name.casefold() else f" {category.title}"
-    return f"📁 {category.name}:{title} ({_counted(count, 'tool')})"
+    title = "" if category.title.casefold() == category.name.casefold() else f": {category.title}"
+    return f"📁 {category.name}{title} ({_counted(count, 'tool')})"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -1,8 +1,9 @@
-"""The paths of the tiers: what a caller is told to ask next."""
+"""What a caller is told to ask next: paths of REST, or URIs of resources where there is no HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -14,34 +15,76 @@ QUOTED_LENGTH = 100
 
 HOT = f"{ROOT}/hot"
 CATEGORIES = f"{ROOT}/categories"
-ANY_CATEGORY = f"{ROOT}/category/{{category}}"
-ANY_TOOL = f"{ROOT}/{{server}}/{{tool}}"
 SEARCH = f"{ROOT}/search"
 
 
-def category_path(name: str, **asked: int | None) -> str:
-    """The tools of a category."""
-    return asking(f"{ROOT}/category/{quote(name, safe='')}", asked)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """Where the tiers are found, as one kind of caller asks for them."""
+
+    kind: str
+    """Tells answers with these paths from answers with others."""
+    word: str
+    """What such a path is called."""
+    hot: str
+    categories: str
+    category_root: str
+    any_category: str
+    tool_root: str
+    any_tool: str
+
+    def asking(self, path: str, asked: Mapping[str, Any]) -> str:
+        """A path with what is asked of it; where that is too long to be told, what a caller does not know yet."""
+        return _asking(path, asked, self.word)
+
+    def category(self, name: str, **asked: int | None) -> str:
+        """The tools of a category."""
+        return self.asking(f"{self.category_root}/{quote(name, safe='')}", asked)
+
+    def tool(self, server: str, tool: str, **asked: int | None) -> str:
+        """Everything about a tool."""
+        return self.asking(f"{self.tool_root}/{quote(server, safe='')}/{quote(tool, safe='')}", asked)
 
 
-def tool_path(server: str, tool: str, **asked: int | None) -> str:
-    """Everything about a tool."""
-    return asking(f"{ROOT}/{quote(server, safe='')}/{quote(tool, safe='')}", asked)
+REST = Paths(
+    kind="rest",
+    word="path",
+    hot=HOT,
+    categories=CATEGORIES,
+    category_root=f"{ROOT}/category",
+    any_category=f"{ROOT}/category/{{category}}",
+    tool_root=ROOT,
+    any_tool=f"{ROOT}/{{server}}/{{tool}}",
+)
+RESOURCES = Paths(
+    kind="resources",
+    word="URI",
+    hot="catalog://hot",
+    categories="catalog://categories",
+    category_root="catalog://category",
+    any_category="catalog://category/{name}",
+    tool_root="catalog://tool",
+    any_tool="catalog://tool/{server}/{tool}",
+)
+
+
+def tool_path(server: str, tool: str) -> str:
+    """Everything about a tool, over REST."""
+    return REST.tool(server, tool)
 
 
 def search_path(wanted: Mapping[str, Any], **asked: int | None) -> str:
-    """A search."""
-    return asking(SEARCH, {**wanted, **asked})
+    """A search, which only REST has."""
+    return REST.asking(SEARCH, {**wanted, **asked})
 
 
-def asking(path: str, asked: Mapping[str, Any]) -> str:
-    """A path with what is asked of it; where that is too long to be told, the part that a caller does not know yet."""
+def _asking(path: str, asked: Mapping[str, Any], word: str) -> str:
     query = urlencode({name: spelled(value) for name, value in asked.items() if value is not None}, quote_via=quote)
     whole = f"{path}?{query}" if query else path
     if len(whole) <= LONGEST:
         return whole
     numbers = {name: value for name, value in asked.items() if isinstance(value, int) and not isinstance(value, bool)}
-    return f"the same path with ?{urlencode(numbers)}" if numbers else "the same path"
+    return f"the same {word} with ?{urlencode(numbers)}" if numbers else f"the same {word}"
 
 
 def echo(wanted: Mapping[str, Any]) -> str:

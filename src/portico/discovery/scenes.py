@@ -16,14 +16,12 @@ from portico.domain.view import View
 from portico.ports import TokenCounter
 
 from .forms import Shown, category_forms, hot_forms, schema_forms, summary_forms
-from .paths import ANY_CATEGORY, ANY_TOOL, CATEGORIES, HOT, asking, category_path, echo, search_path, tool_path
+from .paths import REST, Paths, echo, search_path
 from .standings import Order
 from .tiers import HOT_TOOLS, PAGE_SIZE, POPULAR_TOOLS, Allowance
 from .views import Outline, compose
 
 CALL_IT = "call it by its handle"
-OTHER_WORDS = f"other words for one thing to do, or {CATEGORIES}"
-FEWER_FILTERS = f"fewer filters, or {CATEGORIES}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +73,9 @@ class Scene:
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Servers in the order of the config, and their aliases."""
     packaging: Mapping[str, Packaging] = field(default_factory=dict)
+    known: Mapping[str, Category] = field(default_factory=dict)
+    """Every category that was written down, shipped or named."""
+    paths: Paths = REST
 
     @property
     def tools(self) -> list[Tool]:
@@ -93,8 +94,8 @@ class Scene:
             items="tools",
             ids=[tool.id for tool in chosen],
             total=len(self.visible),
-            next=CATEGORIES,
-            path=lambda tokens: asking(HOT, {"budget": tokens}),
+            next=self.paths.categories,
+            path=lambda tokens: self.paths.asking(self.paths.hot, {"budget": tokens}),
         )
         return compose(outline, [hot_forms(self._shown(tool)) for tool in chosen], allowed, self.counter)
 
@@ -114,13 +115,14 @@ class Scene:
             tier="category_overview",
             items="categories",
             total=len(items),
-            next=ANY_CATEGORY,
-            path=lambda tokens: asking(CATEGORIES, {"budget": tokens}),
+            next=self.paths.any_category,
+            path=lambda tokens: self.paths.asking(self.paths.categories, {"budget": tokens}),
         )
         return compose(outline, items, allowed, self.counter)
 
     def category(self, name: str, page: Page, allowed: Allowance) -> View:
         """T2 of a category."""
+        following = {**page.asked, "page": page.following}
         outline = Outline(
             tier="tool_summaries",
             items="tools",
@@ -128,8 +130,8 @@ class Scene:
             after={"pagination": page.as_data},
             ids=[tool.id for tool in page.tools],
             total=page.total,
-            next=category_path(name, **{**page.asked, "page": page.following}) if page.following else ANY_TOOL,
-            path=lambda tokens: category_path(name, **page.asked, budget=tokens),
+            next=self.paths.category(name, **following) if page.following else self.paths.any_tool,
+            path=lambda tokens: self.paths.category(name, **page.asked, budget=tokens),
         )
         return compose(outline, [summary_forms(self._shown(tool)) for tool in page.tools], allowed, self.counter)
 
@@ -139,8 +141,8 @@ class Scene:
         """T2 of a search; hits stand for the tools of the page where words were searched for."""
         told = {hit.tool.id: {"score": hit.score, "why": dict(hit.why)} for hit in hits}
         items = [summary_forms(self._shown(tool, told.get(tool.id, {}))) for tool in page.tools]
-        following = search_path(wanted, **{**page.asked, "page": page.following}) if page.following else ANY_TOOL
-        retry = FEWER_FILTERS if wanted.keys() - {"text"} else OTHER_WORDS
+        further = search_path(wanted, **{**page.asked, "page": page.following}) if page.following else ""
+        retry = "fewer filters" if wanted.keys() - {"text"} else "other words for one thing to do"
         outline = Outline(
             tier="tool_summaries",
             items="tools",
@@ -148,7 +150,7 @@ class Scene:
             after={"fits": fits, "pagination": page.as_data},
             ids=[tool.id for tool in page.tools],
             total=page.total,
-            next=following if fits else retry,
+            next=(further or self.paths.any_tool) if fits else f"{retry}, or {self.paths.categories}",
             path=lambda tokens: search_path(wanted, **page.asked, budget=tokens),
         )
         return compose(outline, items, allowed, self.counter)
@@ -160,7 +162,7 @@ class Scene:
             ids=[tool.id],
             total=1,
             next=CALL_IT,
-            path=lambda tokens: tool_path(*tool.id, budget=tokens),
+            path=lambda tokens: self.paths.tool(*tool.id, budget=tokens),
         )
         return compose(outline, [schema_forms(self._shown(tool))], allowed, self.counter)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 
@@ -26,22 +26,47 @@ class Standings:
     packaging: Mapping[str, Packaging] = field(default_factory=dict)
     """How servers are packed, by name."""
     revision: int = 0
-    """Grows whenever a part is replaced, so that what was made of the last one is not taken for this."""
+    """Grows whenever a part is replaced by another, so that what was made of the last one is not taken for this."""
+
+    _known: tuple[Hashable, Mapping[str, Category], dict[str, Category]] = (None, {}, {})
+    _listeners: list[Callable[[], None]] = field(default_factory=list)
 
     def replace_tiers(self, tiers: Mapping[ToolId, Standing]) -> None:
         """Let tools stand like this from now on."""
+        is_new = tiers != self.tiers
         self.tiers = tiers
-        self.revision += 1
+        self._tell(is_new)
 
     def replace_categories(self, categories: Mapping[str, Category]) -> None:
         """Show these categories from now on."""
+        is_new = categories != self.categories
         self.categories = categories
-        self.revision += 1
+        self._tell(is_new)
 
     def replace_packaging(self, packaging: Mapping[str, Packaging]) -> None:
         """Say this of servers from now on."""
+        is_new = packaging != self.packaging
         self.packaging = packaging
-        self.revision += 1
+        self._tell(is_new)
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call this after every replacement that has changed something."""
+        self._listeners.append(listener)
+
+    def known(self, shipped: Mapping[str, Category], named: Iterable[str] = ()) -> Mapping[str, Category]:
+        """Every category: the shipped ones, those that are only named, and over both those that were written down."""
+        key = (self.revision, tuple(named))
+        if self._known[0] != key or self._known[1] is not shipped:
+            found = {**{name: Category(name=name) for name in key[1]}, **shipped, **self.categories}
+            self._known = (key, shipped, found)
+        return self._known[2]
+
+    def _tell(self, is_new: bool) -> None:
+        """An equal replacement is no news: what was made of the last one is still right."""
+        if is_new:
+            self.revision += 1
+            for listener in self._listeners:
+                listener()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

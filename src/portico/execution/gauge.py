@@ -13,10 +13,11 @@ from typing import Any
 import orjson
 
 from portico.domain.call import Result
+from portico.domain.sampling import tokens_per_letter
 from portico.ports import TokenCounter
 
-SAMPLE = 2_000
-"""Characters of a text that are counted."""
+SAMPLE, PLACES = 2_000, 4
+"""Characters of a text that are counted, and at how many places."""
 EVERY = 32
 """How many texts of one kind are taken by their length before one is counted again."""
 KINDS_KEPT = 5_000
@@ -36,19 +37,11 @@ class TokenGauge:
             return 0
         share, left = self._known.get(kind, (0.0, 0))
         if not left:
-            share, left = _share(text, self.counter), EVERY
+            share, left = tokens_per_letter(text, self.counter.count, letters=SAMPLE, places=PLACES), EVERY
             if len(self._known) >= KINDS_KEPT:
                 self._known.clear()
         self._known[kind] = (share, left - 1)
         return max(1, round(share * len(text)))
-
-
-def _share(text: str, counter: TokenCounter) -> float:
-    """Tokens per character, from the middle of the text as well as from its beginning."""
-    if len(text) > SAMPLE:
-        middle = len(text) // 2
-        text = text[: SAMPLE // 2] + text[middle : middle + SAMPLE // 2]
-    return counter.count(text) / len(text)
 
 
 def text_of_arguments(arguments: Mapping[str, Any]) -> str:

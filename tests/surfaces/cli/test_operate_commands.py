@@ -31,8 +31,8 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def test_stats_know_the_calls_of_other_commands(used: Shell) -> None:
     found = used.run("stats", "--json").json
     assert (found["calls"], found["outcomes"]) == (3, {"done": 2, "failed": 1})
-    assert [(line["handle"], line["calls"]) for line in found["top"]] == [("tiny.read_file", 2), ("tiny.fail", 1)]
-    assert [line["handle"] for line in found["failing"]] == ["tiny.fail"]
+    assert [(line["tool"], line["calls"]) for line in found["top"]] == [("tiny::read_file", 2), ("tiny::fail", 1)]
+    assert [line["tool"] for line in found["failing"]] == ["tiny::fail"]
     assert found["by_day"][-1]["calls"] == 3
     assert found["losses"] == {"dropped": 0, "lost": 0}
     shown = used.run("stats")
@@ -85,7 +85,7 @@ def test_doctor_names_the_store(used: Shell) -> None:
 def test_the_same_over_postgresql(shell: Shell, postgres_url: str) -> None:
     shell.configure(CONFIG)
     assert shell.run("call", "tiny.read_file", "path=x", DATABASE_URL=postgres_url).code == 0
-    assert shell.run("stats", "--json", DATABASE_URL=postgres_url).json["top"][0]["handle"] == "tiny.read_file"
+    assert shell.run("stats", "--json", DATABASE_URL=postgres_url).json["top"][0]["tool"] == "tiny::read_file"
     assert shell.run("tiers", "update", DATABASE_URL=postgres_url).out == "Updated tier scores for 5 tools\n"
     assert shell.run("tiers", "--json", DATABASE_URL=postgres_url).json[0]["calls"] == 1
     ended = shell.run("doctor", DATABASE_URL=postgres_url)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 from mcp import Client
 from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
-from mcp_types import ResourceTemplateReference
+from mcp_types import ResourceTemplateReference, ResourceUpdatedNotification
 
 from portico.domain.caller import Caller
+from portico.domain.category import Category
 from portico.domain.items import PREFIX
 from portico.domain.server import Offering, ServerSpec, ToolFilter
+from portico.domain.tier import Standing, Tier
+from portico.domain.tool import ToolId
+from portico.stores.memory import RecentJournal
 from portico.surfaces.mcp.discover import Discover
 from portico.surfaces.mcp.search import Search
 from portico.surfaces.mcp.server import SurfaceServer
@@ -44,6 +48,8 @@ SPECS = (
 )
 READ = {
     "catalog://hot": "hot",
+    "catalog://hot?budget=100": "hot",
+    "catalog://categories?budget=100": "category_overview",
     "catalog://categories": "category_overview",
     "catalog://category/code%2Fanalysis": "tool_summaries",
     "catalog://category/web?page=2&page_size=1": "tool_summaries",
@@ -86,7 +92,14 @@ def house() -> FakeHouse:
 
 def served(found: FakeHouse, surface: str = "discover") -> SurfaceServer:
     made: Any = SURFACES[surface]
-    return SurfaceServer(found.gateway, made(found.gateway), "1", Walk(gateway=found.gateway))
+    walk = Walk(gateway=found.gateway, standings=found.gateway.standings)
+    return SurfaceServer(found.gateway, made(found.gateway), "1", walk)
+
+
+async def told(connected: Client, uri: str) -> dict[str, Any]:
+    (content,) = (await connected.read_resource(uri)).contents
+    body: dict[str, Any] = json.loads(content.text)  # type: ignore[union-attr]
+    return body
 
 
 def client(found: FakeHouse, era: str, surface: str = "discover") -> Client:
@@ -113,7 +126,7 @@ def refused() -> Iterator[pytest.ExceptionInfo[MCPError]]:
     assert caught.value.error.code == -32602
 
 
-@pytest.mark.requirement("S1-58", "S1-59", "S1-60", "S1-61", "P-RESOURCES-CATALOG")
+@pytest.mark.requirement("P-RESOURCES-CATALOG")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_the_tiers_are_listed_and_read(surface: str, era: str):
@@ -130,7 +143,7 @@ async def test_the_tiers_are_listed_and_read(surface: str, era: str):
 
 async def test_a_resource_has_the_bytes_of_the_tier():
     found = house()
-    view = await Walk(gateway=found.gateway).hot(Caller(surface="discover"))
+    view = await Walk(gateway=found.gateway).as_resources().hot(Caller(surface="discover"))
     async with client(found, "2026-07-28") as connected:
         (content,) = (await connected.read_resource("catalog://hot")).contents
     assert content.text.encode() == view.body  # type: ignore[union-attr]
@@ -207,6 +220,29 @@ async def test_arguments_of_the_templates_are_completed_from_what_is_visible(era
             )
 
 
+@pytest.mark.requirement("P-RESOURCES-CATALOG")
+@pytest.mark.parametrize("era", ERAS)
+async def test_every_resource_leads_on_to_one_that_can_be_read(era: str):
+    wide = definition("wide", "Does it. " * 500, **{f"parameter_{n}": "string" for n in range(300)})
+    many = [definition(f"tool_{n:02}", "Is one of many.", path="string") for n in range(45)]
+    found = furnish({"a/b": [wide, *many]}, specs=[ServerSpec(name="a/b", transport="stdio", category="odd shelf")])
+    async with client(found, era) as connected:
+        assert (await told(connected, "catalog://hot"))["next"] == "catalog://categories"
+        assert (await told(connected, "catalog://categories"))["next"] == TEMPLATES[0]
+        shelf = await told(connected, "catalog://category/odd%20shelf?page_size=10")
+        assert shelf["next"] == "catalog://category/odd%20shelf?page=2&page_size=10"
+        assert (await told(connected, shelf["next"]))["pagination"]["page"] == 2
+        assert (await told(connected, "catalog://category/odd%20shelf?page=3"))["next"] == TEMPLATES[1]
+        for uri in ("catalog://hot", "catalog://category/odd%20shelf", "catalog://tool/a%2Fb/wide"):
+            short = await told(connected, f"{uri}?budget=150")
+            assert short["truncated"], uri
+            assert short["next"].startswith(f"{uri}?budget=")
+            assert not (await told(connected, short["next"]))["truncated"], uri
+        with refused() as caught:
+            await connected.read_resource("catalog://category/none")
+        assert "all of them: catalog://categories" in caught.value.error.message
+
+
 async def test_who_watches_a_tier_hears_of_a_new_edition():
     found = house()
     server = served(found)
@@ -220,6 +256,72 @@ async def test_who_watches_a_tier_hears_of_a_new_edition():
             await server.announce(before, found.gateway.edition)
             event = await anext(aiter(changes))
     assert event == ResourceUpdated(uri="catalog://hot")
+
+
+async def test_who_watches_a_tier_hears_of_new_standings_and_categories_and_of_nothing_else():
+    found = house()
+    server = served(found)
+    edition, standings = found.gateway.edition, found.gateway.standings
+    with anyio.fail_after(10):
+        async with (
+            Client(server, mode="2026-07-28") as connected,
+            connected.listen(resource_subscriptions=OURS) as changes,
+            anyio.create_task_group() as tasks,
+        ):
+            standings.subscribe(lambda: tasks.start_soon(server.announce_tiers))
+            await server.announce(edition, edition)
+            standings.replace_categories({"web": Category(name="web", display_name="The web")})
+            first = await anext(aiter(changes))
+            standings.replace_tiers({ToolId("serena-mcp-server", "read/file"): Standing(tier=Tier.HOT, score=0.9)})
+            later = {await anext(aiter(changes)), await anext(aiter(changes))}
+    assert first == ResourceUpdated(uri="catalog://categories")
+    assert later == {ResourceUpdated(uri=uri) for uri in OURS}
+
+
+@pytest.mark.filterwarnings("ignore:resources/.* is removed as of 2026-07-28")
+async def test_a_client_of_the_handshake_era_hears_of_new_standings_too():
+    found = house()
+    server = served(found)
+    heard: list[str] = []
+    arrived = anyio.Event()
+
+    async def listen(message: object) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            heard.append(str(message.params.uri))
+            arrived.set()
+
+    with anyio.fail_after(10):
+        async with Client(server, mode="legacy", message_handler=listen) as connected:
+            await connected.subscribe_resource("catalog://hot")
+            await connected.subscribe_resource("catalog://tool/play%20wright/%E6%97%A5%E6%9C%AC%3F")
+            await server.announce_tiers()
+            found.gateway.standings.replace_tiers(
+                {ToolId("serena-mcp-server", "read/file"): Standing(tier=Tier.HOT, score=0.9)}
+            )
+            await server.announce_tiers()
+            await arrived.wait()
+            await connected.unsubscribe_resource("catalog://hot")
+            found.gateway.editions.withdraw("play wright")
+            arrived = anyio.Event()
+            await server.announce_tiers()
+            await arrived.wait()
+    assert heard == ["catalog://hot", "catalog://tool/play%20wright/%E6%97%A5%E6%9C%AC%3F"]
+
+
+@pytest.mark.filterwarnings("ignore:resources/.* is removed as of 2026-07-28")
+@pytest.mark.requirement("P-JOURNAL-DOORS")
+async def test_who_watches_a_tier_has_not_looked_at_it():
+    found = house()
+    server = served(found)
+    with anyio.fail_after(10):
+        async with Client(server, mode="legacy") as connected:
+            await connected.subscribe_resource("catalog://hot")
+            with refused():
+                await connected.subscribe_resource("catalog://category/none")
+            await server.announce_tiers()
+            assert list(cast(RecentJournal, found.gateway.executor.journal).looked) == []
+            await connected.read_resource("catalog://hot")
+    assert len(cast(RecentJournal, found.gateway.executor.journal).looked) == 1
 
 
 async def test_without_a_walk_there_are_no_such_resources():

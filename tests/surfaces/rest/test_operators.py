@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import cast
 
@@ -17,6 +18,7 @@ from portico.execution.counts import BOUNDS, Counts
 from portico.ports import Provider
 from portico.stores.journal import JournalState
 from portico.stores.memory import RecentJournal
+from portico.surfaces.cli.stats import report_data
 from portico.surfaces.rest.health import Live, Ready
 from portico.surfaces.rest.operators import BudgetResponse, ServersResponse, StatsResponse
 from portico.testing import AGENT, FakeProvider
@@ -50,6 +52,16 @@ async def test_usage_is_summed_up():
     assert len(told.by_day) == 1
     for query in ("days=0", "days=366", "limit=0", "limit=101", "days=x"):
         assert (await rest.get(f"/api/v1/stats?{query}")).status == 422
+
+
+async def test_usage_is_summed_up_alike_over_rest_and_on_the_command_line():
+    rest = open_rest()
+    await rest.house.gateway.call(AGENT, Call(tool="serena.replace_body", arguments={"body": "x"}))
+    told = (await rest.get("/api/v1/stats?days=7&limit=10")).json
+    report = await rest.house.admin.usage_report(days=7, limit=10)
+    printed = json.loads(json.dumps(report_data(report)))
+    assert printed == told
+    assert printed["top"][0]["tool"] == "serena-mcp-server::replace_body"
 
 
 async def test_servers_are_told_without_their_secrets():

@@ -155,13 +155,14 @@ async def test_a_tool_is_told_in_full():
     assert told["parameters"]["required"][0] == "name_path"
     assert told["returns"]["properties"]["symbols"]["type"] == "array"
     assert told["examples"][0].keys() == {"query", "description"}
-    assert told["performance"] | {"p95_latency_ms": 0} == {
+    assert told["performance"] | {"p50_latency_ms": 0, "p95_latency_ms": 0} == {
         "avg_latency_ms": 47,
+        "p50_latency_ms": 0,
         "p95_latency_ms": 0,
         "success_rate": 98.7,
         "total_invocations": 75,
     }
-    assert 44 <= told["performance"]["p95_latency_ms"] <= 50
+    assert 44 <= told["performance"]["p50_latency_ms"] <= told["performance"]["p95_latency_ms"] <= 50
     assert {"server_display_name", "docker_image", "network_mode"} <= told.keys()
 
 

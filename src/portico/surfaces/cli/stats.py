@@ -49,22 +49,22 @@ def stats(
         return handles.get(id) or str(id)
 
     if as_json:
-        data(report_data(report, spelled))
+        data(report_data(report))
     elif _is_empty(report):
         _print_empty(report, is_forgetful=is_forgetful)
     else:
         _print_report(report, spelled)
 
 
-def report_data(report: Report, spelled: Spelled) -> dict[str, Any]:
-    """A report as data."""
+def report_data(report: Report) -> dict[str, Any]:
+    """A report as data, with the names that REST has for it."""
     return {
         "days": report.days,
         "calls": report.calls,
         "outcomes": dict(report.outcomes),
-        "top": [_line_data(line, spelled) for line in report.top],
-        "failing": [_line_data(line, spelled) for line in report.failing],
-        "slow": [_line_data(line, spelled) for line in report.slow],
+        "top": [_line_data(line) for line in report.top],
+        "failing": [_line_data(line) for line in report.failing],
+        "slow": [_line_data(line) for line in report.slow],
         "by_day": [asdict(day) for day in report.by_day],
         "searches": report.searches,
         "unanswered": report.unanswered,
@@ -98,16 +98,14 @@ def _is_rich() -> bool:
     return True
 
 
-def _line_data(line: ToolLine, spelled: Spelled) -> dict[str, Any]:
+def _line_data(line: ToolLine) -> dict[str, Any]:
     return {
-        "handle": spelled(line.tool),
+        "tool": str(line.tool),
         "server": line.tool.server,
-        "name": line.tool.name,
         "calls": line.calls,
-        "done": line.done,
-        "success": round(line.success, 4),
-        "mean_ms": round(line.mean_ms, 1),
-        "p95_ms": round(line.p95_ms, 1),
+        "success_rate": line.success,
+        "avg_latency_ms": line.mean_ms,
+        "p95_latency_ms": line.p95_ms,
         "tokens_out": line.tokens_out,
     }
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from portico.discovery.paths import RESOURCES
 from portico.discovery.tiers import LARGEST_PAGE, SMALLEST_BUDGET
 from portico.domain.caller import Caller
 from portico.domain.items import OWN_SCHEME
@@ -16,8 +18,8 @@ from portico.walk import Walk
 
 from .surface import JsonObject
 
-HOT, CATEGORIES = "catalog://hot", "catalog://categories"
-CATEGORY, TOOL = "catalog://category/{name}", "catalog://tool/{server}/{tool}"
+HOT, CATEGORIES = RESOURCES.hot, RESOURCES.categories
+CATEGORY, TOOL = RESOURCES.any_category, RESOURCES.any_tool
 JSON = "application/json"
 COMPLETIONS = 100
 """Values in one answer, as MCP allows."""
@@ -72,13 +74,17 @@ class CatalogResources:
         Raises:
             UnknownItem: there is no such resource, or nothing of that name that the caller may see.
         """
-        try:
-            view = await self._view(uri)
-        except UnknownItem:
-            raise
-        except CallError as error:
-            raise UnknownItem(uri, details=error.details) from error
+        view = await self._found(uri, self.walk.as_resources())
         return {"contents": [{"uri": uri, "mimeType": JSON, "text": view.body.decode()}]}
+
+    async def mark(self, uri: str) -> bytes:
+        """What tells the resource as it is now from what it was; nobody has read it by this.
+
+        Raises:
+            UnknownItem: there is no such resource, or nothing of that name that the caller may see.
+        """
+        view = await self._found(uri, self.walk.as_resources(is_quiet=True))
+        return blake2b(view.body, digest_size=12).digest()
 
     def complete(self, template: str, argument: JsonObject, context: object) -> JsonObject:
         """Names that begin with what was typed, among what the caller may see.
@@ -95,18 +101,27 @@ class CatalogResources:
         shown = found[:COMPLETIONS]
         return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > len(shown)}}
 
-    async def _view(self, uri: str) -> View:
+    async def _found(self, uri: str, walk: Walk) -> View:
+        try:
+            return await self._view(uri, walk)
+        except UnknownItem:
+            raise
+        except CallError as error:
+            raise UnknownItem(uri, details=error.details) from error
+
+    async def _view(self, uri: str, walk: Walk) -> View:
         place, _, query = uri.partition("?")
         options = _options(query, uri)
-        if not options and place == HOT:
-            return await self.walk.hot(self.caller)
-        if not options and place == CATEGORIES:
-            return await self.walk.categories(self.caller)
+        is_paged = bool(options.keys() - {"budget"})
+        if place == HOT and not is_paged:
+            return await walk.hot(self.caller, **options)
+        if place == CATEGORIES and not is_paged:
+            return await walk.categories(self.caller, **options)
         kind, *parts = [unquote(part) for part in place.removeprefix(f"{OWN_SCHEME}//").split("/")]
         if kind == "category" and len(parts) == 1:
-            return await self.walk.category(self.caller, parts[0], **options)
-        if kind == "tool" and len(parts) >= 2 and not options.keys() - {"budget"}:
-            return await self.walk.tool(self.caller, parts[0], "/".join(parts[1:]), **options)
+            return await walk.category(self.caller, parts[0], **options)
+        if kind == "tool" and len(parts) >= 2 and not is_paged:
+            return await walk.tool(self.caller, parts[0], "/".join(parts[1:]), **options)
         raise _unknown(uri)
 
     def _names(self, template: str, argument: object, context: object) -> Iterable[str]:

@@ -14,7 +14,7 @@ from mcp.server.connection import Connection
 from mcp.shared.exceptions import MCPError
 
 from portico.domain.items import Item
-from portico.errors import CallError
+from portico.errors import CallError, UnknownItem
 from portico.gateway import Gateway
 
 from .asking import until_complete
@@ -35,6 +35,8 @@ class Passage:
     _subscribers: dict[str, weakref.WeakSet[Connection]] = field(default_factory=dict)
     _watched: Counter[str] = field(default_factory=Counter)
     """How many clients watch each resource."""
+    _marks: dict[str, bytes] = field(default_factory=dict)
+    """Those of our own resources that are watched, as their watchers last knew them."""
 
     async def list_prompts(self, ctx: Context, params: JsonObject) -> JsonObject:
         """All prompts, under their listed names."""
@@ -70,7 +72,7 @@ class Passage:
 
     async def subscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
         """Subscribe a client of the handshake era to a resource."""
-        await self._check_own(_text(params, "uri"))
+        await self._mark_own(_text(params, "uri"))
         item = self._resource(params)
         connections = self._subscribers.setdefault(item.listed, weakref.WeakSet())
         if connection_of(ctx) not in connections:
@@ -94,7 +96,7 @@ class Passage:
         try:
             for uri in uris:
                 with suppress(CallError):  # a resource that nobody has is honoured, and never changes
-                    await self._check_own(uri)
+                    await self._mark_own(uri)
                     item = self._resource({"uri": uri})
                     await self._watch(item)
                     items.append(item)
@@ -108,9 +110,15 @@ class Passage:
         """The connections that want to hear of a resource, by its listed URI."""
         return list(self._subscribers.get(uri, ()))
 
-    def watched_own(self) -> list[str]:
-        """Those of our own resources that somebody watches."""
-        return [uri for uri in self._watched if self.catalog and is_ours(uri)]
+    async def changed_own(self) -> list[str]:
+        """Those of our own watched resources that are no longer what their watchers know; from now on they know."""
+        changed = []
+        for uri in [uri for uri in self._watched if self.catalog and is_ours(uri)]:
+            mark = await self._mark_of(uri)
+            if self._marks.get(uri) != mark and uri in self._watched:
+                self._marks[uri] = mark
+                changed.append(uri)
+        return changed
 
     async def _watch(self, item: Item) -> None:
         self._watched[item.listed] += 1
@@ -125,6 +133,7 @@ class Passage:
         self._watched[item.listed] -= 1
         if self._watched[item.listed] <= 0:
             del self._watched[item.listed]
+            self._marks.pop(item.listed, None)
             if item.server != OURS:
                 await self.gateway.pass_on(item, "resources/unsubscribe", {"uri": item.original})
 
@@ -157,10 +166,22 @@ class Passage:
 
         return await until_complete(ctx, await again(envelope.answers), again)
 
-    async def _check_own(self, uri: str) -> None:
-        """Raise UnknownItem for a URI of our scheme that cannot be read; pages are read and not watched."""
+    async def _mark_own(self, uri: str) -> None:
+        """Remember what a resource of ours is like before somebody watches it; pages are read and not watched.
+
+        Raises:
+            UnknownItem: there is no such resource.
+        """
         if self.catalog and is_ours(uri):
-            await self.catalog.read(uri.replace("?", "%3F"))
+            mark = await self.catalog.mark(uri.replace("?", "%3F"))
+            self._marks.setdefault(uri, mark)
+
+    async def _mark_of(self, uri: str) -> bytes:
+        assert self.catalog is not None, "else nobody watches it"
+        try:
+            return await self.catalog.mark(uri)
+        except UnknownItem:  # it is gone, which its watchers want to hear too
+            return b""
 
     def _resource(self, params: JsonObject) -> Item:
         uri = _text(params, "uri")

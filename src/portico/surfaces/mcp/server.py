@@ -128,7 +128,11 @@ class SurfaceServer(Server[Any]):
         if (before.items.resources, before.items.templates) != (after.items.resources, after.items.templates):
             await self._bus.publish(ResourcesListChanged())
             await self._notify("notifications/resources/list_changed")
-        for uri in self._passage.watched_own():
+        await self.announce_tiers()
+
+    async def announce_tiers(self) -> None:
+        """Tell those who watch the tiers of disclosure which of them are no longer what they were."""
+        for uri in await self._passage.changed_own():
             await self._updated(uri, {"uri": uri})
 
     def may_interrupt(self, connection: Connection) -> bool:

@@ -123,6 +123,7 @@ class Performance(Shape):
     """How a tool has done so far; null where nothing is known."""
 
     avg_latency_ms: float | None
+    p50_latency_ms: float | None
     p95_latency_ms: float | None
     success_rate: float | None = Field(description="From 0 to 100.")
     total_invocations: int
