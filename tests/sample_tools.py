@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from portico.domain.server import Offering
-from portico.providers.local import LocalProvider
-from portico.providers.local.functions import define
+from portico.providers.local import LocalProvider, make_tool
 from portico.testing import FakeHouse
 from portico.wiring import Parts, assemble
 
@@ -64,11 +62,7 @@ def sample_house(*functions: Callable[..., Any], **parts: Any) -> FakeHouse:
     """A house with these functions on its local server."""
     provider = LocalProvider(server="local")
     for function in functions or ALL:
-        provider.add(define(function), partial(_run, function))
+        provider.add_tool(make_tool(function))
     house = assemble(Parts(providers={"local": provider}, **parts))
     house.gateway.editions.accept([(Offering(server="local", tools=provider.offering().tools), "local")])
     return FakeHouse(house.gateway, house.admin)
-
-
-def _run(function: Callable[..., Any], name: str, arguments: dict[str, Any]) -> Any:
-    return function(**arguments)

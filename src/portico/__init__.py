@@ -15,14 +15,20 @@ if TYPE_CHECKING:
     from portico.domain.disclosure import Hit as Hit
     from portico.errors import CallError as CallError
     from portico.errors import PorticoError as PorticoError
+    from portico.providers.local.injection import Connection as Connection
+    from portico.providers.local.injection import RequestContext as RequestContext
+    from portico.providers.local.marks import tool as tool
 
 _HOMES = {
     "CallError": "portico.errors",
     "Catalog": "portico.catalog",
+    "Connection": "portico.providers.local.injection",
     "Disclosure": "portico.domain.disclosure",
     "Hit": "portico.domain.disclosure",
     "PorticoError": "portico.errors",
+    "RequestContext": "portico.providers.local.injection",
     "Result": "portico.domain.call",
+    "tool": "portico.providers.local.marks",
 }
 
 __all__ = sorted(_HOMES)

@@ -1,98 +1,251 @@
-"""A plain function becomes a tool definition: schema from its signature, texts from its docstring."""
+"""A plain function becomes a tool: schemas from its signature, texts from its docstring."""
 
 from __future__ import annotations
 
-import dataclasses
-import enum
+import functools
 import inspect
-import json
-import re
-import types
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from inspect import Parameter
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+from . import models
+from .docstrings import parameter_texts
+from .injection import Need, need_of
+from .kinds import Kind, Read, kind_of
+from .kinds import type_schema as type_schema
+from .marks import LOCAL, ToolMark, mark_of
+from .records import is_spellable, json_value
+from .unfit import Unfit
 
 PREFIX = "handle_"
-_PLAIN: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-_ARGUMENT_LINE = re.compile(r"^\s*(?::param\s+)?(\*{0,2}\w+)\s*(?:\([^)]*\))?\s*(?:-|:|–)\s*(\S.*)$")
+_VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LocalTool:
+    """A function, the definition that is made of it, and how a call reaches it."""
+
+    name: str
+    definition: Mapping[str, Any]
+    function: Callable[..., Any]
+    server: str = LOCAL
+    category: str = ""
+    is_async: bool = False
+    reads: Mapping[str, Read] = field(default_factory=dict)
+    """How the value of each parameter becomes what the function expects."""
+    needs: tuple[Need, ...] = ()
+    positional: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters that have no keyword, with their defaults."""
+    notes: tuple[str, ...] = ()
+    """What an author may want to put right; the tool works all the same."""
+    file: str = ""
+    line: int = 0
+
+    def read(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """The values that the function expects, and a line for each argument that cannot become one."""
+        values, wrong = dict(arguments), []
+        hidden = [need.parameter for need in self.needs if need.parameter in values]
+        wrong += [f"unknown: {name}" for name in hidden]  # `**more` would let a caller pass what only we may give
+        for name, read in self.reads.items():
+            if name in values:
+                try:
+                    values[name] = read(values[name])
+                except Unfit as error:
+                    where = ".".join([name, *map(str, error.path)])
+                    wrong.append(f"{where}: {error.reason}")
+        return values, wrong
+
+    def invoke(self, values: dict[str, Any]) -> Any:
+        """Call the function."""
+        if not self.positional:
+            return self.function(**values)
+        given = {name: values.pop(name) for name in self.positional if name in values}
+        last = max((place for place, name in enumerate(self.positional, 1) if name in given), default=0)
+        leading = [given.get(name, default) for name, default in list(self.positional.items())[:last]]
+        return self.function(*leading, **values)
 
 
 def define(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
     """The definition of a function; `handle_` at the start of its name is dropped."""
-    doc = inspect.getdoc(function) or ""
-    texts = _argument_texts(doc)
-    hints = _hints(function)
-    properties: dict[str, Any] = {}
-    required = []
-    taken = inspect.signature(function).parameters.values()
-    for parameter in taken:
-        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) or parameter.name.startswith("_"):
-            continue
-        schema = type_schema(hints.get(parameter.name, Any))
-        if parameter.name in texts:
-            schema = {**schema, "description": texts[parameter.name]}
-        if parameter.default is parameter.empty:
-            required.append(parameter.name)
-        elif _is_json(parameter.default):
-            schema = {**schema, "default": parameter.default}
-        properties[parameter.name] = schema
-    return {
-        "name": name or function.__name__.removeprefix(PREFIX),
-        "description": doc,
-        "inputSchema": {
+    return dict(make_tool(function, name).definition)
+
+
+def make_tool(function: Callable[..., Any], name: str = "") -> LocalTool:
+    """Make a tool of a function; what a decorator said of it counts more than what it says itself."""
+    mark = mark_of(function) or ToolMark()
+    doc = inspect.getdoc(function) or "" if _is_described(function) else ""
+    name = name or mark.name or getattr(function, "__name__", type(function).__name__).removeprefix(PREFIX)
+    taken = _Taken(function, doc)
+    file, line = _place(function)
+    return LocalTool(
+        name=name,
+        definition=_definition(name, doc, mark, taken),
+        function=function,
+        server=mark.server,
+        category=mark.category,
+        is_async=inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__),
+        reads={parameter: kind.read for parameter, kind in taken.kinds.items() if kind.read},
+        needs=tuple(taken.needs),
+        positional={p.name: p.default for p in taken.parameters if p.kind is p.POSITIONAL_ONLY},
+        notes=(*taken.notes, *([] if doc or mark.description else [NO_TEXT])),
+        file=file,
+        line=line,
+    )
+
+
+NO_TEXT = "it has no docstring, and agents choose tools by what their docstrings say"
+
+
+def _definition(name: str, doc: str, mark: ToolMark, taken: _Taken) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": name, "description": doc if mark.description is None else mark.description}
+    if mark.title:
+        found["title"] = mark.title
+    found["inputSchema"] = taken.input_schema()
+    if output := _output_schema(taken.hints.get("return", Any)):
+        found["outputSchema"] = output
+    if mark.annotations:
+        found["annotations"] = mark.annotations
+    if mark.tags:
+        found["_meta"] = {"tags": list(mark.tags)}
+    return found
+
+
+class _Taken:
+    """What a function takes: parameters that callers pass, and those that are given to it."""
+
+    def __init__(self, function: Callable[..., Any], doc: str) -> None:
+        self.notes: list[str] = []
+        self.needs: list[Need] = []
+        self.kinds: dict[str, Kind] = {}
+        self.parameters, self.is_open = _parameters(function)
+        self.hints, unread = read_hints(function)
+        self.texts = parameter_texts(doc, {parameter.name for parameter in self.parameters})
+        for parameter in self.parameters:
+            self._take(parameter, is_annotated=parameter.name in self.hints or parameter.name in unread)
+        self.notes += [
+            f"the annotation of {name!r} cannot be read ({why}): it takes anything" for name, why in unread.items()
+        ]
+
+    def input_schema(self) -> dict[str, Any]:
+        """The schema of the arguments; pydantic's definitions are gathered at its root."""
+        properties: dict[str, Any] = {}
+        definitions: dict[str, Any] = {}
+        for parameter in self.parameters:
+            if parameter.name in self.kinds:
+                schema = hoisted(self.kinds[parameter.name].schema, parameter.name, definitions)
+                properties[parameter.name] = {**schema, **self._said(parameter)}
+        required = [p.name for p in self.parameters if p.name in properties and p.default is p.empty]
+        found = {
             "type": "object",
             "properties": properties,
             "required": required,
-            "additionalProperties": any(
-                p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()
-            ),
-        },
-    }
+            "additionalProperties": self.is_open,
+        }
+        return {**found, "$defs": definitions} if definitions else found
+
+    def _take(self, parameter: Parameter, *, is_annotated: bool) -> None:
+        name, hint = parameter.name, self.hints.get(parameter.name, Any)
+        kind = kind_of(hint)
+        is_required = parameter.default is parameter.empty
+        need = need_of(name, hint, kind, is_annotated=is_annotated, is_required=is_required)
+        if need is not None:
+            self.needs.append(need)
+            return
+        self.kinds[name] = kind
+        if not is_annotated:
+            self.notes.append(f"its parameter {name!r} has no annotation: it takes anything")
+        if not is_required and not is_spellable(parameter.default):
+            self.notes.append(f"the default of {name!r} is not JSON: the schema does not say it")
+
+    def _said(self, parameter: Parameter) -> dict[str, Any]:
+        text = self.kinds[parameter.name].text or self.texts.get(parameter.name, "")
+        found: dict[str, Any] = {"description": text} if text else {}
+        if parameter.default is not parameter.empty and is_spellable(parameter.default):
+            found["default"] = json_value(parameter.default)
+        return found
 
 
-def type_schema(hint: Any, inside: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """The JSON Schema of an annotation; one that says nothing to JSON, or that is `inside` itself, is left open."""
-    if hint in _PLAIN:
-        return {"type": _PLAIN[hint]}
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    if origin in (Union, types.UnionType):
-        return {"anyOf": [type_schema(option, inside) for option in arguments]}
-    if hint in (list, tuple, set) or origin in (list, tuple, set, frozenset):
-        items = {argument for argument in arguments if argument is not Ellipsis}
-        return {"type": "array", **({"items": type_schema(items.pop(), inside)} if len(items) == 1 else {})}
-    if hint is dict or origin is dict:
-        return {"type": "object"}
-    return _class_schema(hint, inside) if hint not in inside else {}
+def hoisted(schema: Mapping[str, Any], parameter: str, definitions: dict[str, Any]) -> Mapping[str, Any]:
+    """A schema without its `$defs`, which join those at the root; one whose name is taken gets another."""
+    own = schema.get("$defs")
+    if not own:
+        return schema
+    names = {name: name if definitions.get(name, one) == one else f"{parameter}_{name}" for name, one in own.items()}
+    definitions.update({names[name]: _renamed(one, names) for name, one in own.items()})
+    found: Mapping[str, Any] = _renamed({key: value for key, value in schema.items() if key != "$defs"}, names)
+    return found
 
 
-def _class_schema(hint: Any, inside: tuple[Any, ...]) -> dict[str, Any]:
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return {"enum": [member.value for member in hint]}
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        fields = dataclasses.fields(hint)
-        hints = get_type_hints(hint)
-        needed = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
-        properties = {f.name: type_schema(hints[f.name], (*inside, hint)) for f in fields}
-        return {"type": "object", "properties": properties, "required": needed}
-    return {}
+def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(schema, list):
+        return [_renamed(part, names) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {key: _renamed(part, names) for key, part in schema.items()}
+    reference = found.get("$ref")
+    if isinstance(reference, str):
+        name = reference.removeprefix("#/$defs/")
+        found["$ref"] = f"#/$defs/{names.get(name, name)}"
+    return found
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _output_schema(hint: Any) -> dict[str, Any] | None:
+    """The schema of `structuredContent`: an object as it is, another value under `result`, and none for text."""
+    kind = kind_of(hint)
+    if kind.form == "text" or kind.foreign or hint is type(None):
+        return None
+    schema = dict(kind.schema)
+    if models.is_modelled(hint):
+        schema = models.schema_of(models.adapter_of(hint), is_output=True)
+    if kind.form == "object":
+        return {**schema, "type": "object"} if schema.keys() - {"type"} else None
+    definitions = schema.pop("$defs", None)
+    wrapped = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    return {**wrapped, "$defs": definitions} if definitions else wrapped
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[list[Parameter], bool]:
+    """What a function declares, and whether it takes more; one that does not say takes anything."""
     try:
-        return get_type_hints(function)
-    except (NameError, TypeError):
-        return {}
+        found = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):
+        return [], True
+    is_open = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in found)
+    return [parameter for parameter in found if parameter.kind not in _VARIADIC], is_open
 
 
-def _argument_texts(doc: str) -> dict[str, str]:
-    found = (_ARGUMENT_LINE.match(line) for line in doc.splitlines())
-    return {match[1]: match[2].strip() for match in found if match}
-
-
-def _is_json(value: Any) -> bool:
+def read_hints(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The annotations of a function, and why some of them cannot be read."""
+    target = _annotated(function)
     try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+        return get_type_hints(target, include_extras=True), {}
+    except Exception:  # noqa: BLE001  an annotation is an expression, and may fail in any way; each is tried alone below
+        raw = getattr(target, "__annotations__", {})
+    scope = getattr(inspect.unwrap(target), "__globals__", {})
+    found: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    for name, hint in raw.items():
+        try:
+            found |= get_type_hints(SimpleNamespace(__annotations__={name: hint}), scope, include_extras=True)
+        except Exception as error:  # noqa: BLE001
+            unread[name] = str(error)
+    return found, unread
+
+
+def _annotated(function: Any) -> Any:
+    """What has the annotations: of a partial its function, of an object that can be called its `__call__`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
+
+
+def _is_described(function: Any) -> bool:
+    """Whether the docstring is the function's own, and not that of its class, such as `partial`."""
+    return inspect.isroutine(function) or inspect.isclass(function) or "__doc__" in getattr(function, "__dict__", {})
+
+
+def _place(function: Any) -> tuple[str, int]:
+    code = getattr(inspect.unwrap(_annotated(function)), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else ("", 0)

@@ -3,53 +3,142 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import orjson
 
 from portico.domain.call import OnProgress
 from portico.domain.caller import Caller
 from portico.domain.server import Health, Offering, State
-from portico.errors import Sent, UnknownTool, UpstreamError, UpstreamTimeout
+from portico.errors import (
+    ConfigError,
+    InvalidArguments,
+    InvalidDefinition,
+    NextCall,
+    Sent,
+    UnknownTool,
+    UpstreamError,
+    UpstreamGone,
+    UpstreamTimeout,
+)
+
+from .functions import LocalTool
+from .injection import RequestContext, Source
+from .marks import LOCAL
+from .progress import reporting
+from .running import Run, run_of
+from .workers import Exhausted, Job, Workers
 
 Runner = Callable[[str, Mapping[str, Any]], Any | Awaitable[Any]]
 """Tool name and arguments -> a value or a whole result object; may be async."""
+
+Handler = Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+"""Answers one method (`prompts/get`, `resources/read`, `completion/complete`) from its parameters; may be async."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A definition of somebody else's making, run through one function."""
+
+    definition: Mapping[str, Any]
+    run: Runner
 
 
 @dataclass(slots=True, kw_only=True)
 class LocalProvider:
     """Offers definitions and runs them through one function each."""
 
-    server: str
+    server: str = LOCAL
     source: str = "local"
-    fingerprint: str = ""
     timeout: float = 60.0
-    _definitions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _runners: dict[str, Runner] = field(default_factory=dict)
+    inject: Mapping[type, Source] = field(default_factory=dict)
+    """What functions may ask for beside their arguments: each is opened before a call and closed after it."""
+    workers: Workers = field(default_factory=Workers)
+    problems: list[ConfigError] = field(default_factory=list)
+    """What is not offered, or not as its author meant it, and what to do."""
+    prompts: list[Mapping[str, Any]] = field(default_factory=list)
+    resources: list[Mapping[str, Any]] = field(default_factory=list)
+    templates: list[Mapping[str, Any]] = field(default_factory=list)
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    """What answers requests beside calls, by method."""
+    _tools: dict[str, _Plain | LocalTool] = field(default_factory=dict)
+    _loaded: dict[str, LocalTool] = field(default_factory=dict)
+    """Those of the tools that came from modules, and leave with them."""
 
     def add(self, definition: Mapping[str, Any], run: Runner) -> None:
         """Offer one more tool, or another one under the same name."""
         name = definition.get("name") if isinstance(definition, Mapping) else None
-        key = name if isinstance(name, str) and name else f"(no name {len(self._definitions)})"
-        self._definitions[key] = definition
-        self._runners[key] = run
+        key = name if isinstance(name, str) and name else f"(no name {len(self._tools)})"
+        self._tools[key] = _Plain(definition, run)
+
+    def add_tool(self, tool: LocalTool) -> None:
+        """Offer a function, or another one under the same name.
+
+        Raises:
+            InvalidDefinition: it needs something that nobody provides.
+        """
+        unmet = [need for need in tool.needs if not need.met_by(self.inject)]
+        if unmet:
+            raise InvalidDefinition(f"{tool.name!r} cannot be called: {unmet[0].reason}")
+        self._tools[tool.name] = tool
+
+    def take(self, tools: Iterable[LocalTool]) -> None:
+        """Offer these functions in the place of those that were taken before; one that cannot be called is a problem.
+
+        What was added otherwise stays, and wins.
+        """
+        for name, tool in self._loaded.items():
+            if self._tools.get(name) is tool:
+                del self._tools[name]
+        self._loaded, self.problems = {}, []
+        for tool in tools:
+            if tool.name in self._tools:
+                continue
+            try:
+                self.add_tool(tool)
+                self._loaded[tool.name] = tool
+            except InvalidDefinition as error:
+                self.problems.append(ConfigError(str(error), file=tool.file or None, line=tool.line or None))
 
     def remove(self, name: str) -> bool:
         """Offer a tool no longer; says whether there was one."""
-        self._runners.pop(name, None)
-        return self._definitions.pop(name, None) is not None
+        return self._tools.pop(name, None) is not None
+
+    @property
+    def categories(self) -> dict[str, str]:
+        """The shelf of each tool whose author has chosen one."""
+        return {n: t.category for n, t in self._tools.items() if isinstance(t, LocalTool) and t.category}
+
+    @property
+    def fingerprint(self) -> str:
+        """A mark of everything that is offered."""
+        offered = self.offering()
+        parts = (offered.tools, offered.prompts, offered.resources, offered.templates)
+        return sha256(orjson.dumps(parts, default=repr, option=orjson.OPT_NON_STR_KEYS)).hexdigest()[:16]
 
     def offering(self) -> Offering:
         """All definitions; nothing has to be asked."""
-        return Offering(server=self.server, tools=tuple(self._definitions.values()))
+        return Offering(
+            server=self.server,
+            tools=tuple(tool.definition for tool in self._tools.values()),
+            prompts=tuple(self.prompts),
+            resources=tuple(self.resources),
+            templates=tuple(self.templates),
+        )
 
     def health(self) -> Health:
-        """Functions of this process are always there."""
-        return Health(state=State.RUNNING)
+        """Functions of this process are always there, unless none of them could be used."""
+        reasons = [str(problem) for problem in self.problems]
+        if stuck := self.workers.stuck:
+            names = ", ".join(dict.fromkeys(stuck))
+            reasons.append(f"{len(stuck)} of {self.workers.limit} worker threads did not come back from: {names}")
+        is_empty = not (self._tools or self.prompts or self.resources or self.templates)
+        state = State.FAILED if is_empty and self.problems else State.RUNNING
+        return Health(state=state, reason="; ".join(reasons))
 
     async def offer(self) -> Offering:
         """All definitions."""
@@ -66,41 +155,75 @@ class LocalProvider:
         caller: Caller | None = None,
     ) -> Mapping[str, Any]:
         """Run the function; what it raises is the tool's own error."""
-        run = self._runners.get(name)
-        if run is None:
+        tool = self._tools.get(name)
+        if tool is None:
             raise UnknownTool(f"{self.server}.{name}")
-        try:
-            with anyio.move_on_after(self.timeout):
-                return as_result(await _run(run, name, arguments))
-        except Exception as error:  # noqa: BLE001  a user's function may raise anything, and it is the tool's answer
-            text = f"{type(error).__name__}: {error}"
-            return {"content": [{"type": "text", "text": text}], "isError": True}
-        detail = f"no result after {self.timeout:g} s"
-        raise UpstreamTimeout(f"{self.server}.{name}", details=(detail,), sent=Sent.UNKNOWN)
+        if isinstance(tool, _Plain):
+            return await self._finish(_plain_run(tool.run, name, arguments))
+        values = self._values(tool, arguments)
+        if not tool.needs:
+            return await self._finish(run_of(tool, values, self.inject, None))
+        async with reporting(on_progress) as report:
+            context = RequestContext(caller=caller or Caller(), meta=meta, report=report)
+            return await self._finish(run_of(tool, values, self.inject, context))
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Functions have no prompts and no resources."""
-        raise UpstreamError(self.server, rpc_code=-32601, message=f"{method} is not offered")
+        """Answer a request that is not a call, if something was put there to answer it."""
+        handler = self.handlers.get(method)
+        if handler is None:
+            raise UpstreamError(self.server, rpc_code=-32601, message=f"{method} is not offered")
+        answer = handler(params)
+        return await answer if inspect.isawaitable(answer) else answer
 
     async def aclose(self) -> None:
-        """Nothing was started."""
+        """Nothing was started that does not end by itself."""
+
+    def _values(self, tool: LocalTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        values, wrong = tool.read(arguments)
+        if wrong:
+            spelled = f"{self.server}.{tool.name}"
+            raise InvalidArguments(spelled, details=wrong, next_call=NextCall("describe", {"names": [spelled]}))
+        return values
+
+    async def _finish(self, run: Run) -> Mapping[str, Any]:
+        """Wait for one call, but not for ever; waiting for a thread counts."""
+        begun: list[Job] = []
+        try:
+            with anyio.move_on_after(self.timeout):
+                return await run.finish(self.workers, begun)
+        except Exhausted as stuck:
+            detail = (
+                f"all {self.workers.limit} worker threads are held by functions that do not return: {stuck}."
+                " Restart Portico, and give those functions time limits of their own"
+            )
+            raise UpstreamGone(f"{self.server}.{run.label}", details=(detail,)) from stuck
+        if begun and not begun[0].is_started:
+            detail, sent = (
+                f"no worker thread was free for {self.timeout:g} s; all {self.workers.limit} are busy",
+                Sent.NOTHING,
+            )
+        else:
+            detail, sent = f"no result after {self.timeout:g} s", Sent.UNKNOWN
+        raise UpstreamTimeout(f"{self.server}.{run.label}", details=(detail,), sent=sent)
 
 
-def as_result(value: Any) -> Mapping[str, Any]:
-    """A function's value as a result object; a whole result object is passed on as it is."""
-    if isinstance(value, Mapping) and isinstance(value.get("content"), list):
-        return value
-    if isinstance(value, str):
-        return {"content": [{"type": "text", "text": value}]}
-    plain = orjson.loads(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
-    structured = plain if isinstance(plain, dict) else {"result": plain}
-    text = orjson.dumps(plain).decode()
-    return {"content": [{"type": "text", "text": text}], "structuredContent": structured}
+def _plain_run(run: Runner, name: str, arguments: Mapping[str, Any]) -> Run:
+    return Run(
+        label=name,
+        function=lambda values: run(name, values),
+        values=dict(arguments),
+        is_async=inspect.iscoroutinefunction(run),
+    )
 
 
-async def _run(run: Runner, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Async functions run in the loop, others in a worker thread that is left behind when time is up."""
-    if inspect.iscoroutinefunction(run):
-        return await run(name, arguments)
-    value = await anyio.to_thread.run_sync(run, name, arguments, abandon_on_cancel=True)
-    return await value if inspect.isawaitable(value) else value
+def providers_of(
+    tools: Iterable[LocalTool], *, inject: Mapping[type, Source] | None = None, timeout: float = 60.0
+) -> dict[str, LocalProvider]:
+    """One provider for each server that the functions name."""
+    groups: dict[str, list[LocalTool]] = {}
+    for tool in tools:
+        groups.setdefault(tool.server, []).append(tool)
+    found = {server: LocalProvider(server=server, inject=inject or {}, timeout=timeout) for server in groups}
+    for server, group in groups.items():
+        found[server].take(group)
+    return found

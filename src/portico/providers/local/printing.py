@@ -1,0 +1,57 @@
+"""What a tool's function prints goes to stderr: stdout belongs to the protocol, or to a command's own output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from threading import Lock
+from typing import Any, TextIO
+
+_is_aside: ContextVar[bool] = ContextVar("portico_prints_aside", default=False)
+_lock = Lock()
+_users = 0
+
+
+class _Fork:
+    """Stands where stdout was; leads to stderr for whoever runs a tool's function, and to stdout for everybody else."""
+
+    def __init__(self, before: TextIO) -> None:
+        self.before = before
+
+    def write(self, text: str) -> int:
+        """Write to the one or the other."""
+        return (sys.stderr if _is_aside.get() else self.before).write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr if _is_aside.get() else self.before, name)
+
+
+@contextmanager
+def prints_aside() -> Iterator[None]:
+    """Within the block, and in tasks and threads that inherit its context, prints go to stderr."""
+    _enter()
+    token = _is_aside.set(True)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # a coroutine that is thrown away ends in another context than it began in
+            _is_aside.reset(token)
+        _leave()
+
+
+def _enter() -> None:
+    global _users
+    with _lock:
+        _users += 1
+        if not isinstance(sys.stdout, _Fork):  # somebody may have put another stream there meanwhile
+            sys.stdout = _Fork(sys.stdout)
+
+
+def _leave() -> None:
+    global _users
+    with _lock:
+        _users -= 1
+        if not _users and isinstance(sys.stdout, _Fork):
+            sys.stdout = sys.stdout.before

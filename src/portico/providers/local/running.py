@@ -1,0 +1,141 @@
+"""Runs one function with everything it asks for: in a worker thread, or in the loop when it is async."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal
+
+import anyio
+
+from .functions import LocalTool
+from .injection import RequestContext, Source
+from .printing import prints_aside
+from .results import as_error, as_result
+from .workers import Job, Workers
+
+CLOSE_SECONDS = 5.0
+"""What was opened for an async function gets so long to close when the call is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One call that is about to happen; its outcome is always a result object."""
+
+    label: str
+    function: Callable[[dict[str, Any]], Any]
+    values: dict[str, Any]
+    is_async: bool = False
+    given: Mapping[str, Source | None] = field(default_factory=dict)
+    """What is opened for the function, by parameter; None stands for the request itself."""
+    context: RequestContext | None = None
+
+    async def finish(self, workers: Workers, begun: list[Job]) -> Mapping[str, Any]:
+        """Run it; a job that is begun in a thread is put on the list."""
+        if self.is_async:
+            return await self._in_loop(workers)
+        job = workers.start(self.label, self._in_thread)
+        begun.append(job)
+        value = await workers.finish(job)
+        if inspect.isawaitable(value):
+            return await _answer(value)
+        return value  # type: ignore[no-any-return]
+
+    def _in_thread(self) -> Any:
+        """The result, or what still has to be awaited in the loop."""
+        try:
+            with prints_aside(), ExitStack() as stack:
+                for parameter, source in self.given.items():
+                    self.values[parameter] = (
+                        stack.enter_context(_plain(self._opened(source))) if source else self.context
+                    )
+                value = self.function(self.values)
+                return value if inspect.isawaitable(value) else as_result(value)
+        except BaseException as error:  # noqa: BLE001  a user's function may raise anything, and it is the tool's answer
+            return as_error(error)
+
+    async def _in_loop(self, workers: Workers) -> Mapping[str, Any]:
+        if not self.given:
+            return await _answer(self.function(self.values))
+        return await _answer(self._with_given(workers))
+
+    async def _with_given(self, workers: Workers) -> Any:
+        async with AsyncExitStack() as stack:
+            for parameter, source in self.given.items():
+                self.values[parameter] = (
+                    await stack.enter_async_context(_InThread.around(self._opened(source), workers))
+                    if source
+                    else self.context
+                )
+            return await self.function(self.values)
+
+    def _opened(self, source: Source) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
+        assert self.context is not None, "what is opened is opened for a request"
+        return source(self.context)
+
+
+def run_of(
+    tool: LocalTool, values: dict[str, Any], sources: Mapping[type, Source], context: RequestContext | None
+) -> Run:
+    """A call of a function with everything that it needs."""
+    given = {need.parameter: need.source(sources) for need in tool.needs if need.is_given_by(sources)}
+    return Run(
+        label=tool.name,
+        function=tool.invoke,
+        values=values,
+        is_async=tool.is_async,
+        given=given,
+        context=context,
+    )
+
+
+async def _answer(value: Awaitable[Any]) -> Mapping[str, Any]:
+    """What an async function gives or raises, as a result; that the call itself is cancelled is not its answer."""
+    try:
+        with prints_aside():
+            return as_result(await value)
+    except BaseException as error:  # a user's function may raise anything, and it is the tool's answer
+        if isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
+            raise
+        return as_error(error)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or bool(task.cancelling())
+
+
+def _plain(opened: AbstractContextManager[Any] | AbstractAsyncContextManager[Any]) -> AbstractContextManager[Any]:
+    if isinstance(opened, AbstractContextManager):
+        return opened
+    raise TypeError("what it is given can be opened by async functions only: write `async def`")
+
+
+class _InThread:
+    """A context manager that blocks, entered and left in a worker thread so that the loop goes on."""
+
+    def __init__(self, inner: AbstractContextManager[Any], workers: Workers) -> None:
+        self._inner, self._workers = inner, workers
+
+    @classmethod
+    def around(
+        cls, opened: AbstractContextManager[Any] | AbstractAsyncContextManager[Any], workers: Workers
+    ) -> AbstractAsyncContextManager[Any]:
+        """One that is async already is taken as it is."""
+        return opened if isinstance(opened, AbstractAsyncContextManager) else cls(opened, workers)
+
+    async def __aenter__(self) -> Any:
+        return await self._workers.finish(self._workers.start("open", self._inner.__enter__))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+            close = partial(self._inner.__exit__, kind, error, trace)
+            await self._workers.finish(self._workers.start("close", close))
+        return False

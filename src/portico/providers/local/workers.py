@@ -1,0 +1,130 @@
+"""Threads for functions that are not async: at most so many, and one that hangs holds up nobody but itself.
+
+The threads are daemons: a function that never returns must not keep the process alive, as it would in a common pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Any
+
+IDLE_SECONDS = 30.0
+"""A thread without work ends after so long."""
+
+
+class Exhausted(Exception):
+    """Every thread is held by a function that did not return in time."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One piece of work on its way through a thread."""
+
+    label: str
+    work: Callable[[], Any]
+    outcome: asyncio.Future[tuple[Any, BaseException | None]]
+    context: Context
+    is_started: bool = False
+    is_done: bool = False
+    is_left: bool = False
+    """Whether the one who asked has gone."""
+
+
+@dataclass(slots=True)
+class Workers:
+    """Runs plain functions in threads."""
+
+    limit: int = 16
+    _jobs: SimpleQueue[Job] = field(default_factory=SimpleQueue)
+    _lock: Lock = field(default_factory=Lock)
+    _threads: int = 0
+    _unfinished: int = 0
+    _stuck: list[Job] = field(default_factory=list)
+
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """What the threads are at work on that were left behind."""
+        with self._lock:
+            return tuple(job.label for job in self._stuck)
+
+    def start(self, label: str, work: Callable[[], Any]) -> Job:
+        """Begin a piece of work, as soon as a thread is free.
+
+        Raises:
+            Exhausted: no thread will be free, because all were left behind.
+        """
+        loop = asyncio.get_running_loop()
+        job = Job(label, work, loop.create_future(), copy_context())
+        with self._lock:
+            if len(self._stuck) >= self.limit:
+                raise Exhausted(", ".join(dict.fromkeys(stuck.label for stuck in self._stuck)))
+            self._unfinished += 1
+            is_short = self._threads < min(self._unfinished, self.limit)
+            self._threads += is_short
+            self._jobs.put(job)  # within the lock: a thread ends only where it finds nothing to do, and says so in it
+        if is_short:
+            Thread(target=self._work, name="portico tool", daemon=True).start()
+        return job
+
+    async def finish(self, job: Job) -> Any:
+        """Wait for a piece of work and return what it gave, or raise what it raised; a cancelled one is left behind."""
+        try:
+            value, error = await job.outcome
+        except asyncio.CancelledError:
+            self._leave(job)
+            raise
+        if error is not None:
+            raise error
+        return value
+
+    def _leave(self, job: Job) -> None:
+        with self._lock:
+            job.is_left = True
+            if job.is_started and not job.is_done:
+                self._stuck.append(job)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get(timeout=IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    if self._jobs.empty():
+                        self._threads -= 1
+                        return
+                continue
+            self._do(job)
+            del job  # a waiting thread holds on to nothing
+
+    def _do(self, job: Job) -> None:
+        with self._lock:
+            job.is_started = not job.is_left
+        value, error = None, None
+        if job.is_started:
+            try:
+                value = job.context.run(job.work)
+            except BaseException as raised:  # noqa: BLE001  SystemExit and the like are the function's own, not ours
+                error = raised
+        with self._lock:
+            job.is_done = True
+            self._unfinished -= 1
+            if job in self._stuck:
+                self._stuck.remove(job)
+        _deliver(job, value, error)
+
+
+def _deliver(job: Job, value: Any, error: BaseException | None) -> None:
+    try:
+        job.outcome.get_loop().call_soon_threadsafe(_settle, job.outcome, value, error)
+    except RuntimeError:
+        return  # the loop is closed, and nobody waits
+
+
+def _settle(outcome: asyncio.Future[tuple[Any, BaseException | None]], value: Any, error: BaseException | None) -> None:
+    if not outcome.done():
+        outcome.set_result((value, error))
