@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +17,7 @@ from portico.gateway import Query
 from portico.intake.normalise import normalise
 from portico.ports import Embedder
 from portico.providers.local import LocalProvider
-from portico.providers.local.functions import define
+from portico.providers.local.functions import make_tool
 from portico.providers.local.provider import Runner
 from portico.stores.memory import MemoryStore
 from portico.wiring import Parts, assemble
@@ -57,21 +56,20 @@ class Catalog:
             provider.add(definition, call)
         self._publish(provider)
 
-    def register_tool(self, function: Callable[..., Any], category: str = "", *, server: str = LOCAL) -> str:
+    def register_tool(self, function: Callable[..., Any], category: str = "", *, server: str = "") -> str:
         """Add a plain function, its schema taken from the signature; returns the handle.
 
         Raises:
             InvalidDefinition: no tool can be made of its signature.
         """
-        definition = define(function)
-        name = definition["name"]
-        normalise(definition)
-        provider = self._provider(server)
-        if category:
-            self._house.gateway.editions.shelve(ToolId(server, name), category)
-        provider.add(definition, partial(_call_function, function))
+        tool = make_tool(function)
+        normalise(dict(tool.definition))
+        provider = self._provider(server or tool.server)
+        provider.add_tool(tool)
+        if category or tool.category:
+            self._house.gateway.editions.shelve(ToolId(provider.server, tool.name), category or tool.category)
         self._publish(provider)
-        return self._house.gateway.edition.tools[ToolId(server, name)].handle
+        return self._house.gateway.edition.tools[ToolId(provider.server, tool.name)].handle
 
     def unregister(self, name: str) -> bool:
         """Remove one tool by any of its spellings; says whether there was one.
@@ -170,7 +168,3 @@ class Catalog:
 
     def _publish(self, provider: LocalProvider) -> None:
         self._house.gateway.editions.accept([(provider.offering(), provider.source)])
-
-
-def _call_function(function: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> Any:
-    return function(**arguments)
