@@ -1,0 +1,91 @@
+"""Tools that ask any database: queries, tables, their columns and their DDL."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from portico.providers.database import Connection
+from portico.providers.local.marks import tool
+
+PREVIEWED = 5
+
+
+@tool(read_only=True, idempotent=True)
+def handle_base_readQuery(  # noqa: N802
+    conn: Connection, sql: str, parameters: dict[str, Any] | None = None, max_rows: int | None = None
+) -> dict[str, Any]:
+    """Execute a SQL query via SQLAlchemy, bind parameters if provided.
+
+    The database is only read: one SELECT, WITH or VALUES. The answer has the columns once and the rows as arrays; when
+    it says `truncated`, `next` tells how to see the rest.
+
+    Arguments:
+      sql - SQL text, with optional bind-parameter placeholders
+      parameters - values for the placeholders by name, e.g. {"city": "Bern"} for :city
+      max_rows - rows to return at most; the server's own limit is never exceeded
+    """
+    return conn.rows(sql, parameters, limit=max_rows).shown()
+
+
+@tool(read_only=True, idempotent=True)
+def handle_base_databaseList(conn: Connection) -> dict[str, Any]:  # noqa: N802
+    """Names the schemas of the connected database, the default one first."""
+    return {"dialect": conn.dialect, "databases": list(conn.schemas())}
+
+
+@tool(read_only=True, idempotent=True)
+def handle_base_tableList(conn: Connection, database_name: str = "") -> dict[str, Any]:  # noqa: N802
+    """Lists all tables in a database.
+
+    Arguments:
+      database_name - Database name; empty for the default one
+    """
+    found = conn.tables(database_name)
+    return {"tables": [{"name": _spelled(table), "kind": table.kind} for table in found]}
+
+
+@tool(read_only=True, idempotent=True)
+def handle_base_tableDDL(conn: Connection, table_name: str, database_name: str = "") -> dict[str, Any]:  # noqa: N802
+    """Displays the DDL definition of a table via SQLAlchemy.
+
+    Arguments:
+      table_name - Table or view name
+      database_name - Database name; empty for the default one
+    """
+    table = conn.find(table_name, database_name)
+    return {"table": _spelled(table), "kind": table.kind, "ddl": conn.ddl(table)}
+
+
+@tool(read_only=True, idempotent=True)
+def handle_base_columnDescription(  # noqa: N802
+    conn: Connection, table_name: str, database_name: str = ""
+) -> dict[str, Any]:
+    """Shows detailed column information of a table: types, defaults, keys and comments.
+
+    Arguments:
+      table_name - Table or view name
+      database_name - Database name; empty for the default one
+    """
+    table = conn.find(table_name, database_name)
+    return {"table": _spelled(table), "columns": [asdict(column) for column in conn.columns(table)]}
+
+
+@tool(read_only=True, idempotent=True)
+def handle_base_tablePreview(  # noqa: N802
+    conn: Connection, table_name: str, database_name: str = "", rows: int = PREVIEWED
+) -> dict[str, Any]:
+    """Shows a few sample rows of a table, with its column names.
+
+    Arguments:
+      table_name - Table or view name
+      database_name - Database name; empty for the default one
+      rows - how many rows to show
+    """
+    table = conn.find(table_name, database_name)
+    found = conn.rows(f"SELECT * FROM {conn.quoted(table)}", limit=rows)  # noqa: S608 - a name that the database knows
+    return {"table": _spelled(table), "columns": list(found.columns), "rows": [list(row) for row in found.rows]}
+
+
+def _spelled(table: Any) -> str:
+    return f"{table.schema}.{table.name}" if table.schema else table.name

@@ -1,0 +1,162 @@
+"""Tools that draw what is in a table, as PNG images."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from portico.errors import InvalidArguments
+from portico.providers.database import Connection, Result
+from portico.providers.local.marks import tool
+
+from .drawing import Chart, bar_chart, line_chart, pie_chart
+
+PLACES = 500
+"""Labels that one chart has at most."""
+SLICES = 15
+SERIES = 8
+
+
+@tool(read_only=True, idempotent=True)
+def handle_plot_line_chart(
+    conn: Connection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
+) -> dict[str, Any]:
+    """Draws a line chart of numeric columns as a PNG image.
+
+    Arguments:
+      labels - column along the bottom, e.g. a date; the rows of a table are ordered by it
+      columns - numeric columns, a line for each
+      table_name - Table or view name; or else sql
+      sql - one SELECT whose rows are drawn in their order
+      title - what stands above the chart
+    """
+    chart, note = _chart(conn, labels, columns, table_name, sql, title)
+    return _image(line_chart(chart), chart, note)
+
+
+@tool(read_only=True, idempotent=True)
+def handle_plot_bar_chart(
+    conn: Connection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
+) -> dict[str, Any]:
+    """Draws a bar chart of numeric columns as a PNG image.
+
+    Arguments:
+      labels - column along the bottom, e.g. a name; the rows of a table are ordered by it
+      columns - numeric columns, a bar for each
+      table_name - Table or view name; or else sql
+      sql - one SELECT whose rows are drawn in their order
+      title - what stands above the chart
+    """
+    chart, note = _chart(conn, labels, columns, table_name, sql, title)
+    return _image(bar_chart(chart), chart, note)
+
+
+@tool(read_only=True, idempotent=True)
+def handle_plot_pie_chart(
+    conn: Connection, labels: str, column: str, table_name: str = "", sql: str = "", title: str = ""
+) -> dict[str, Any]:
+    """Draws a pie chart of one numeric column as a PNG image.
+
+    Arguments:
+      labels - column that names the slices
+      column - numeric column, none of whose values is below zero
+      table_name - Table or view name; or else sql
+      sql - one SELECT whose rows are drawn in their order
+      title - what stands above the chart
+    """
+    chart, note = _chart(conn, labels, [column], table_name, sql, title)
+    if any(value < 0 for value in chart.values) or not sum(chart.values):
+        raise InvalidArguments("column", details=("a pie needs values above zero and none below; draw bars instead",))
+    if len(chart.labels) > SLICES:
+        problem = f"{len(chart.labels)} slices cannot be told apart; group the rows in sql, {SLICES} at most"
+        raise InvalidArguments("labels", details=(problem,))
+    return _image(pie_chart(chart), chart, note)
+
+
+@tool(read_only=True, idempotent=True)
+def handle_plot_histogram(
+    conn: Connection, column: str, table_name: str = "", sql: str = "", bins: int = 20, title: str = ""
+) -> dict[str, Any]:
+    """Draws how the values of one numeric column are distributed, as a PNG image.
+
+    Arguments:
+      column - numeric column
+      table_name - Table or view name; or else sql
+      sql - one SELECT that has the column
+      bins - how many bars
+      title - what stands above the chart
+    """
+    found = _found(conn, [column], table_name, sql, limit=None)
+    values = [value for value in _numbers(found, column) if value is not None]
+    if not values:
+        raise InvalidArguments("column", details=(f"{column!r} has no values to draw",))
+    bins = max(1, min(bins, 100))
+    low, high = min(values), max(values)
+    width = (high - low) / bins or 1.0
+    counts = [0.0] * bins
+    for value in values:
+        counts[min(bins - 1, int((value - low) / width))] += 1
+    labels = [f"{low + place * width:.4g}" for place in range(bins)]
+    chart = Chart(title=title or column, labels=labels, series=[(f"rows by {column}", counts)])
+    return _image(bar_chart(chart), chart, found.note)
+
+
+def _chart(
+    conn: Connection, labels: str, columns: Sequence[str], table_name: str, sql: str, title: str
+) -> tuple[Chart, str]:
+    if not 1 <= len(columns) <= SERIES:
+        raise InvalidArguments("columns", details=(f"{len(columns)} columns; draw 1 to {SERIES}",))
+    found = _found(conn, [labels, *columns], table_name, sql)
+    if not found.rows:
+        raise InvalidArguments("table_name", details=("there are no rows to draw",))
+    place = _place(found, labels)
+    texts = ["" if row[place] is None else str(row[place]) for row in found.rows]
+    series = [(column, _numbers(found, column)) for column in columns]
+    return Chart(title=title or table_name, labels=texts, series=series), found.note
+
+
+def _found(conn: Connection, columns: Sequence[str], table_name: str, sql: str, limit: int | None = PLACES) -> Result:
+    if bool(table_name) == bool(sql):
+        raise InvalidArguments("table_name", details=("pass either table_name or sql",))
+    if sql:
+        return conn.rows(sql, limit=limit)
+    table = conn.find(table_name)
+    names = [conn.quoted(conn.column(table, column)) for column in columns]
+    asked = f"SELECT {', '.join(names)} FROM {conn.quoted(table)}"  # noqa: S608 - names that the database knows
+    return conn.rows(f"{asked} ORDER BY {names[0]}" if len(names) > 1 else asked, limit=limit)
+
+
+def _place(found: Result, column: str) -> int:
+    known = [name.casefold() for name in found.columns]
+    if column.casefold() not in known:
+        raise InvalidArguments(
+            "columns", details=(f"the rows have no column {column!r}; they have: {', '.join(found.columns)}",)
+        )
+    return known.index(column.casefold())
+
+
+def _numbers(found: Result, column: str) -> list[float | None]:
+    place = _place(found, column)
+    return [_number(row[place], column) for row in found.rows]
+
+
+def _number(value: Any, column: str) -> float | None:
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        problem = f"{column!r} holds {str(value)[:40]!r}, which is no number; choose a numeric column"
+        raise InvalidArguments("columns", details=(problem,)) from error
+    return number if math.isfinite(number) else None
+
+
+def _image(png: bytes, chart: Chart, note: str) -> dict[str, Any]:
+    """An image for the eye and a line for who cannot see it."""
+    names = ", ".join(name for name, _ in chart.series)
+    extent = f"values from {min(chart.values):g} to {max(chart.values):g}" if chart.values else "no values"
+    said = f"{names}: {len(chart.labels)} places, {extent}. {note}".strip()
+    data = base64.b64encode(png).decode("ascii")
+    return {"content": [{"type": "image", "data": data, "mimeType": "image/png"}, {"type": "text", "text": said}]}

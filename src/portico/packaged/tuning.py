@@ -1,0 +1,22 @@
+"""Tools that tell how the database would run a query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portico.providers.database import Connection
+from portico.providers.local.marks import tool
+
+
+@tool(read_only=True, idempotent=True)
+def handle_sql_opt_explain(conn: Connection, sql: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Explains how the database would run a query, without running it.
+
+    Arguments:
+      sql - SQL text of one SELECT, with optional bind-parameter placeholders
+      parameters - values for the placeholders by name
+    """
+    plan = conn.explain(sql, parameters)
+    place = plan.columns.index("detail") if "detail" in plan.columns else 0
+    lines = [str(row[place]) for row in plan.rows]
+    return {"dialect": conn.dialect, "plan": lines if len(plan.columns) in (1, 4) else plan.records()}

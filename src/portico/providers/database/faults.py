@@ -1,0 +1,104 @@
+"""What a driver says, in our words: enough to mend a query, and nothing of how the database is reached."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable
+
+import psycopg
+from sqlalchemy.exc import DataError, DBAPIError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from portico.errors import CallError, InvalidArguments, Refused, Sent, UpstreamGone, UpstreamTimeout
+
+LONGEST = 300
+"""Characters of a driver's sentence that are passed on."""
+
+_TOLD = ("0A", "21", "22", "2F", "42", "54")
+"""Classes of SQLSTATE that speak of the statement and its values alone."""
+_WRITES = frozenset({"25006", "25001", "42501", "2F002", "2F003", "2F004"})
+_TIMES = frozenset({"57014", "55P03", "25P03", "25P04"})
+_LIMITS = frozenset({"53200", "53400", "54000"})
+_PRIVILEGE = re.compile(r"permission denied for \w+(?: \w+)? \S+")
+
+READ_ONLY = "this database is only read, and the statement would do more. Use SELECT"
+TOO_LONG = "the database took longer than it may. Ask for less: a WHERE, fewer joins, or a smaller table"
+TOO_BIG = "the statement makes values that are larger than this database may. Ask for less"
+AWAY = "the database cannot be reached or cannot be read. Try again later; if it stays so, tell the operator"
+BUSY = "all connections to the database are in use. Try again in a moment"
+
+
+class Faults:
+    """Turns what drivers raise into errors that an agent can act on."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        known = sorted({secret for secret in secrets if len(secret) > 1}, key=len, reverse=True)
+        self._secret = re.compile("|".join(rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in known) or r"(?!)")
+
+    def told(self, error: Exception) -> CallError:
+        """The error that stands for a driver's."""
+        if isinstance(error, PoolTimeout):
+            return UpstreamTimeout("the database", details=(BUSY,))
+        cause = getattr(error, "orig", None) or error
+        if isinstance(cause, sqlite3.Error | sqlite3.Warning):
+            return self._sqlite(cause)
+        state = getattr(cause, "sqlstate", None)
+        if state:
+            return self._state(str(state), cause)
+        if isinstance(error, ProgrammingError | DataError):
+            return self._mistake(str(cause))
+        if isinstance(cause, OverflowError | UnicodeError):
+            return self._mistake("a value does not fit what the database can keep")
+        is_sent = isinstance(error, DBAPIError) and not error.connection_invalidated
+        return UpstreamGone("the database", details=(AWAY,), sent=Sent.ANSWERED if is_sent else Sent.NOTHING)
+
+    def scrubbed(self, text: str) -> str:
+        """One line, without what belongs to the way the database is reached."""
+        return self._secret.sub("...", " ".join(text.split()))[:LONGEST]
+
+    def _sqlite(self, cause: sqlite3.Error | sqlite3.Warning) -> CallError:
+        name = str(getattr(cause, "sqlite_errorname", ""))
+        text = str(cause)
+        if name.startswith(("SQLITE_AUTH", "SQLITE_READONLY", "SQLITE_PERM")) or "authorized" in text:
+            return _refused(self.scrubbed(text))
+        if name.startswith("SQLITE_INTERRUPT"):
+            return _late()
+        if name.startswith(("SQLITE_TOOBIG", "SQLITE_NOMEM")):
+            return self._mistake(TOO_BIG)
+        if name in ("", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_RANGE", "SQLITE_CONSTRAINT"):
+            return self._mistake(text)
+        return UpstreamGone("the database", details=(AWAY,), sent=Sent.ANSWERED)
+
+    def _state(self, state: str, cause: Exception) -> CallError:
+        said = getattr(cause, "diag", None)
+        text = str(getattr(said, "message_primary", None) or "")
+        if state in _WRITES:
+            denied = _PRIVILEGE.search(text)
+            return _refused(self.scrubbed(denied[0] if denied else text if state == "25006" else ""))
+        if state in _TIMES:
+            return _late()
+        if state == "25P02":
+            return self._mistake("an earlier statement of this call has failed, so no other is taken")
+        if state in _LIMITS:
+            return self._mistake(TOO_BIG)
+        if state.startswith(_TOLD):
+            hint = getattr(said, "message_hint", None)
+            return self._mistake(f"{text}. {hint}" if hint else text)
+        return UpstreamGone("the database", details=(AWAY,), sent=Sent.ANSWERED)
+
+    def _mistake(self, text: str) -> InvalidArguments:
+        return InvalidArguments("sql", details=(f"the database says: {self.scrubbed(text)}",), sent=Sent.ANSWERED)
+
+
+def _refused(said: str) -> Refused:
+    details = (READ_ONLY, *((f"the database says: {said}",) if said else ()))
+    return Refused("sql", details=details, sent=Sent.ANSWERED)
+
+
+def _late() -> UpstreamTimeout:
+    return UpstreamTimeout("the database", details=(TOO_LONG,), sent=Sent.ANSWERED)
+
+
+HANDLED = (SQLAlchemyError, psycopg.Error, sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError)
+"""What drivers raise."""

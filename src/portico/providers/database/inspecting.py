@@ -1,0 +1,175 @@
+"""What tables and columns there are: asked of the database itself, so that a name is known before it stands in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any
+
+from sqlalchemy import MetaData
+from sqlalchemy import Table as SqlTable
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
+from sqlalchemy.types import TypeEngine
+
+from portico.errors import InvalidArguments
+
+from .connection import Column, Table
+
+NEAREST = 5
+_SHADOWS = "SELECT name FROM pragma_table_list WHERE type = 'shadow'"
+
+
+class Inspection:
+    """One look at a database's own catalog."""
+
+    def __init__(self, inspector: Any, database: str) -> None:
+        self.inspector, self._database = inspector, database
+        self._dialect = inspector.dialect
+
+    def schemas(self) -> tuple[str, ...]:
+        """The names of the schemas, the default one first; what only the system uses is left out."""
+        names = [name for name in self.inspector.get_schema_names() if not _is_system(name)]
+        default = self.inspector.default_schema_name or (names[0] if names else "")
+        return tuple(sorted(names, key=lambda name: (name != default, name)))
+
+    def schema(self, name: str) -> str:
+        """The schema that is meant; empty for the default one, which the database's own name means too."""
+        known = self.schemas()
+        if not name or not known:
+            return ""
+        found = _same(name, known)
+        if found is None and name.casefold() != self._database.casefold():
+            raise _unknown("schema", name, known)
+        return "" if found in (None, known[0]) else str(found)
+
+    def tables(self, schema: str = "") -> tuple[Table, ...]:
+        """The tables and views of a schema, by name."""
+        home = self.schema(schema)
+        tables = set(self.inspector.get_table_names(schema=home or None)) - self._shadows()
+        views = set(self.inspector.get_view_names(schema=home or None))
+        if self._dialect.name == "postgresql":
+            views |= set(self.inspector.get_materialized_view_names(schema=home or None))
+        found = [(name, "view" if name in views else "table") for name in tables | views]
+        return tuple(Table(name=name, schema=home, kind=kind) for name, kind in sorted(found))
+
+    def find(self, name: str, schema: str = "") -> Table:
+        """The table that is meant."""
+        if not schema and "." in name and not any(table.name == name for table in self.tables()):
+            schema, _, name = name.partition(".")
+        known = {table.name: table for table in self.tables(schema)}
+        found = _same(name, known)
+        if found is None:
+            raise _unknown("table", name, known)
+        return known[found]
+
+    def columns(self, table: Table) -> tuple[Column, ...]:
+        """The columns of a table in their order."""
+        home = table.schema or None
+        key = self.inspector.get_pk_constraint(table.name, schema=home) if table.kind == "table" else {}
+        keys = set(key.get("constrained_columns") or ())
+        return tuple(
+            Column(
+                name=raw["name"],
+                type=_type_name(raw["type"], self._dialect),
+                nullable=bool(raw.get("nullable", True)),
+                default=None if raw.get("default") is None else str(raw["default"]),
+                primary_key=raw["name"] in keys,
+                comment=str(raw.get("comment") or ""),
+                kind=_kind(raw["type"]),
+            )
+            for raw in self.inspector.get_columns(table.name, schema=home)
+        )
+
+    def column(self, table: Table, name: str) -> Column:
+        """The column that is meant."""
+        known = {column.name: column for column in self.columns(table)}
+        found = _same(name, known)
+        if found is None:
+            raise _unknown(f"column of {table.name!r}", name, known)
+        return known[found]
+
+    def ddl(self, table: Table) -> str:
+        """The statements that would create a table or view; SQLite keeps them, others are asked for the parts."""
+        if self._dialect.name == "sqlite":
+            return self._sqlite_ddl(table)
+        name = quoted(self._dialect, table)
+        if table.kind == "view":
+            body = self.inspector.get_view_definition(table.name, schema=table.schema or None)
+            return f"CREATE VIEW {name} AS {str(body).strip()}"
+        sql_table = SqlTable(table.name, MetaData(), schema=table.schema or None, autoload_with=self.inspector)
+        parts: list[ExecutableDDLElement] = [
+            CreateTable(sql_table),
+            *map(CreateIndex, sorted(sql_table.indexes, key=lambda i: str(i.name))),
+        ]
+        return ";\n".join(str(part.compile(dialect=self._dialect)).strip() for part in parts)
+
+    def _sqlite_ddl(self, table: Table) -> str:
+        statement = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND sql IS NOT NULL ORDER BY type = 'index', name"
+        found = self.inspector.bind.exec_driver_sql(statement, (table.name,)).scalars().all()
+        return ";\n".join(found)
+
+    def _shadows(self) -> set[str]:
+        """Tables that belong to a full-text index and say nothing to anybody."""
+        if self._dialect.name != "sqlite":
+            return set()
+        return set(self.inspector.bind.exec_driver_sql(_SHADOWS).scalars())
+
+
+def quoted(dialect: Any, subject: Table | Column | str) -> str:
+    """A name between a database's quotes, whatever letters it has."""
+    quote = dialect.identifier_preparer.quote_identifier
+    if isinstance(subject, Table):
+        return ".".join(quote(part) for part in (subject.schema, subject.name) if part)
+    return str(quote(subject if isinstance(subject, str) else subject.name))
+
+
+def _is_system(name: str) -> bool:
+    return name == "information_schema" or name.startswith("pg_")
+
+
+def _same(name: str, known: Iterable[str]) -> str | None:
+    """The exact name, or the only one that differs in case alone."""
+    names = list(known)
+    if name in names:
+        return name
+    alike = [other for other in names if other.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidArguments:
+    names = sorted(known)
+    near = get_close_matches(name.casefold(), [other.casefold() for other in names], n=NEAREST, cutoff=0.5)
+    shown = [other for other in names if other.casefold() in near] or names[:NEAREST]
+    rest = f"; there are: {', '.join(shown)}" if names else "; there is none"
+    word = f"; did you mean: {', '.join(shown)}" if near else rest
+    return InvalidArguments(what.split()[0], details=(f"no {what} is called {name[:100]!r}{word}",))
+
+
+def _type_name(kind: TypeEngine[Any], dialect: Any) -> str:
+    try:
+        return str(kind.compile(dialect=dialect))
+    except Exception:  # noqa: BLE001  a type that SQLAlchemy does not know cannot be spelled, and drivers bring their own
+        return str(kind)
+
+
+def _kind(kind: TypeEngine[Any]) -> str:
+    try:
+        native = kind.python_type
+    except NotImplementedError:
+        return "other"
+    return _KINDS.get(native, "other")
+
+
+_KINDS: Mapping[type, str] = {
+    int: "number",
+    float: "number",
+    Decimal: "number",
+    str: "text",
+    date: "time",
+    datetime: "time",
+    time: "time",
+    timedelta: "time",
+}
+"""What can be worked out of a column, by the type that SQLAlchemy gives its values."""

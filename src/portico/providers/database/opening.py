@@ -1,0 +1,64 @@
+"""Opens the door of a database; this and what it leads to load SQLAlchemy, and nothing else of Portico's start does."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from portico.domain.caller import Caller
+
+from .addresses import Address
+from .connection import Connection
+from .doors import AnyDoor, Door
+from .faults import Faults
+from .limits import Limits
+from .postgres import PostgresDoor
+from .reading import reading
+from .sqlite import SqliteDoor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDatabase:
+    """A database that can be asked."""
+
+    door: Door
+    limits: Limits
+    faults: Faults
+    name: str
+
+    def reading(self, caller: Caller) -> AbstractContextManager[Connection]:
+        """A connection for one caller."""
+        return reading(self.door, caller, self.limits, self.faults, self.name)
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self.door.close()
+
+
+def open_door(address: Address, limits: Limits, *, role: str = "") -> OpenDatabase:
+    """Make everything ready; nothing is connected yet.
+
+    Raises:
+        ConfigError: the URL cannot be read, or its driver is not installed.
+    """
+    if address.file is not None:
+        file = address.file
+        secrets = {str(file), str(file.resolve())}
+        return OpenDatabase(door=SqliteDoor(file, limits), limits=limits, faults=Faults(secrets), name=file.stem)
+    is_postgres = address.dialect == "postgresql"
+    door: Door = PostgresDoor(address, limits, role=role) if is_postgres else AnyDoor(address, limits)
+    faults = Faults(_secrets(door.engine) | {role})
+    return OpenDatabase(door=door, limits=limits, faults=faults, name=str(door.engine.url.database or ""))
+
+
+def _secrets(engine: Engine) -> set[str]:
+    """What of a URL no error may show."""
+    url = engine.url
+    found = {url.username, str(url.password or ""), url.host, url.render_as_string(hide_password=False)}
+    for values in url.query.values():
+        found.update([values] if isinstance(values, str) else values)
+    folders = {str(Path(part)) for part in found if part and part.startswith("/")}
+    return {part for part in found if part} | folders

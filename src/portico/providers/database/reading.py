@@ -1,0 +1,164 @@
+"""A connection at work: one caller asks, rows come back within the limits, and nothing stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection as SqlConnection
+from sqlalchemy import bindparam, text
+from sqlalchemy.types import NullType
+
+from portico.domain.caller import Caller
+
+from .connection import Binds, Column, Result, Table
+from .doors import Door
+from .faults import HANDLED, Faults
+from .inspecting import Inspection, quoted
+from .limits import Limits
+from .statements import read_statement
+from .values import checked_binds, plain
+
+AT_ONCE = 16
+"""Rows that are asked of a server at once, so that large ones do not come together."""
+
+
+class Reading:
+    """What a tool is given as `conn`."""
+
+    def __init__(self, connection: SqlConnection, door: Door, limits: Limits, faults: Faults, database: str) -> None:
+        self._connection, self._door, self._limits, self._faults = connection, door, limits, faults
+        self._database = database
+        self._open = ExitStack()
+        self._look: Inspection | None = None
+
+    @property
+    def dialect(self) -> str:
+        """What SQL is spoken."""
+        return str(self._connection.dialect.name)
+
+    @property
+    def inspector(self) -> Any:
+        """SQLAlchemy's inspector; on SQLite it has a connection of its own, past the guard."""
+        with self._looking() as look:
+            return look.inspector
+
+    def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> Result:
+        """Run one statement that reads."""
+        statement = read_statement(sql, self.dialect)
+        values = checked_binds(statement, binds, self.dialect)
+        most = self._limits.rows if limit is None else max(1, min(limit, self._limits.rows))
+        with self._translated():
+            self._door.admit(self._connection, statement)
+            sized = self._door.sized(statement.text)
+            # The database settles the type of each value from where it stands: a date may come as text.
+            clause = text(sized or statement.text).bindparams(*(bindparam(name, type_=NullType()) for name in values))
+            options = {"stream_results": True, "max_row_buffer": AT_ONCE}
+            with self._connection.execute(clause, values, execution_options=options) as found:
+                columns = tuple(found.keys())
+                rows = _with_size(found) if sized else ((False, row) for row in found)
+                return _taken(columns[1:] if sized else columns, rows, most, self._limits.bytes)
+
+    def explain(self, sql: str, binds: Binds | None = None) -> Result:
+        """Ask for the plan."""
+        statement = read_statement(sql, self.dialect)
+        values = checked_binds(statement, binds, self.dialect)
+        with self._translated():
+            self._door.admit(self._connection, statement)
+            columns, rows = self._door.explained(self._connection, statement.text, values)
+        return _taken(tuple(columns), ((False, row) for row in rows), self._limits.rows, self._limits.bytes)
+
+    def schemas(self) -> tuple[str, ...]:
+        """The names of the schemas, the default one first."""
+        with self._looking() as look:
+            return look.schemas()
+
+    def tables(self, schema: str = "") -> tuple[Table, ...]:
+        """The tables and views of a schema."""
+        with self._looking() as look:
+            return look.tables(schema)
+
+    def find(self, table: str, schema: str = "") -> Table:
+        """The table or view of that name."""
+        with self._looking() as look:
+            return look.find(table, schema)
+
+    def columns(self, table: Table) -> tuple[Column, ...]:
+        """The columns of a table in their order."""
+        with self._looking() as look:
+            return look.columns(table)
+
+    def column(self, table: Table, name: str) -> Column:
+        """One column by name."""
+        with self._looking() as look:
+            return look.column(table, name)
+
+    def ddl(self, table: Table) -> str:
+        """The statements that would create a table or view."""
+        with self._looking() as look:
+            return look.ddl(table)
+
+    def quoted(self, subject: Table | Column | str) -> str:
+        """A name between this database's quotes."""
+        return quoted(self._connection.dialect, subject)
+
+    def close(self) -> None:
+        """Let go of what was opened on the way."""
+        self._open.close()
+
+    @contextmanager
+    def _looking(self) -> Iterator[Inspection]:
+        with self._translated():
+            if self._look is None:
+                inspector = self._open.enter_context(self._door.inspecting(self._connection))
+                self._look = Inspection(inspector, self._database)
+            yield self._look
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        with translated(self._faults):
+            yield
+
+
+@contextmanager
+def translated(faults: Faults) -> Iterator[None]:
+    """Let nothing that a driver says pass as it is."""
+    try:
+        yield
+    except HANDLED as error:
+        raise faults.told(error) from error
+
+
+@contextmanager
+def reading(door: Door, caller: Caller, limits: Limits, faults: Faults, database: str) -> Iterator[Reading]:
+    """A connection for one caller; whatever happens, it goes back without a trace."""
+    with translated(faults), door.engine.connect() as connection:
+        try:
+            with door.begin(connection, caller), closing(Reading(connection, door, limits, faults, database)) as given:
+                yield given
+        finally:
+            connection.rollback()
+
+
+def _with_size(found: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, Sequence[Any]]]:
+    for is_large, *row in found:
+        yield bool(is_large), row
+
+
+def _taken(columns: tuple[str, ...], found: Iterable[tuple[bool, Sequence[Any]]], most: int, room: int) -> Result:
+    """Rows until one of the limits is met, and what to do then."""
+    rows: list[tuple[Any, ...]] = []
+    for is_large, raw in found:
+        if len(rows) == most:
+            note = f"only the first {most} rows are shown. Add WHERE, GROUP BY, or LIMIT and OFFSET to see others"
+            return Result(columns=columns, rows=tuple(rows), truncated=True, note=note)
+        row = tuple(map(plain, raw)) if not is_large else ()
+        room -= len(orjson.dumps(row, default=str))
+        if is_large or room < 0:
+            which = f"row {len(rows) + 1} and those after it"
+            note = f"{which} are left out: the answer would be too large. Choose fewer columns, or parts of long values"
+            return Result(columns=columns, rows=tuple(rows), truncated=True, note=note)
+        rows.append(row)
+    return Result(columns=columns, rows=tuple(rows))

@@ -1,0 +1,218 @@
+"""Takes SQL apart as far as needed to know that it is one statement that reads, and where its placeholders are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from portico.errors import InvalidArguments, Refused
+
+LONGEST = 100_000
+"""Characters of a statement that are read."""
+
+READING = frozenset({"select", "with", "values"})
+"""The words that a statement which reads begins with."""
+
+WRITING = frozenset(
+    "insert update delete merge replace upsert create drop alter truncate grant revoke call exec execute into copy "
+    "load import export lock attach detach pragma vacuum analyze set reset do begin commit rollback savepoint "
+    "rename".split()
+)
+"""Words that make a statement more than a reading one, where no engine of ours would stop it."""
+
+_BACKSLASH_DIALECTS = frozenset({"mysql", "mariadb", "bigquery", "databricks", "clickhouse", "hive", "snowflake"})
+
+_PLAIN = {
+    "space": r"\s+",
+    "line": r"--[^\n]*",
+    "block": r"/\*",
+    "string": r"'[^']*(?:''[^']*)*'",
+    "quoted": r'"[^"]*(?:""[^"]*)*"',
+    "placeholder": r"(?<![:\w$]):[A-Za-z_]\w*",
+    "number": r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?",
+    "word": r"[^\W\d][\w$]*",
+    "end": r";",
+    "open": r"\(",
+    "close": r"\)",
+    "unclosed": r"['\"`]",
+    "other": r".",
+}
+_POSTGRES = {
+    "escaped": r"[eE]'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'",
+    "unclosed_escaped": r"[eE]'",
+    "unicode": r'[uU]&"[^"]*(?:""[^"]*)*"',
+    "dollar": r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$",
+    "unclosed_dollar": r"\$(?:[^\W\d]\w*)?\$",
+}
+_SQLITE = {"bracket": r"\[[^\]]*\]", "backtick": r"`[^`]*(?:``[^`]*)*`"}
+_BACKSLASH = {
+    "string": r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'",
+    "text": r'"[^"\\]*(?:(?:\\.|"")[^"\\]*)*"',
+    "line": r"--(?=\s|$)[^\n]*|\#[^\n]*",
+    "backtick": r"`[^`]*(?:``[^`]*)*`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of SQL and what it is."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement that reads, as far as its words tell."""
+
+    text: str
+    """Without comments and closing semicolon; colons that begin no placeholder are escaped for SQLAlchemy."""
+    placeholders: frozenset[str]
+    called: frozenset[str]
+    """Names that stand before a parenthesis, as the database folds them: functions, and words such as `in`."""
+    attributes: frozenset[str]
+    """Names that stand behind a dot; PostgreSQL also calls functions so."""
+
+
+def tokens(sql: str, dialect: str) -> Iterator[Token]:
+    """The pieces of a text, none left out.
+
+    Raises:
+        InvalidArguments: a quote or a comment is never closed.
+    """
+    pattern = _pattern(dialect)
+    place = 0
+    while place < len(sql):
+        match = pattern.match(sql, place)
+        assert match is not None, "the last alternative takes any letter"
+        kind = match.lastgroup if match.lastgroup != "tag" else "dollar"
+        end = match.end()
+        if kind == "block":
+            end = _comment_end(sql, place, nests=dialect == "postgresql")
+        if str(kind).startswith("unclosed"):
+            raise _wrong(f"the quote {match[0]!r} at character {place + 1} is never closed", "Close it")
+        yield Token(str(kind), sql[place:end])
+        place = end
+
+
+def read_statement(sql: str, dialect: str) -> Statement:
+    """What a text is made of, when it is one statement that reads.
+
+    Raises:
+        InvalidArguments: it is empty, too long, several statements, or its quotes and parentheses do not match.
+        Refused: it begins with a word that does more than read.
+    """
+    if not isinstance(sql, str):
+        raise _wrong("it is no text", "Pass the statement as a string")
+    if len(sql) > LONGEST:
+        raise _wrong(f"it has {len(sql)} characters, and at most {LONGEST} are read", "Pass values as parameters")
+    if "\0" in sql:
+        raise _wrong("it holds a NUL character", "Leave it out")
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise _wrong("it holds half of a surrogate pair", "Write the whole character") from error
+    pieces = _one_statement(list(tokens(sql, dialect)))
+    telling = [piece for piece in pieces if piece.kind not in ("space", "line", "block")]
+    _check_parentheses(telling)
+    _check_reading(telling, dialect)
+    return Statement(
+        text="".join(_written(piece) for piece in pieces).strip(),
+        placeholders=frozenset(piece.text[1:] for piece in telling if piece.kind == "placeholder"),
+        called=frozenset(_names(telling, before="open")),
+        attributes=frozenset(_names(telling, behind=".")),
+    )
+
+
+def _pattern(dialect: str) -> re.Pattern[str]:
+    if dialect not in _PATTERNS:
+        own = {"postgresql": _POSTGRES, "sqlite": _SQLITE}.get(dialect, {})
+        if dialect in _BACKSLASH_DIALECTS:
+            own = _BACKSLASH
+        parts = {**own, **{kind: part for kind, part in _PLAIN.items() if kind not in own}}
+        _PATTERNS[dialect] = re.compile("|".join(f"(?P<{kind}>{part})" for kind, part in parts.items()), re.DOTALL)
+    return _PATTERNS[dialect]
+
+
+_PATTERNS: dict[str, re.Pattern[str]] = {}
+
+
+def _comment_end(sql: str, start: int, *, nests: bool) -> int:
+    """Where a comment ends; those of PostgreSQL may hold others."""
+    depth = 0
+    for mark in re.finditer(r"/\*|\*/", sql[start:]):
+        if mark[0] == "*/":
+            depth -= 1
+        elif nests or depth == 0:
+            depth += 1
+        if depth == 0:
+            return start + mark.end()
+    raise _wrong(f"the comment at character {start + 1} is never closed", "Close it with */")
+
+
+def _one_statement(pieces: list[Token]) -> list[Token]:
+    """The pieces before the closing semicolon, behind which nothing but space and comments may come."""
+    ends = [place for place, piece in enumerate(pieces) if piece.kind == "end"]
+    silent = ("space", "line", "block", "end")
+    if ends and any(piece.kind not in silent for piece in pieces[ends[0] :]):
+        raise _wrong("it is more than one statement", "Call once for each, without the semicolons between them")
+    kept = pieces[: ends[0]] if ends else pieces
+    if not any(piece.kind not in silent for piece in kept):
+        raise _wrong("it is empty", "Write a statement such as SELECT 1")
+    return kept
+
+
+def _check_parentheses(pieces: Sequence[Token]) -> None:
+    depth = 0
+    for piece in pieces:
+        depth += {"open": 1, "close": -1}.get(piece.kind, 0)
+        if depth < 0:
+            raise _wrong("a closing parenthesis has none to close", "Balance the parentheses")
+    if depth:
+        raise _wrong("a parenthesis is never closed", "Balance the parentheses")
+
+
+def _check_reading(pieces: Sequence[Token], dialect: str) -> None:
+    words = [piece.text.lower() for piece in pieces if piece.kind == "word"]
+    first = next((piece for piece in pieces if piece.kind != "open"), None)
+    if first is None or first.kind != "word" or first.text.lower() not in READING:
+        begins = first.text[:40] if first is not None else "("
+        raise _refused(f"it begins with {begins!r}; only SELECT, WITH and VALUES read")
+    if any(piece.kind == "unicode" for piece in pieces):
+        raise _refused('names written as U&"..." are not read; write the name itself')
+    if dialect in ("postgresql", "sqlite"):
+        return  # their engines tell better than words do, and let a column be called `set`
+    if found := sorted(WRITING.intersection(words)):
+        raise _refused(f"it holds the word {found[0]!r}; quote it if it is a name")
+
+
+def _names(pieces: Sequence[Token], *, before: str = "", behind: str = "") -> Iterator[str]:
+    for place, piece in enumerate(pieces):
+        if piece.kind not in ("word", "quoted", "bracket", "backtick"):
+            continue
+        following = pieces[place + 1].kind if place + 1 < len(pieces) else ""
+        preceding = pieces[place - 1].text if place else ""
+        if (before and following == before) or (behind and preceding == behind):
+            yield _folded(piece)
+
+
+def _folded(piece: Token) -> str:
+    if piece.kind == "word":
+        return piece.text.lower()
+    mark = piece.text[-1]
+    return piece.text[1:-1].replace(mark * 2, mark)
+
+
+def _written(piece: Token) -> str:
+    if piece.kind in ("line", "block"):
+        return " "
+    return piece.text if piece.kind == "placeholder" else piece.text.replace(":", "\\:")
+
+
+def _wrong(problem: str, fix: str) -> InvalidArguments:
+    return InvalidArguments("sql", details=(f"{problem}. {fix}",))
+
+
+def _refused(problem: str) -> Refused:
+    return Refused("sql", details=(f"this database is only read: {problem}",))

@@ -1,0 +1,32 @@
+"""A connection to the demo shop, on each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from portico.packaged.demo import demo_url
+from portico.providers.database import Connection, DatabaseSource
+from tests.packaged.shop import fill_postgres
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabaseSource]:
+    """The demo shop as a source, on each engine."""
+    if request.param == "sqlite":
+        url = demo_url(tmp_path)
+    else:
+        url = request.getfixturevalue("postgres_url")
+        fill_postgres(url)
+    source = DatabaseSource(url)
+    yield source
+    source.close()
+
+
+@pytest.fixture
+def conn(shop: DatabaseSource) -> Iterator[Connection]:
+    """An open connection to the shop."""
+    with shop.reading() as connection:
+        yield connection

@@ -1,0 +1,135 @@
+"""The packaged tools as an agent meets them: found by words, documented, called, and free of any protocol."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.discovery.keywords import build_keyword_index
+from portico.discovery.summaries import summary
+from portico.domain.call import Call
+from portico.domain.caller import Caller
+from portico.errors import CallError
+from portico.gateway import Gateway
+from portico.packaged import MODULES, base, demo
+from portico.packaged.injecting import injected
+from portico.providers.database import DatabaseSource
+from portico.providers.local.functions import LocalTool, define, make_tool
+from portico.providers.local.modules import load_tools
+from portico.providers.local.provider import providers_of
+from portico.wiring import Parts, assemble
+
+CATEGORIES = {"base": 6, "qlty": 6, "sec": 3, "plot": 4, "rag": 1, "sql_opt": 1}
+
+
+@pytest.fixture
+def gateway(shop: DatabaseSource, tmp_path: Path) -> Gateway:
+    """A house that offers all packaged tools over the shop."""
+    loaded = load_tools(MODULES, tmp_path)
+    assert loaded.problems == ()
+    return offering(loaded.tools, shop)
+
+
+def offering(tools: Iterable[LocalTool], shop: DatabaseSource) -> Gateway:
+    """The gateway of a house with these tools."""
+    providers = providers_of(tools, inject=injected(shop))
+    assert [provider.problems for provider in providers.values()] == [[]]
+    house = assemble(Parts(providers=dict(providers)))
+    house.gateway.editions.accept([(provider.offering(), "local") for provider in providers.values()])
+    return house.gateway
+
+
+def scores(gateway: Gateway, text: str) -> dict[str, float]:
+    edition = gateway.edition
+    found = build_keyword_index(edition, None).query(text, within=edition.tools.keys(), limit=100)
+    return {hit.tool.id.name: hit.score for hit in found.hits}
+
+
+async def call(gateway: Gateway, name: str, **arguments: Any) -> Any:
+    return await gateway.call(Caller(name="ana"), Call(tool=name, arguments=arguments))
+
+
+@pytest.mark.requirement("S0-25")
+def test_the_first_search_of_a_newcomer_finds_the_documented_tools(gateway: Gateway):
+    found = scores(gateway, "table list")
+    assert next(iter(found.items())) == ("base_tableList", 120)
+    assert found["base_tableDDL"] == max(score for name, score in found.items() if name != "base_tableList") == 100
+
+
+@pytest.mark.requirement("S0-25", "S0-E1")
+def test_the_documented_sample_comes_out_of_the_packaged_docstrings(shop: DatabaseSource):
+    two = offering(map(make_tool, (base.handle_base_tableList, base.handle_base_tableDDL)), shop)
+    assert list(scores(two, "table list").items()) == [("base_tableList", 120), ("base_tableDDL", 100)]
+
+
+@pytest.mark.requirement("S0-40", "S0-15", "S0-20")
+def test_the_core_tool_is_documented_as_promised(gateway: Gateway):
+    tool = next(tool for id, tool in gateway.edition.tools.items() if id.name == "base_readQuery")
+    assert summary(tool) == "Execute a SQL query via SQLAlchemy, bind parameters if provided."
+    assert tool.properties["sql"]["description"] == "SQL text, with optional bind-parameter placeholders"
+
+
+@pytest.mark.requirement("S0-16", "S0-48", "S0-54", "S0-55", "S0-58", "S0-59", "S0-61", "S0-62", "S0-63")
+def test_every_tool_stands_on_its_shelf_reads_only_and_hides_its_connection(gateway: Gateway):
+    counted: dict[str, int] = {}
+    for tool in gateway.edition.tools.values():
+        counted[tool.category] = counted.get(tool.category, 0) + 1
+        assert "conn" not in tool.properties
+        assert tool.definition["annotations"]["readOnlyHint"] is True
+        assert all(part.get("description") for part in tool.properties.values()), tool.id.name
+    assert counted == CATEGORIES
+
+
+@pytest.mark.requirement("S0-41", "S0-44", "S0-27", "S0-E9")
+async def test_tools_are_called_through_the_gateway_for_their_caller(gateway: Gateway, shop: DatabaseSource):
+    listed = await call(gateway, "base_tableList")
+    assert "customers" in listed.text
+    with pytest.raises(CallError, match="sql"):
+        await call(gateway, "base_readQuery")
+    image = await call(gateway, "plot_bar_chart", labels="name", columns=["price"], table_name="products")
+    assert image.content[0]["type"] == "image"
+    if shop.dialect == "postgresql":
+        who = await call(gateway, "base_readQuery", sql="SELECT current_setting('portico.caller')")
+        assert who.structured["rows"] == [["ana"]]
+
+
+@pytest.mark.requirement("S0-49", "S0-52", "S0-53")
+def test_the_tools_work_in_a_script_with_no_mcp(tmp_path: Path):
+    code = (
+        "import sys; from pathlib import Path; from portico.packaged.demo import demo_url\n"
+        "from portico.packaged.base import handle_base_tableList\n"
+        "from portico.providers.database import DatabaseSource\n"
+        f"source = DatabaseSource(demo_url(Path({str(tmp_path)!r})))\n"
+        "with source.reading() as conn: print(len(handle_base_tableList(conn)['tables']))\n"
+        "assert not {'mcp', 'mcp_types', 'starlette', 'fastapi'} & sys.modules.keys()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "6\n"
+
+
+def test_the_demo_is_the_same_for_everybody_and_made_once(tmp_path: Path):
+    url = demo.demo_url(tmp_path / "a")
+    assert demo.demo_url(tmp_path / "a") == url
+    demo.demo_url(tmp_path / "b")
+    first, second = ((tmp_path / name / "demo.db").read_bytes() for name in "ab")
+    assert first == second
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["demo.db"]
+    tables = demo._tables(random.Random(7))
+    assert any(None in row for row in tables["customers"])
+
+
+def test_a_folder_with_odd_letters_holds_the_demo_too(tmp_path: Path):
+    source = DatabaseSource(demo.demo_url(tmp_path / "50% of? it #1"))
+    with source.reading() as conn:
+        assert conn.tables()
+    source.close()
+
+
+def test_a_definition_needs_no_database():
+    assert define(base.handle_base_readQuery)["inputSchema"]["required"] == ["sql"]
