@@ -4,6 +4,7 @@
     ├── ConfigError            a config file, field or command line that cannot be used
     ├── InvalidDefinition      one tool definition that is refused; the server's others load
     ├── StoreError             what is remembered cannot be read or written
+    │   └── StoreRefused       the store is there, and does not take what it was given
     ├── UnknownServer          no such server is configured
     ├── EmbedderAway           an embedder cannot be asked, or its answer cannot be used
     └── CallError              one call (or read) that did not succeed
@@ -75,6 +76,10 @@ class StoreError(PorticoError):
     """What is remembered cannot be read or written."""
 
     code = "store_error"
+
+
+class StoreRefused(StoreError):
+    """The store is there and does not take what it was given; to send the same again would not help."""
 
 
 class UnknownServer(PorticoError):

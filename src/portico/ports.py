@@ -190,15 +190,18 @@ class TierRecords(Protocol):
         ...
 
     def categories(self) -> dict[str, Category]:
-        """The categories that were written down, by name."""
+        """The categories that an operator wrote down, by name; shipped ones are not among them."""
         ...
 
     def keep_categories(self, categories: Iterable[Category], *, shipped: bool = False) -> None:
-        """Write categories down; shipped ones do not replace what an operator wrote."""
+        """Write categories down.
+
+        Shipped ones do not replace what an operator wrote, and take the place of all that were shipped before.
+        """
         ...
 
     def drop_category(self, name: str) -> bool:
-        """Forget what was written of a category; says whether there was something."""
+        """Forget what an operator wrote of a category; says whether there was something."""
         ...
 
 

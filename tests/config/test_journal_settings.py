@@ -8,6 +8,7 @@ import pytest
 
 from portico.config import JournalSettings, Settings, add_server, assign_category, mask, server_entries
 from portico.errors import ConfigError
+from portico.stores.addresses import sqlite_file
 
 from .conftest import Home
 
@@ -44,6 +45,11 @@ def test_without_a_word_the_store_is_sqlite_and_the_journal_batched(home: Home) 
 def test_a_store_is_a_word_a_file_or_a_database(home: Home, written: str, store: str) -> None:
     found = read(home, f'store: "{written}"').store
     assert found == store.format(project=home.project, home=home.folder)
+
+
+def test_a_folder_with_signs_of_urls_in_its_name_is_the_folder_that_is_opened(home: Home) -> None:
+    config = home.write("a%41?b#c/portico.yaml", 'store: "sqlite:///x%20y.db"')
+    assert sqlite_file(home.load(config).store, home.folder) == config.with_name("x%20y.db")
 
 
 @pytest.mark.requirement("P-STORE-SECRET")

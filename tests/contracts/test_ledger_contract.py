@@ -20,6 +20,7 @@ from portico.ports import Ledger
 from portico.stores.database import Database
 from portico.stores.ledger import DatabaseLedger
 from portico.stores.opening import open_database
+from portico.stores.usage_book import fold
 
 NOW = 20_000 * DAY_SECONDS + 3_600.0
 FIND = ToolId("serena", "find_symbol")
@@ -278,12 +279,50 @@ def test_a_report_sums_up_the_days(ledger: Ledger) -> None:
     assert report.slow[0].p95_ms == pytest.approx(3_000, rel=0.06)
     assert report.by_day == (
         DayLine(day="2024-10-02"),
-        DayLine(day="2024-10-03", calls=2, searches=1, tokens_saved=-70),
+        DayLine(day="2024-10-03", calls=2, searches=1),
         DayLine(day="2024-10-04", calls=4, failed=1, searches=1, tokens_saved=9_400 - 50 - 30),
     )
     assert (report.searches, report.unanswered) == (2, 1)
     assert report.ranks == {0: 1, 1: 3, 2: 1}
     assert report.caches == {"hot": (9, 1)}
+
+
+def test_a_look_costs_only_those_who_list_through_the_same_surface_that_day(ledger: Ledger) -> None:
+    ledger.append(
+        batch(
+            replace(looked(Look.LIST, tokens=600, instead=9_600), surface="mcp"),
+            replace(looked(tokens=50), surface="mcp"),
+            replace(looked(tokens=70), surface="mcp", at=NOW - DAY_SECONDS),
+            *(replace(looked(look, tokens=400), surface="rest") for look in (Look.SEARCH, Look.BROWSE, Look.DESCRIBE)),
+        )
+    )
+    assert [line.tokens_saved for line in ledger.report(days=2, limit=1).by_day] == [0, 9_000 - 50]
+
+
+def test_a_report_of_more_days_than_entries_are_kept_adds_up(ledger: Ledger) -> None:
+    old = NOW - 100 * DAY_SECONDS
+    ledger.append(
+        batch(
+            called(),
+            called(outcome=Outcome.INVALID),
+            called(None, outcome=Outcome.FAILED),
+            *(called(outcome=outcome, at=old) for outcome in (Outcome.DONE, Outcome.FAILED, Outcome.TIMED_OUT)),
+            called(outcome=Outcome.REFUSED, at=old),
+        )
+    )
+    whole = ledger.report(days=365, limit=5)
+    assert whole.outcomes == {"done": 2, "failed": 2, "invalid": 1, "refused": 1, "timed_out": 1}
+    assert ledger.prune(keep_days=90) == 4
+    report = ledger.report(days=365, limit=5)
+    assert report.outcomes == {"done": 2, "failed": 3, "invalid": 1}
+    assert (report.days, report.calls, sum(line.calls for line in report.by_day)) == (365, 6, 6)
+    assert [(line.calls, line.failed) for line in report.by_day if line.calls] == [(3, 2), (3, 1)]
+    assert [(line.calls, line.done) for line in report.top] == [(4, 2)]
+
+
+def test_a_report_says_how_many_days_it_can_tell_of(ledger: Ledger) -> None:
+    report = ledger.report(days=1_000, limit=1)
+    assert (report.days, len(report.by_day)) == (400, 400)
 
 
 def test_a_report_of_an_empty_ledger_is_empty(ledger: Ledger) -> None:
@@ -323,6 +362,78 @@ def test_pruning_goes_through_more_entries_than_fit_one_transaction(ledger: Ledg
     assert ledger.prune(keep_days=1) == 5_500
     assert rows(database, "invocations") == 1
     assert ledger.usage()[FIND].calls == 5_501
+
+
+def test_old_days_are_folded_a_part_at_a_time_and_by_one_process(ledger: Ledger, database: Database) -> None:
+    tools = [ToolId(f"s{n % 7}", f"t{n}") for n in range(700)]
+    entries = [
+        called(tool, seconds=0.01 * bucket, at=NOW - (410 + day) * DAY_SECONDS)
+        for tool in tools
+        for day in range(3)
+        for bucket in (1, 2, 3, 4)
+    ]
+    ledger.append(batch(*entries))
+    before = ledger.usage()
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: ledger.prune(keep_days=1_000), range(3)))
+    assert {day for (day,) in database.rows("SELECT DISTINCT day FROM usage_days")} == {0}
+    assert {day for (day,) in database.rows("SELECT DISTINCT day FROM usage_latencies")} == {0}
+    assert rows(database, "usage_latencies") == len(tools) * 4
+    assert {tool: usage.latencies for tool, usage in ledger.usage().items()} == {
+        tool: usage.latencies for tool, usage in before.items()
+    }
+    assert database.rows("SELECT SUM(calls), SUM(tokens_out) FROM usage_days") == [(8_400, 840_000)]
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    entries=st.lists(
+        st.builds(
+            called,
+            tool=st.none() | st.sampled_from([FIND, SNAP]),
+            outcome=st.sampled_from(Outcome),
+            seconds=st.floats(0, 5_000) | st.floats(),
+            at=st.floats(NOW - 20 * DAY_SECONDS, NOW) | st.floats(),
+            tokens_in=st.integers(0, 10_000) | st.integers(),
+            tokens_out=st.integers(0, 10_000) | st.integers(),
+            rank=st.integers(),
+        ),
+        max_size=8,
+    )
+)
+def test_whoever_counts_the_same_calls_counts_the_same(database: Database, entries: list[Invocation]) -> None:
+    for table in ("usage_days", "usage_latencies", "mcp_tools", "writers"):
+        database.run(f"DELETE FROM {table}")
+    ledger = DatabaseLedger(database, now=lambda: NOW)
+    ledger.append(batch(*entries))
+    one_by_one: dict[ToolId, Usage] = {}
+    for entry in entries:
+        if entry.tool is not None and (usage := one_by_one.get(entry.tool, Usage()) + entry).calls:
+            one_by_one[entry.tool] = usage
+    assert _figures(ledger.usage()) == _figures(fold(entries)) == _figures(one_by_one)
+
+
+def _figures(usage: dict[ToolId, Usage]) -> dict[ToolId, tuple[object, ...]]:
+    """All that usage says, without the days that only some know one by one."""
+    return {
+        tool: (
+            one.calls,
+            one.done,
+            pytest.approx(one.seconds),
+            one.tokens_in,
+            one.tokens_out,
+            one.latencies,
+            {day: calls for day, calls in one.days.items() if NOW / DAY_SECONDS - 30 < day <= NOW / DAY_SECONDS},
+        )
+        for tool, one in usage.items()
+    }
+
+
+def test_a_sound_ledger_passes_its_check(ledger: Ledger, database: Database) -> None:
+    ledger.check()
+    database.close()
+    with pytest.raises(StoreError, match="it is closed"):
+        ledger.check()
 
 
 def test_a_ledger_finds_everything_again_when_it_is_opened_again(tmp_path: Path, migrated_url: str) -> None:

@@ -13,8 +13,10 @@ import pytest
 
 from portico.errors import StoreError
 from portico.ports import Signals
-from portico.stores.database import Database
+from portico.stores.database import Binds, Database, Row
+from portico.stores.embedded import SqliteDatabase
 from portico.stores.opening import open_database, open_signals
+from portico.stores.schema import bring_up
 
 HOLD = """
 import sys
@@ -161,6 +163,30 @@ def test_signals_of_a_store_in_memory_work_within_the_process(tmp_path: Path) ->
         assert (mine, again, other) == (True, False, True)
     with signals.alone("tiers") as mine:
         assert mine
+    signals.close()
+    database.close()
+
+
+class CountedDatabase(SqliteDatabase):
+    """A database that counts what it is asked."""
+
+    asked = 0
+
+    def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
+        """Run a statement that reads."""
+        self.asked += 1
+        return super().rows(sql, binds)
+
+
+@pytest.mark.parametrize("file", [None, "portico.db"])
+def test_a_wait_asks_the_database_a_few_times_only(tmp_path: Path, file: str | None) -> None:
+    database = CountedDatabase(tmp_path / file if file else None)
+    bring_up(database)
+    signals = open_signals(database)
+    signals.numbers()
+    database.asked = 0
+    assert not signals.wait(0.2)
+    assert database.asked <= 6
     signals.close()
     database.close()
 

@@ -189,13 +189,35 @@ def test_categories_come_back_in_their_order(tiers: TierRecords) -> None:
     tiers.keep_categories([])
 
 
-def test_shipped_categories_do_not_replace_what_an_operator_wrote(tiers: TierRecords) -> None:
-    old, new = Category(name="a", display_name="old"), Category(name="a", display_name="new")
-    mine = Category(name="b", display_name="mine")
-    tiers.keep_categories([old, Category(name="b")], shipped=True)
+@pytest.mark.requirement("S1-50")
+def test_shipped_categories_stand_beside_what_an_operator_wrote(tiers: TierRecords, database: Database) -> None:
+    old, new = Category(name="a", display_name="old"), Category(name="a", display_name="new", order=1)
+    mine = Category(name="b", display_name="mine", order=2)
+    tiers.keep_categories([old, Category(name="b"), Category(name="no longer shipped")], shipped=True)
+    assert tiers.categories() == {}
     tiers.keep_categories([mine])
     tiers.keep_categories([new, Category(name="b", display_name="shipped")], shipped=True)
-    assert tiers.categories() == {"a": new, "b": mine}
+    assert tiers.categories() == {"b": mine}
+    table = "SELECT category_name, display_name, is_edited FROM mcp_categories ORDER BY sort_order"
+    assert database.rows(table) == [("a", "new", False), ("b", "mine", True)]
+    assert not tiers.drop_category("a")
+    assert tiers.drop_category("b")
+    tiers.keep_categories([new, Category(name="b", display_name="shipped", order=3)], shipped=True)
+    assert database.rows(table) == [("a", "new", False), ("b", "shipped", False)]
+
+
+def test_shipped_categories_that_are_known_already_write_nothing(tiers: TierRecords, database: Database) -> None:
+    mark = {
+        "sqlite": "SELECT total_changes()",
+        "postgresql": "SELECT SUM(CAST(CAST(xmin AS text) AS bigint)) FROM mcp_categories",
+    }
+    shipped = [Category(name=f"c{n}", description="✓\0", order=n) for n in range(11)]
+    tiers.keep_categories(shipped, shipped=True)
+    with database.transaction() as work:
+        before = work.rows(mark[database.dialect])
+    tiers.keep_categories(shipped, shipped=True)
+    with database.transaction() as work:
+        assert work.rows(mark[database.dialect]) == before
 
 
 def test_a_category_can_be_dropped(tiers: TierRecords) -> None:

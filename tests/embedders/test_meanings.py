@@ -15,7 +15,8 @@ from portico.embedders.pause import Pause
 from portico.embedders.remembered import Meanings
 from portico.errors import EmbedderAway, StoreError
 from portico.stores.memory import MemoryStore
-from portico.stores.sqlite import open_sqlite
+from portico.stores.offerings import DatabaseStore
+from portico.stores.opening import open_file
 from portico.testing import FakeEmbedder
 
 from . import embedding_server as serving
@@ -79,7 +80,7 @@ def test_nothing_is_embedded_twice(meanings: Meanings, embedder: FakeEmbedder) -
 def test_a_restart_finds_the_same_vectors_in_the_store(server: EmbeddingServer, tmp_path: Path) -> None:
     found = []
     for _ in range(2):
-        store = open_sqlite(tmp_path / "portico.db")
+        store = DatabaseStore(open_file(tmp_path / "portico.db"))
         meanings = Meanings(Endpoint(server.url, "m"), store)
         assert meanings.prepare(TEXTS) == 150
         found.append(np.stack([v for text in TEXTS if (v := meanings.recall(text)) is not None]))
@@ -91,7 +92,7 @@ def test_a_restart_finds_the_same_vectors_in_the_store(server: EmbeddingServer, 
 
 @pytest.mark.requirement("P-EMBEDDER-ONCE")
 def test_what_is_stored_is_there_although_the_endpoint_is_not(server: EmbeddingServer, tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "portico.db")
+    store = DatabaseStore(open_file(tmp_path / "portico.db"))
     Meanings(Endpoint(server.url, "m"), store).prepare(TEXTS)
     server.close()
     meanings = Meanings(Endpoint(server.url, "m"), store)

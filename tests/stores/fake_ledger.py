@@ -33,6 +33,12 @@ class FakeLedger:
     """So many times a batch is stored and its answer gets lost."""
     hates: Callable[[Entry], bool] = lambda entry: False
     """Entries that it cannot take."""
+    refusal: Exception = field(default_factory=lambda: TypeError("an entry of the wrong kind"))
+    """What it says of them."""
+    reads: int = 0
+    """How often usage was asked for."""
+    unreadable: str = ""
+    """While this is set, usage cannot be read, and everything else works."""
     gate: threading.Event = field(default_factory=threading.Event)
     """While this is not set, `append` does not return."""
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -47,7 +53,7 @@ class FakeLedger:
         assert self.gate.wait(WAIT_SECONDS)
         self._answer()
         if any(self.hates(entry) for entry in batch.entries):
-            raise TypeError("an entry of the wrong kind")
+            raise self.refusal
         with self.changed:
             stored = self.writers.get(batch.writer, 0)
             assert batch.first <= stored, "entries are missing"
@@ -60,7 +66,12 @@ class FakeLedger:
             raise StoreError("the answer got lost")
 
     def usage(self) -> dict[ToolId, Usage]:
+        with self.changed:
+            self.reads += 1
+            self.changed.notify_all()
         self._answer()
+        if self.unreadable:
+            raise StoreError(self.unreadable)
         found = dict(self.known)
         for tool, usage in fold(self.entries).items():
             found[tool] = found.get(tool, Usage()) + usage
@@ -82,6 +93,9 @@ class FakeLedger:
     def report(self, *, days: int, limit: int) -> Report:
         dropped = sum(batch.dropped for batch in self.batches)
         return Report(days=days, losses=Losses(dropped=dropped, lost=sum(self.lost.values())))
+
+    def check(self) -> None:
+        self._answer()
 
     def prune(self, *, keep_days: int) -> int:
         raise NotImplementedError

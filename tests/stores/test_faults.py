@@ -21,7 +21,7 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Batch
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
-from portico.errors import StoreError
+from portico.errors import StoreError, StoreRefused
 from portico.stores.addresses import postgres_address
 from portico.stores.database import Database
 from portico.stores.ledger import DatabaseLedger
@@ -37,7 +37,7 @@ FILL = """
 import resource, sys
 from pathlib import Path
 from portico.domain.server import Offering
-from portico.errors import StoreError
+from portico.errors import StoreError, StoreRefused
 from portico.stores.offerings import DatabaseStore
 from portico.stores.opening import open_database
 store = DatabaseStore(open_database("sqlite", Path(sys.argv[1])))
@@ -198,6 +198,33 @@ def test_a_transaction_that_fails_is_undone_and_the_next_one_works(database: Dat
         database.rows("SELECT * FROM nowhere")
     assert database.run(save, [{"job": "a"}, {"job": "b"}]) == 2
     assert database.rows("SELECT job FROM jobs ORDER BY job") == [("a",), ("b",)]
+
+
+REFUSED = {
+    "the same key twice": [{"job": "a", "at": 1.0}, {"job": "a", "at": 1.0}],
+    "nothing where something must be": [{"job": None, "at": 1.0}],
+    "half of a pair": [{"job": "\ud83d", "at": 1.0}],
+    "a kind that no column has": [{"job": object(), "at": 1.0}],
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_a_database_does_not_take_is_told_from_one_that_is_away(database: Database, kind: str) -> None:
+    with pytest.raises(StoreRefused, match="refused what it was given"):
+        database.run("INSERT INTO jobs (job, ran_at) VALUES (:job, :at)", REFUSED[kind])
+    assert database.rows("SELECT * FROM jobs") == []
+
+
+def test_a_number_that_is_too_large_is_refused(database: Database) -> None:
+    with pytest.raises(StoreRefused, match="refused what it was given"):
+        database.run("INSERT INTO signals (topic, number) VALUES ('a', :number)", {"number": 2**70})
+
+
+@pytest.mark.parametrize("statement", ["SELECT * FROM nowhere", "SELECT nothing FROM jobs", "no words of SQL"])
+def test_a_statement_that_cannot_be_run_is_no_refusal_of_what_it_was_given(database: Database, statement: str) -> None:
+    with pytest.raises(StoreError, match="did not answer") as raised:
+        database.rows(statement)
+    assert not isinstance(raised.value, StoreRefused)
 
 
 @pytest.mark.requirement("P-STORE-CORRUPT")

@@ -17,6 +17,7 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Entry, Look, Lookup
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
+from portico.errors import StoreRefused
 from portico.stores.journal import URGENT, JournalState, Pace, StoredJournal
 from portico.stores.outbox import LARGEST
 
@@ -163,10 +164,12 @@ def test_what_finds_no_room_is_left_out_and_counted_exactly(
     assert said(caplog)[1:] == ["the journal is written again; 250 entries were dropped meanwhile"]
 
 
+@pytest.mark.parametrize("refusal", [TypeError("of the wrong kind"), StoreRefused("the database does not take it")])
 @pytest.mark.parametrize("bad", [[0], [777], [999], [3, 4, 500], list(range(10, 20))])
 def test_an_entry_that_cannot_be_written_is_left_out_and_holds_nothing_up(
-    ledger: FakeLedger, journal: Open, bad: list[int]
+    ledger: FakeLedger, journal: Open, bad: list[int], refusal: Exception
 ) -> None:
+    ledger.refusal = refusal
     ledger.hates = lambda entry: isinstance(entry, Invocation) and int(entry.spelled) in bad
     writer = journal(caches=lambda: {"hot": (5, 1)})
     for number in range(1_000):
@@ -190,7 +193,7 @@ def test_entries_that_make_no_sense_are_stored_or_counted_and_nothing_stops(ledg
         writer.record(entry)  # type: ignore[arg-type]
     writer.record(invocation(1))
     assert writer.flush(20)
-    assert writer.usage()[TOOL].calls == 1
+    assert writer.usage()[TOOL].calls == 3  # those with numbers out of bounds are calls all the same
 
 
 @pytest.mark.requirement("P-USAGE")
@@ -274,6 +277,40 @@ def test_a_usage_that_cannot_be_read_is_said_once_and_read_later(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
         "usage cannot be read, so tools count as never called until it can: gone"
     ]
+
+
+def test_usage_that_cannot_be_read_is_not_tried_after_every_batch(ledger: FakeLedger, journal: Open) -> None:
+    ledger.unreadable = "statement timeout"
+    writer = journal(durable=True, pace=Pace(write=0.001, retry=NEVER))
+    for number in range(20):
+        writer.record(invocation(number))
+        assert writer.flush(20)
+    assert ledger.reads == 1
+
+
+@pytest.mark.requirement("P-USAGE")
+def test_usage_that_could_not_be_read_is_read_when_it_can_be(ledger: FakeLedger, journal: Open) -> None:
+    ledger.unreadable = "statement timeout"
+    ledger.known[TOOL] = Usage(calls=7)
+    writer = journal(pace=Pace(write=0.001, retry=0.001, quiet=0.001))
+    writer.record(invocation())
+    ledger.until(lambda: ledger.reads > 2)
+    ledger.unreadable = ""
+    reads = ledger.reads
+    ledger.until(lambda: ledger.reads > reads)
+    writer.close()
+    assert writer.usage()[TOOL].calls == 8
+
+
+def test_usage_is_read_again_when_nobody_records_anything(ledger: FakeLedger, journal: Open) -> None:
+    busy = journal(durable=True, pace=Pace(write=0.001, reload=1e-9, overdue=1e18, quiet=NEVER))
+    for number in range(20):
+        busy.record(invocation(number))
+        assert busy.flush(20)
+    assert ledger.reads == 1
+    quiet = journal(durable=True, pace=Pace(write=0.001, reload=1e-9, overdue=1e18, quiet=0.001))
+    quiet.record(invocation(20))
+    ledger.until(lambda: ledger.reads > 3)
 
 
 def test_threads_record_at_once_and_every_entry_is_there(ledger: FakeLedger, journal: Open) -> None:

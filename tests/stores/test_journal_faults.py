@@ -215,6 +215,32 @@ def test_a_table_that_is_gone_for_a_while_loses_nothing(migrated_url: str) -> No
     database.close()
 
 
+POISON = {
+    "sqlite": "CREATE TRIGGER poison BEFORE INSERT ON invocations WHEN NEW.spelled = '123' BEGIN"
+    " SELECT RAISE(ABORT, 'poison'); END",
+    "postgresql": "ALTER TABLE invocations ADD CHECK (spelled <> '123')",
+}
+
+
+@pytest.mark.requirement("P-JOURNAL-ONCE", "P-JOURNAL-LOSSES")
+@pytest.mark.parametrize("kind", POISON)
+def test_an_entry_that_the_database_refuses_holds_up_no_other(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store = request.getfixturevalue("postgres_url") if kind == "postgresql" else "sqlite"
+    database = open_database(store, tmp_path)
+    database.run(POISON[kind])
+    journal = StoredJournal(DatabaseLedger(database), pace=QUICK)
+    for number in range(300):
+        journal.record(invocation(number))
+    assert journal.flush(WAIT_SECONDS)
+    journal.close()
+    assert spelled(database) == [number for number in range(300) if number != 123]
+    assert journal.state == JournalState(recorded=300, stored=299, dropped=1)
+    assert DatabaseLedger(database).report(days=1, limit=1).losses.dropped == 1
+    database.close()
+
+
 @contextmanager
 def writing(folder: Path, first: int, count: int) -> Iterator[subprocess.Popen[str]]:
     """A process that has opened the store and waits for a word."""

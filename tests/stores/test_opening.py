@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.script import ScriptDirectory
+from psycopg import sql
 
 from portico.domain.server import Offering
 from portico.errors import StoreError
@@ -19,7 +21,6 @@ from portico.stores.database import Database
 from portico.stores.offerings import DatabaseStore
 from portico.stores.opening import open_database
 from portico.stores.schema import HEAD, REVISIONS, SCRIPT
-from portico.stores.sqlite import open_sqlite
 from portico.stores.upgrading import configured, script, upgrade_file
 
 OLD_LAYOUT = """
@@ -225,24 +226,17 @@ def test_a_store_in_memory_ends_with_its_process(tmp_path: Path, store: str) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sqlite_file_may_be_named(tmp_path: Path) -> None:
-    open_database(f"sqlite:///{tmp_path}/my%20store.db", tmp_path / "elsewhere").close()
-    assert (tmp_path / "my store.db").is_file()
-    assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_file_may_be_opened_by_its_path_however_it_is_named(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "100%41?.db")
-    store.save(Offering(server="s"), "1")
-    store.close()
-    assert (tmp_path / "100%41?.db").is_file()
+@pytest.mark.parametrize("name", ["my store.db", "100%41?.db", "a#b.db", "%2e%2e.db"])
+def test_a_sqlite_file_may_be_named_and_its_name_is_taken_as_it_is(tmp_path: Path, name: str) -> None:
+    open_database(f"sqlite:///{tmp_path}/{name}", tmp_path / "elsewhere").close()
+    assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg", "postgresql+psycopg"])
 def test_every_spelling_of_postgresql_is_understood(postgres_url: str, tmp_path: Path, scheme: str) -> None:
     database = open_database(postgres_url.replace("postgresql", scheme, 1), tmp_path)
     database.check()
-    assert database.where.startswith("postgresql://postgres@/")
+    assert database.where.startswith("postgresql:///")
     database.close()
 
 
@@ -254,13 +248,14 @@ def test_another_store_is_refused_with_those_that_there_are(tmp_path: Path, stor
 
 
 @pytest.mark.requirement("P-STORE-SECRET")
-def test_a_postgresql_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
+def test_a_postgresql_that_is_away_is_named_without_its_user_and_password(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens there
         port = taken.getsockname()[1]
-        with pytest.raises(StoreError, match=f"postgresql://ana@127.0.0.1:{port}/db did not answer") as raised:
+        with pytest.raises(StoreError, match=f"postgresql://127.0.0.1:{port}/db did not answer") as raised:
             open_database(f"postgresql://ana:s3cret@127.0.0.1:{port}/db", tmp_path)
     assert "s3cret" not in str(raised.value)
+    assert "ana" not in str(raised.value)
     assert "Check that the server runs" in str(raised.value)
 
 
@@ -288,3 +283,41 @@ def test_a_url_is_taken_apart_as_it_is_meant() -> None:
     assert (address.user, address.password, address.host, address.port) == ("ana", "p@ss@w", "db.example", 6543)
     assert (address.database, address.options) == ("my db", {"sslmode": "require", "host": "/run/pg"})
     assert "p@ss" not in repr(address) + address.shown
+    assert address.shown == "postgresql://db.example:6543/my db"
+
+
+@pytest.mark.requirement("P-STORE-SECRET")
+def test_a_login_that_is_refused_is_told_without_the_user(postgres_url: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r'role "\.\.\." does not exist') as raised:
+        open_database(postgres_url.replace("postgres:", "mallory:", 1), tmp_path)
+    assert "mallory" not in str(raised.value)
+
+
+@pytest.mark.requirement("P-STORE-ADVICE")
+def test_a_database_that_cannot_hold_every_text_is_refused_with_what_to_do(postgres_url: str, tmp_path: Path) -> None:
+    latin = postgres_url.replace("/test_", "/latin_", 1)
+    name = sql.Identifier(latin.split("?")[0].rpartition("/")[2])
+    made = "CREATE DATABASE {} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(sql.SQL(made).format(name))  # type: ignore[arg-type]
+        with pytest.raises(StoreError, match=r"its encoding is LATIN1. Make a database with CREATE DATABASE"):
+            open_database(latin, tmp_path)
+        patient = open_database(latin, tmp_path, patient=True)
+        with pytest.raises(StoreError, match="its encoding is LATIN1"):
+            patient.check()
+        patient.close()
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+
+
+@pytest.mark.requirement("P-STORE-MIGRATES")
+def test_a_store_of_the_second_revision_is_brought_up_to_date(
+    database: Database, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    database.run("DROP INDEX usage_latencies_by_day")
+    database.run("UPDATE alembic_version SET version_num = '0002'")
+    store = "sqlite" if database.dialect == "sqlite" else request.getfixturevalue("migrated_url")
+    again = open_database(store, tmp_path)
+    assert again.version() == HEAD
+    again.run("DROP INDEX usage_latencies_by_day")
+    again.run("CREATE INDEX usage_latencies_by_day ON usage_latencies (day)")
+    again.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from portico.domain.server import Offering
-from portico.errors import StoreError
+from portico.errors import StoreError, StoreRefused
 from portico.stores.offerings import DatabaseStore
 from portico.stores.opening import open_database
 
@@ -145,7 +145,7 @@ def test_a_start_that_only_reads_vectors_writes_nothing(file: Path) -> None:
 
 def test_vectors_are_saved_all_or_none(file: Path) -> None:
     store = open_sqlite(file)
-    with pytest.raises(StoreError, match="did not answer"):
+    with pytest.raises(StoreRefused, match="refused what it was given: NOT NULL"):
         store.save_vectors("m", {"a": b"1", "b": None})  # type: ignore[dict-item]
     assert store.load_vectors("m", ["a"]) == {}
     store.save_vectors("m", {"a": b"1"})

@@ -19,6 +19,8 @@ _ADVICE = "Write sqlite, memory, sqlite:///FILE or postgresql://USER:PASSWORD@HO
 def read_store(fields: Fields, document: Document) -> str:
     """The store that a config asks for; empty when it asks for none. No message ever shows what was written.
 
+    What follows `sqlite:///` is a path as it is, here and for whoever opens it: no letter of it has another meaning.
+
     Raises:
         ConfigError: it cannot be used; to remember things in another place than was asked for would hide them.
     """

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from .call import Invocation
+
+LATEST = 1e12
+"""A moment that no clock shows, in seconds since 1970."""
+LONGEST = 1e9
+"""Seconds that nothing takes."""
+MOST = 2**53
+"""A number that no count reaches; beyond it a database would refuse it."""
 
 
 class Look(StrEnum):
@@ -71,3 +78,25 @@ class Batch:
     def end(self) -> int:
         """How many entries of this writer are accounted for once this batch is stored."""
         return self.first + len(self.entries) + self.dropped
+
+
+def bounded(invocation: Invocation) -> Invocation:
+    """The invocation with every number in its bounds, so that whoever counts it counts the same."""
+    at, seconds, rank = invocation.at, invocation.seconds, invocation.rank
+    tokens_in, tokens_out = invocation.tokens_in, invocation.tokens_out
+    is_timed = 0 <= at < LATEST and 0 <= seconds < LONGEST
+    if is_timed and 0 <= tokens_in <= MOST and 0 <= tokens_out <= MOST and 0 <= rank <= MOST:
+        return invocation
+    return replace(
+        invocation,
+        at=at if 0 <= at < LATEST else 0.0,
+        seconds=seconds if 0 <= seconds < LONGEST else 0.0,
+        tokens_in=count_within(tokens_in),
+        tokens_out=count_within(tokens_out),
+        rank=count_within(rank),
+    )
+
+
+def count_within(number: int) -> int:
+    """A count in its bounds."""
+    return min(max(number, 0), MOST)

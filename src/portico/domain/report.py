@@ -43,8 +43,10 @@ class Report:
     """The journal of the last days, summed up."""
 
     days: int
+    """How many are summed up; fewer than were asked for when no more are kept one by one."""
     calls: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    """How calls ended; of days whose entries are gone, every call that did not end well counts as failed."""
     top: tuple[ToolLine, ...] = ()
     """Called most."""
     failing: tuple[ToolLine, ...] = ()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .call import Invocation, Outcome
+from .journal import bounded
 
 DAY_SECONDS = 86_400
 DAYS_KEPT = 30
@@ -62,7 +63,7 @@ class Usage:
         if isinstance(more, Invocation):
             if more.outcome not in _COUNTED:
                 return self
-            more = _usage_of(more)
+            more = _usage_of(bounded(more))
         return Usage(
             calls=self.calls + more.calls,
             done=self.done + more.done,

@@ -29,15 +29,16 @@ class PostgresAddress:
 
     @property
     def shown(self) -> str:
-        """The address for people, without the password."""
+        """The address for people, without the user and the password."""
         place = self.host or self.options.get("host", "")
         port = f":{self.port}" if self.port else ""
-        user = f"{self.user}@" if self.user else ""
-        return f"postgresql://{user}{place}{port}/{self.database}"
+        return f"postgresql://{place}{port}/{self.database}"
 
 
 def sqlite_file(store: str, data: Path) -> Path | None:
     """The file that a `sqlite` store lies in; None for one in memory.
+
+    What follows `sqlite:///` is the path as it is: no letter of it has another meaning.
 
     Raises:
         StoreError: it is not spelled as a SQLite store is.
@@ -47,7 +48,7 @@ def sqlite_file(store: str, data: Path) -> Path | None:
     if store in ("memory", "sqlite://", "sqlite:///:memory:"):
         return None
     if store.startswith("sqlite:///") and len(store) > len("sqlite:///"):
-        return Path(unquote(store.removeprefix("sqlite:///").partition("?")[0])).expanduser()
+        return Path(store.removeprefix("sqlite:///")).expanduser()
     raise StoreError(f"the store {_shown(store)} is none that Portico knows. Write {ACCEPTED}")
 
 

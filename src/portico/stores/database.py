@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
-from portico.errors import StoreError
+from portico.errors import StoreError, StoreRefused
 
 Binds = Mapping[str, Any]
 Row = tuple[Any, ...]
@@ -17,6 +17,9 @@ ONE_OF: Mapping[Dialect, str] = {
     "postgresql": "IN (SELECT json_array_elements_text(CAST(:{0} AS json)))",
 }
 """How a text is compared with a list of any length, bound as one JSON text: there is no spelling that both know."""
+
+HELD: Mapping[Dialect, str] = {"sqlite": "", "postgresql": "FOR UPDATE"}
+"""The end of a SELECT whose rows nobody else may change until the transaction ends; SQLite has one writer anyway."""
 
 
 class Work(Protocol):
@@ -49,7 +52,7 @@ class Database(Work, Protocol):
 
     @property
     def where(self) -> str:
-        """Where it is, for people; without a password."""
+        """Where it is, for people; without a user or a password."""
         ...
 
     def transaction(self) -> AbstractContextManager[Work]:
@@ -85,3 +88,8 @@ def one_of(database: Database, bind: str) -> str:
 def trouble(where: str, problem: object, advice: str) -> StoreError:
     """The error for a statement that could not be run."""
     return StoreError(f"the store {where} did not answer: {str(problem).rstrip('.')}. {advice}")
+
+
+def refusal(where: str, problem: object) -> StoreRefused:
+    """The error for what a database is given and does not take."""
+    return StoreRefused(f"the store {where} refused what it was given: {str(problem).rstrip('.')}")

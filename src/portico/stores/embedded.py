@@ -16,13 +16,16 @@ from typing import Any
 
 from portico.errors import StoreError
 
-from .database import Binds, Dialect, Row, Work, trouble
+from .database import Binds, Dialect, Row, Work, refusal, trouble
 from .schema import HEAD, SCRIPT
 
 BUSY_SECONDS = 10.0
 WAL_PAGES = 4_000
 """Pages after which the log is copied into the file: the more, the less often those that every batch changes."""
 _RETRY_SECONDS = 0.02
+_REFUSALS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, UnicodeError, OverflowError)
+_UNKNOWN_KIND = "Error binding parameter"
+"""How newer versions of Python begin what they say of a value that no column can hold."""
 _BIND = re.compile(r":([a-z_]+)")
 
 _ADVICE = {
@@ -192,7 +195,7 @@ class _SqliteWork:
         try:
             return self._connection.execute(sql, binds or ()).fetchall()
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
-            raise trouble(self._where, error, _advice(error)) from error
+            raise _said(self._where, error) from error
 
     def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
         try:
@@ -201,7 +204,7 @@ class _SqliteWork:
                 return self._connection.executemany(by_place, map(take, binds)).rowcount
             return self._connection.execute(sql, binds).rowcount
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
-            raise trouble(self._where, error, _advice(error)) from error
+            raise _said(self._where, error) from error
 
     def insert(self, table: str, rows: Sequence[Binds]) -> None:
         if rows:
@@ -242,6 +245,12 @@ def _by_place(sql: str) -> tuple[str, Callable[[Binds], Row]]:
     if len(names) == 1:
         return _BIND.sub("?", sql), lambda binds: (binds[names[0]],)
     return _BIND.sub("?", sql), itemgetter(*names)
+
+
+def _said(where: str, error: Exception) -> StoreError:
+    """What SQLite said, in our words."""
+    is_refusal = isinstance(error, _REFUSALS) or str(error).startswith(_UNKNOWN_KIND)
+    return refusal(where, error) if is_refusal else trouble(where, error, _advice(error))
 
 
 def _advice(error: Any) -> str:

@@ -6,17 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import Entry, Lookup
-from portico.domain.usage import bucket_of, counts, day_of
+from portico.domain.call import Invocation
+from portico.domain.journal import LATEST, LONGEST, Entry, Lookup, bounded, count_within
+from portico.domain.usage import day_of
 
+from .counting import DaySum, day_sums
 from .texts import SPELLED_LENGTH, TEXT_LENGTH, clean, key
-
-_COUNTED = frozenset(str(outcome) for outcome in Outcome if counts(outcome))
-_MOST = 2**53
-"""A number that no count reaches; beyond it a database would refuse the whole batch."""
-_LATEST = 1e12
-_LONGEST = 1e9
 
 Key = tuple[str, str]
 """A server and a tool, as they are stored."""
@@ -28,45 +23,46 @@ class Folded:
 
     invocations: list[dict[str, Any]] = field(default_factory=list)
     lookups: list[dict[str, Any]] = field(default_factory=list)
-    days: dict[tuple[str, str, int], list[Any]] = field(default_factory=dict)
-    """Calls, done, seconds, tokens in and tokens out, by server, tool and day."""
-    latencies: dict[tuple[str, str, int, int], int] = field(default_factory=dict)
-    """Calls, by server, tool, day and bucket."""
+    days: dict[tuple[str, str, int], DaySum] = field(default_factory=dict)
+    """The sums of each server, tool and day."""
 
     def day_rows(self) -> list[dict[str, Any]]:
         """What is added to each day of each tool, in the order in which everybody writes."""
         return [
-            {"server": server, "tool": tool, "day": day, **_sums(sums)}
-            for (server, tool, day), sums in sorted(self.days.items())
+            {"server": server, "tool": tool, "day": day, **_row(sums)}
+            for (server, tool, day), sums in sorted(self.days.items(), key=_place)
         ]
 
     def latency_rows(self) -> list[dict[str, Any]]:
         """What is added to each bucket."""
         return [
             {"server": server, "tool": tool, "day": day, "bucket": bucket, "calls": calls}
-            for (server, tool, day, bucket), calls in sorted(self.latencies.items())
+            for (server, tool, day), sums in sorted(self.days.items(), key=_place)
+            for bucket, calls in sorted(sums.buckets.items())
         ]
 
     def tool_rows(self) -> list[dict[str, Any]]:
         """What is added to each tool."""
-        totals: dict[Key, list[Any]] = {}
+        totals: dict[Key, dict[str, Any]] = {}
         for (server, tool, _), sums in self.days.items():
-            found = totals.get((server, tool))
-            totals[server, tool] = [a + b for a, b in zip(found, sums, strict=True)] if found else sums
-        return [{"server": server, "tool": tool, **_sums(sums)} for (server, tool), sums in sorted(totals.items())]
+            row, found = _row(sums), totals.get((server, tool))
+            totals[server, tool] = {name: found[name] + row[name] for name in row} if found else row
+        return [{"server": server, "tool": tool, **row} for (server, tool), row in sorted(totals.items(), key=_place)]
 
 
 def fold(entries: Iterable[Entry]) -> Folded:
     """The rows of some entries."""
-    folded, words = Folded(), _Words()
+    folded, words, invocations = Folded(), _Words(), []
     for entry in entries:
         if isinstance(entry, Lookup):
             folded.lookups.append(_lookup_row(entry, words))
         else:
-            row = _invocation_row(entry, words)
-            folded.invocations.append(row)
-            if row["tool"] is not None and row["outcome"] in _COUNTED:
-                _count(folded, row)
+            entry = bounded(entry)
+            invocations.append(entry)
+            folded.invocations.append(_invocation_row(entry, words))
+    names = words.names
+    for (tool, day), sums in day_sums(invocations).items():
+        folded.days[names[tool.server], names[tool.name], day] = sums
     return folded
 
 
@@ -99,66 +95,55 @@ class _Words:
 
 
 def _invocation_row(entry: Invocation, words: _Words) -> dict[str, Any]:
+    """The row of an invocation whose numbers are in their bounds."""
     names, texts = words.names, words.texts
     server, tool = entry.tool or ("", None)
-    at, seconds, rank = entry.at, entry.seconds, entry.rank
-    tokens_in, tokens_out = entry.tokens_in, entry.tokens_out
-    if not 0 <= at < _LATEST:
-        at = 0.0
     return {
-        "at": at,
-        "day": day_of(at),
+        "at": entry.at,
+        "day": day_of(entry.at),
         "server": names[server],
         "tool": None if tool is None else names[tool],
         "spelled": words.spelled[entry.spelled],
         "caller": texts[entry.caller],
         "surface": texts[entry.surface],
         "outcome": str(entry.outcome),
-        "seconds": seconds if 0 <= seconds < _LONGEST else 0.0,
+        "seconds": entry.seconds,
         "code": texts[entry.code],
-        "tokens_in": tokens_in if 0 <= tokens_in < _MOST else _bounded(tokens_in),
-        "tokens_out": tokens_out if 0 <= tokens_out < _MOST else _bounded(tokens_out),
+        "tokens_in": entry.tokens_in,
+        "tokens_out": entry.tokens_out,
         "parent": texts[entry.parent],
-        "rank": rank if 0 <= rank < _MOST else _bounded(rank),
+        "rank": entry.rank,
     }
 
 
 def _lookup_row(entry: Lookup, words: _Words) -> dict[str, Any]:
     texts = words.texts
-    at = entry.at if 0 <= entry.at < _LATEST else 0.0
+    at = entry.at if 0 <= entry.at < LATEST else 0.0
     return {
         "at": at,
         "day": day_of(at),
         "look": str(entry.look),
         "caller": texts[entry.caller],
         "surface": texts[entry.surface],
-        "seconds": entry.seconds if 0 <= entry.seconds < _LONGEST else 0.0,
+        "seconds": entry.seconds if 0 <= entry.seconds < LONGEST else 0.0,
         "text": clean(entry.text, SPELLED_LENGTH),
-        "shown": _bounded(entry.shown),
-        "found": _bounded(entry.found),
+        "shown": count_within(entry.shown),
+        "found": count_within(entry.found),
         "fits": bool(entry.fits),
-        "tokens": _bounded(entry.tokens),
-        "instead": _bounded(entry.instead),
+        "tokens": count_within(entry.tokens),
+        "instead": count_within(entry.instead),
     }
 
 
-def _count(folded: Folded, row: dict[str, Any]) -> None:
-    server, tool, day, seconds = row["server"], row["tool"], row["day"], row["seconds"]
-    sums = folded.days.get((server, tool, day))
-    if sums is None:
-        sums = folded.days[server, tool, day] = [0, 0, 0.0, 0, 0]
-    sums[0] += 1
-    sums[1] += row["outcome"] == "done"
-    sums[2] += seconds
-    sums[3] += row["tokens_in"]
-    sums[4] += row["tokens_out"]
-    place = (server, tool, day, bucket_of(seconds))
-    folded.latencies[place] = folded.latencies.get(place, 0) + 1
+def _row(sums: DaySum) -> dict[str, Any]:
+    return {
+        "calls": sums.calls,
+        "done": sums.done,
+        "seconds": sums.seconds,
+        "tokens_in": sums.tokens_in,
+        "tokens_out": sums.tokens_out,
+    }
 
 
-def _sums(sums: list[Any]) -> dict[str, Any]:
-    return dict(zip(("calls", "done", "seconds", "tokens_in", "tokens_out"), sums, strict=True))
-
-
-def _bounded(number: int) -> int:
-    return min(max(number, 0), _MOST)
+def _place(item: tuple[tuple[Any, ...], Any]) -> tuple[Any, ...]:
+    return item[0]

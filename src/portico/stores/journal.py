@@ -46,6 +46,12 @@ class Pace:
     """Between two tries while the store is away."""
     reload: float = 60.0
     """How old usage may become, in which other processes have a share."""
+    retry: float = 5.0
+    """Between two tries to read usage that could not be read."""
+    quiet: float = 0.5
+    """For so long nobody must have recorded anything before usage is read again: whoever comes meanwhile waits."""
+    overdue: float = 10.0
+    """Usage that is so many times as old as it may become is read again even if it is never quiet."""
     settle: float = 60.0
     """Between two looks for processes that ended without notice."""
     caches: float = 10.0
@@ -90,7 +96,7 @@ class StoredJournal:
         self._book = UsageBook(ledger)
         self._thread: threading.Thread | None = None
         self._tally = Tally(None)
-        self._taken_at = 0.0
+        self._taken_at, self._is_quiet = 0.0, False
         self._bell, self._closing, self._given_up = threading.Event(), threading.Event(), threading.Event()
         # What follows is guarded by the lock, which nobody holds for longer than it takes to swap a list.
         self._lock = threading.Lock()
@@ -231,7 +237,7 @@ class StoredJournal:
                     settle_at = monotonic() + self._pace.settle
                 if is_last:
                     break
-                self._book.refresh(self._pace.reload)
+                self._reload()
             else:
                 pause = min(max(2 * pause, self._pace.first_pause), self._pace.longest_pause)
                 (self._given_up if is_last else self._closing).wait(pause)
@@ -239,12 +245,13 @@ class StoredJournal:
 
     def _await_entries(self, outbox: Outbox) -> None:
         """Wait for something to write, and then a moment for more of it, unless there is reason for haste."""
+        self._is_quiet = False
         if not outbox.is_empty or self._closing.is_set():
             return
         with self._lock:
             is_idle = self._is_idle = not self._buffer and self._told >= self._dropped
         if is_idle:
-            self._bell.wait(self._idle_seconds())
+            self._is_quiet = not self._bell.wait(self._idle_seconds())
         self._bell.clear()
         with self._lock:
             self._is_idle = False
@@ -254,9 +261,19 @@ class StoredJournal:
             since = 0.0 if is_idle else monotonic() - self._taken_at
             self._bell.wait(max(0.0, self._pace.write - since))
 
-    def _idle_seconds(self) -> float | None:
+    def _idle_seconds(self) -> float:
         chores = [self._pace.settle] * (self._folder is not None) + [self._pace.caches] * self._caches.is_counted
-        return min(chores, default=None)
+        return min([*chores, max(self._pace.quiet, self._reload_seconds - self._book.age)])
+
+    @property
+    def _reload_seconds(self) -> float:
+        return self._pace.reload if self._book.is_loaded else self._pace.retry
+
+    def _reload(self) -> None:
+        """Read usage again when it is old, and nobody is likely to wait for it."""
+        age, limit = self._book.age, self._reload_seconds
+        if age >= limit and (self._is_quiet or age >= self._pace.overdue * limit):
+            self._book.refresh()
 
     def _take(self, outbox: Outbox) -> None:
         self._taken_at = monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any
 
@@ -11,7 +11,7 @@ from portico.domain.report import Report
 from portico.domain.tool import ToolId
 from portico.domain.usage import DAY_SECONDS, DAYS_KEPT, Usage, day_of
 
-from .database import Database, Work
+from .database import HELD, Binds, Database, Work
 from .folding import Folded, fold
 from .reporting import read_report
 from .texts import key
@@ -19,7 +19,10 @@ from .texts import key
 USAGE_DAYS_KEPT = 400
 """Days of usage that are kept one by one; those before are one."""
 _AT_ONCE = 5_000
-"""Entries that are dropped in one transaction, so that writers need not wait long."""
+"""Rows that are dropped or folded in one transaction, so that writers need not wait long, and no statement is ended."""
+
+_DAYS = ("server", "tool", "day", "calls", "done", "seconds", "tokens_in", "tokens_out")
+_LATENCIES = ("server", "tool", "day", "bucket", "calls")
 
 _ADVANCE = """
 INSERT INTO writers (writer, stored, dropped, lost, is_gone, seen_at) VALUES (:writer, :end, :dropped, 0, FALSE, :now)
@@ -57,20 +60,10 @@ _DAY = f"""
 INSERT INTO usage_days (server, tool, day, calls, done, seconds, tokens_in, tokens_out)
 VALUES (:server, :tool, :day, :calls, :done, :seconds, :tokens_in, :tokens_out) {_ADD_DAY}
 """  # noqa: S608 - words of ours
-_FOLD_DAYS = f"""
-INSERT INTO usage_days (server, tool, day, calls, done, seconds, tokens_in, tokens_out)
-SELECT server, tool, 0, SUM(calls), SUM(done), SUM(seconds), SUM(tokens_in), SUM(tokens_out) FROM usage_days
-WHERE day > 0 AND day < :oldest GROUP BY server, tool ORDER BY server, tool {_ADD_DAY}
-"""  # noqa: S608
 _ADD_LATENCY = "ON CONFLICT (server, tool, day, bucket) DO UPDATE SET calls = usage_latencies.calls + excluded.calls"
 _LATENCY = f"""
 INSERT INTO usage_latencies (server, tool, day, bucket, calls) VALUES (:server, :tool, :day, :bucket, :calls)
 {_ADD_LATENCY}
-"""  # noqa: S608
-_FOLD_LATENCIES = f"""
-INSERT INTO usage_latencies (server, tool, day, bucket, calls)
-SELECT server, tool, 0, bucket, SUM(calls) FROM usage_latencies
-WHERE day > 0 AND day < :oldest GROUP BY server, tool, bucket ORDER BY server, tool, bucket {_ADD_LATENCY}
 """  # noqa: S608
 _CACHE = """
 INSERT INTO cache_counts (day, name, hits, misses) VALUES (:day, :name, :hits, :misses)
@@ -94,6 +87,15 @@ FROM mcp_tools t JOIN mcp_servers s ON s.id = t.server_id WHERE t.total_invocati
 """
 _BUCKETS = """
 SELECT server, tool, bucket, CAST(SUM(calls) AS BIGINT) FROM usage_latencies GROUP BY server, tool, bucket
+"""
+_OLD = "WHERE day > 0 AND day < :oldest ORDER BY day, server, tool LIMIT"
+_OLD_DAYS = f"""
+SELECT server, tool, day, calls, done, seconds, tokens_in, tokens_out FROM usage_days {_OLD} {_AT_ONCE}
+"""  # noqa: S608
+_OLD_LATENCIES = f"SELECT server, tool, day, bucket, calls FROM usage_latencies {_OLD} {_AT_ONCE}"  # noqa: S608
+_DROP_DAY = "DELETE FROM usage_days WHERE server = :server AND tool = :tool AND day = :day"
+_DROP_LATENCY = """
+DELETE FROM usage_latencies WHERE server = :server AND tool = :tool AND bucket = :bucket AND day = :day
 """
 _COUNT = """
 SELECT CAST(COALESCE(SUM(calls), 0) AS BIGINT) FROM usage_days
@@ -158,21 +160,29 @@ class DatabaseLedger:
         self._database.run(_LOST, {"writer": key(writer), "lost": entries, "now": self._now()})
 
     def report(self, *, days: int, limit: int) -> Report:
-        """The last days, summed up."""
-        return read_report(self._database, days=days, limit=limit, now=self._now())
+        """The last days, summed up; no more of them than are kept one by one."""
+        return read_report(self._database, days=min(days, USAGE_DAYS_KEPT), limit=limit, now=self._now())
+
+    def check(self) -> None:
+        """Return when the database is sound; this may read all of it.
+
+        Raises:
+            StoreError: it is not, with the first thing that was found.
+        """
+        self._database.check()
 
     def prune(self, *, keep_days: int) -> int:
-        """Drop old entries, a part at a time, and make old days of usage one."""
+        """Drop old entries and make old days of usage one, a part at a time."""
         now = self._now()
         before = now - keep_days * DAY_SECONDS
         dropped = sum(self._drop(table, before) for table in ("invocations", "lookups"))
         oldest = {"oldest": day_of(now) - USAGE_DAYS_KEPT}
+        while self._fold_some(_OLD_DAYS, _DAYS, _DROP_DAY, _DAY, oldest):
+            pass
+        while self._fold_some(_OLD_LATENCIES, _LATENCIES, _DROP_LATENCY, _LATENCY, oldest):
+            pass
         silent = {"gone": now - DAY_SECONDS, "silent": now - USAGE_DAYS_KEPT * DAY_SECONDS}
         with self._database.transaction() as work:
-            work.run(_FOLD_DAYS, oldest)
-            work.run("DELETE FROM usage_days WHERE day > 0 AND day < :oldest", oldest)
-            work.run(_FOLD_LATENCIES, oldest)
-            work.run("DELETE FROM usage_latencies WHERE day > 0 AND day < :oldest", oldest)
             work.run("DELETE FROM cache_counts WHERE day < :oldest", oldest)
             work.run(_FOLD_WRITERS, {**silent, "now": now})
             work.run(
@@ -189,6 +199,17 @@ class DatabaseLedger:
         ]
         if rows:
             work.run(_CACHE, rows)
+
+    def _fold_some(self, read: str, names: Sequence[str], drop: str, add: str, oldest: Binds) -> bool:
+        """Move some old rows of usage to the day that all old days are; says whether there were any."""
+        with self._database.transaction() as work:
+            found = work.rows(f"{read} {HELD[self._database.dialect]}", oldest)
+            rows = [dict(zip(names, row, strict=True)) for row in found]
+            if rows:
+                work.run(drop, rows)
+                rows.sort(key=lambda row: (row["server"], row["tool"], row.get("bucket", 0)))
+                work.run(add, [{**row, "day": 0} for row in rows])
+        return bool(rows)
 
     def _drop(self, table: str, before: float) -> int:
         some = f"SELECT id FROM {table} WHERE at < :before ORDER BY at LIMIT {_AT_ONCE}"  # noqa: S608

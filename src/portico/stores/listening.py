@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import Lock
 from zlib import crc32
 
@@ -14,6 +15,8 @@ from .signals import CHANNEL
 
 _LOCKS = 8_421 << 32
 """Keeps our advisory locks apart from those of others in the same database."""
+CLOSE_SECONDS = 1.0
+"""How long the end waits for whoever listens; a server that hangs must not hold it up."""
 
 
 class PostgresBell:
@@ -22,6 +25,7 @@ class PostgresBell:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self._ear: PostgresEar | None = None
+        self._is_closed = False
         self._turn = Lock()
 
     def ring(self, work: Work) -> None:
@@ -30,18 +34,18 @@ class PostgresBell:
 
     def begin(self) -> None:
         """Listen, if not yet."""
-        with self._turn:
-            self._listening()
+        with self._my_turn():
+            self._listen()
 
     def heard(self, seconds: float) -> bool:
         """Wait for an announcement."""
-        with self._turn:
+        with self._my_turn():
             if self._ear is not None:
                 try:
                     return self._ear.heard(seconds)
                 except Error:
                     self._hang_up()
-            self._listening()
+            self._listen()
             return True
 
     def alone(self, job: str) -> AbstractContextManager[bool]:
@@ -49,12 +53,25 @@ class PostgresBell:
         return self._database.holding(_LOCKS + crc32(job.encode(errors="surrogatepass")))
 
     def close(self) -> None:
-        """Hang up, once whoever listens is back."""
-        with self._turn:
-            self._hang_up()
+        """Hang up; whoever listens at this moment, and does not come back soon, does it when it is back."""
+        self._is_closed = True
+        if self._turn.acquire(timeout=CLOSE_SECONDS):
+            try:
+                self._hang_up()
+            finally:
+                self._turn.release()
 
-    def _listening(self) -> None:
-        if self._ear is None:
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        with self._turn:
+            try:
+                yield
+            finally:
+                if self._is_closed:
+                    self._hang_up()
+
+    def _listen(self) -> None:
+        if self._ear is None and not self._is_closed:
             self._ear = self._database.listen(CHANNEL)
 
     def _hang_up(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from portico.domain.journal import Batch, Entry
-from portico.errors import StoreError
+from portico.errors import StoreError, StoreRefused
 from portico.ports import Ledger
 
 LARGEST = 5_000
@@ -69,7 +69,7 @@ class Outbox:
         self._parcels.append(_Parcel(batch=batch, receipt=Receipt(stored=len(entries), dropped=dropped)))
 
     def send(self) -> Receipt | None:
-        """Send the oldest batch; one that the ledger does not understand is halved instead, to find the culprit.
+        """Send the oldest batch; one that the ledger does not take is halved instead, to find the culprit.
 
         Raises:
             StoreError: the ledger cannot be written now; the batch is kept.
@@ -77,9 +77,9 @@ class Outbox:
         parcel = self._parcels[0]
         try:
             self._ledger.append(parcel.batch)
-        except StoreError:
-            raise
         except Exception as error:  # an entry must not hold up all that come after it
+            if isinstance(error, StoreError) and not isinstance(error, StoreRefused):
+                raise  # the ledger is away, whatever is in the batch
             if not parcel.batch.entries and not parcel.batch.caches:
                 raise StoreError(f"the journal's ledger fails without a reason that we know: {error!r}") from error
             self._parcels.popleft()

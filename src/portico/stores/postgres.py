@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from threading import RLock
 from time import monotonic
+from typing import Any
 
 import orjson
-from psycopg import Error
-from psycopg import connect as connect_psycopg
-from sqlalchemy import URL, Connection, Engine, TextClause, create_engine, text
+from psycopg import DataError, Error, IntegrityError, ProgrammingError
+from psycopg.errors import ProgramLimitExceeded
+from sqlalchemy import URL, Connection, CursorResult, Engine, NullPool, TextClause, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from portico.errors import StoreError
 
 from .addresses import PostgresAddress
-from .database import Binds, Dialect, Row, Work, trouble
+from .database import Binds, Dialect, Row, Work, refusal, trouble
+from .impatient import ImpatientConnection
 from .schema import bring_up
 
 CONNECT_SECONDS = 4
 """A second less than what a start may wait for a database that is away."""
 STATEMENT_SECONDS = 10
+MIGRATION_SECONDS = 120
+GRACE_SECONDS = 5.0
+"""How much later than the server would end a statement we stop waiting for it: by then the server hangs."""
 POOLED = 5
 RECYCLE_SECONDS = 1_800
 AWAY_SECONDS = 1.0
 """For so long a server that did not answer at first is not asked again."""
 
 ADVICE = "Check that the server runs and that the URL in `store` is right; what waits is written when it is back"
+_REFUSALS = (DataError, IntegrityError, ProgramLimitExceeded, UnicodeError, OverflowError)
+_LOGIN = re.compile(r'\b(user|role) "[^"]*"')
 
 
 class PostgresDatabase:
@@ -37,12 +45,19 @@ class PostgresDatabase:
 
     dialect: Dialect = "postgresql"
 
-    def __init__(self, address: PostgresAddress, *, statement_seconds: float = STATEMENT_SECONDS) -> None:
+    def __init__(
+        self,
+        address: PostgresAddress,
+        *,
+        statement_seconds: float = STATEMENT_SECONDS,
+        grace_seconds: float = GRACE_SECONDS,
+    ) -> None:
         self.where = address.shown
-        self._address = address
-        self._engine = create_engine(
-            _url(address),
-            connect_args=_arguments(address, statement_seconds),
+        self._address, self._grace_seconds = address, grace_seconds
+        self._engine = _engine(
+            address,
+            statement_seconds,
+            grace_seconds,
             pool_pre_ping=True,
             pool_size=POOLED,
             max_overflow=POOLED,
@@ -58,7 +73,7 @@ class PostgresDatabase:
     def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
         """Run a statement that reads."""
         with self._connected(self._alone) as connection:
-            return _PostgresWork(connection).rows(sql, binds)
+            return _PostgresWork(connection, self).rows(sql, binds)
 
     def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
         """Run a statement that writes, in a transaction of its own."""
@@ -74,7 +89,7 @@ class PostgresDatabase:
     def transaction(self) -> Iterator[Work]:
         """Take a connection, and commit at the end."""
         with self._connected(self._engine) as connection, connection.begin():
-            yield _PostgresWork(connection)
+            yield _PostgresWork(connection, self)
 
     def version(self) -> str:
         """The last migration that ran."""
@@ -84,9 +99,10 @@ class PostgresDatabase:
         return str(found[0][0]) if found else ""
 
     def upgrade(self) -> None:
-        """Run the migrations that have not run yet."""
+        """Run the migrations that have not run yet, on a connection of their own: they may take longer."""
+        engine = _engine(self._address, MIGRATION_SECONDS, self._grace_seconds, poolclass=NullPool)
         # What runs migrations takes a quarter of a second to load, and hardly any start needs it.
-        import_module("portico.stores.upgrading").upgrade(self._engine, self.where)
+        import_module("portico.stores.upgrading").upgrade(engine, self.where)
 
     def check(self) -> None:
         """Ask the server for a sign of life."""
@@ -103,7 +119,7 @@ class PostgresDatabase:
         A server that is away is not asked again by everybody: for a moment all are told the same.
 
         Raises:
-            StoreError: the server is away, or the tables belong to a newer program.
+            StoreError: the server is away, the tables belong to a newer program, or not every text can be stored.
         """
         with self._turn:
             if self._is_up or self._is_coming_up:
@@ -112,6 +128,7 @@ class PostgresDatabase:
                 raise StoreError(str(self._away))
             self._is_coming_up = True
             try:
+                self._see_encoding()
                 bring_up(self)
                 self._is_up, self._away = True, None
             except StoreError as error:
@@ -134,7 +151,7 @@ class PostgresDatabase:
     def listen(self, channel: str) -> PostgresEar:
         """Open a connection that hears what is announced on a channel."""
         try:
-            return PostgresEar(self._address, channel)
+            return PostgresEar(self._address, channel, STATEMENT_SECONDS + self._grace_seconds)
         except Error as error:
             raise self.trouble(error) from error
 
@@ -147,25 +164,36 @@ class PostgresDatabase:
         try:
             with engine.connect() as connection:
                 yield connection
-        except (SQLAlchemyError, UnicodeError) as error:
+        except SQLAlchemyError as error:
             raise self.trouble(getattr(error, "orig", None) or error) from error
 
     def trouble(self, error: BaseException) -> StoreError:
-        """What a driver said, in our words and without the password."""
-        problem = " ".join(str(error).split()) or type(error).__name__
+        """What a driver said, in our words, without the user and the password."""
+        problem = _LOGIN.sub(r'\1 "..."', " ".join(str(error).split()) or type(error).__name__)
         if self._address.password:
             problem = problem.replace(self._address.password, "...")
-        return trouble(self.where, problem, ADVICE)
+        return refusal(self.where, problem) if _is_refusal(error) else trouble(self.where, problem, ADVICE)
+
+    def _see_encoding(self) -> None:
+        ((encoding,),) = self.rows("SELECT current_setting('server_encoding')")
+        if encoding != "UTF8":
+            raise StoreError(
+                f"the store {self.where} cannot hold every text: its encoding is {encoding}. Make a database with "
+                "CREATE DATABASE portico ENCODING 'UTF8' TEMPLATE template0, and point `store` at it"
+            )
 
 
 class PostgresEar:
     """A connection that waits for announcements."""
 
-    def __init__(self, address: PostgresAddress, channel: str) -> None:
+    def __init__(self, address: PostgresAddress, channel: str, patience: float) -> None:
         arguments = _arguments(address, 0)
         login = {"user": address.user, "password": address.password, "host": address.host, "port": address.port}
-        given = {**address.options, **{name: value for name, value in login.items() if value}, **arguments}
-        self._connection = connect_psycopg(dbname=address.database, autocommit=True, **given)  # type: ignore[arg-type]
+        given: dict[str, Any] = {**address.options, **{name: value for name, value in login.items() if value}}
+        self._connection = ImpatientConnection.connect(
+            dbname=address.database, autocommit=True, **{**given, **arguments}
+        )
+        self._connection.patience = patience
         self._connection.execute(b"LISTEN " + channel.encode("ascii"))
 
     def heard(self, seconds: float) -> bool:
@@ -182,16 +210,16 @@ class PostgresEar:
 
 
 class _PostgresWork:
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_database")
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, database: PostgresDatabase) -> None:
+        self._connection, self._database = connection, database
 
     def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
-        return [tuple(row) for row in self._connection.execute(_text(sql), binds or {})]
+        return [tuple(row) for row in self._executed(sql, binds or {})]
 
     def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
-        return self._connection.execute(_text(sql), binds or {}).rowcount
+        return self._executed(sql, binds or {}).rowcount
 
     def insert(self, table: str, rows: Sequence[Binds]) -> None:
         """As one JSON text, which the server takes apart: a tenth of the work that binding each value is."""
@@ -201,10 +229,29 @@ class _PostgresWork:
             sql = f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {source}"  # noqa: S608 - our words
             self.run(sql, {"rows": orjson.dumps(rows).decode()})
 
+    def _executed(self, sql: str, binds: Binds | Sequence[Binds]) -> CursorResult[Any]:
+        try:
+            return self._connection.execute(_text(sql), binds)
+        except (UnicodeError, OverflowError) as error:  # all that SQLAlchemy lets through as it is
+            raise self._database.trouble(error) from error
+
 
 @cache
 def _text(sql: str) -> TextClause:
     return text(sql)
+
+
+def _engine(address: PostgresAddress, statement_seconds: float, grace_seconds: float, **pool: Any) -> Engine:
+    """An engine whose connections are given up when the server does not even end a statement that takes too long."""
+    engine = create_engine(_url(address), connect_args=_arguments(address, statement_seconds), **pool)
+
+    def connect(dialect: object, record: object, given: list[Any], options: dict[str, Any]) -> ImpatientConnection:
+        connection = ImpatientConnection.connect(*given, **options)
+        connection.patience = statement_seconds + grace_seconds
+        return connection
+
+    event.listen(engine, "do_connect", connect)
+    return engine
 
 
 def _url(address: PostgresAddress) -> URL:
@@ -238,3 +285,8 @@ def _let_go(connection: Connection, number: int) -> None:
         connection.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": number})
     except SQLAlchemyError:
         connection.invalidate()  # the lock goes with the connection
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the server took offence at what it was given; what cannot even be sent never reached it."""
+    return isinstance(error, _REFUSALS) or (isinstance(error, ProgrammingError) and error.sqlstate is None)

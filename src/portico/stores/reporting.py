@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from datetime import date, timedelta
 
 from portico.domain.call import Outcome
@@ -13,14 +15,18 @@ from portico.domain.usage import DAY_SECONDS, Usage, counts, day_of
 from .database import Binds, Database, Row
 
 _EPOCH = date(1970, 1, 1)
-_FAILED = frozenset(str(outcome) for outcome in Outcome if counts(outcome) and outcome is not Outcome.DONE)
+_DONE, _FAILED = str(Outcome.DONE), str(Outcome.FAILED)
+_FAILURES = frozenset(str(outcome) for outcome in Outcome if counts(outcome) and outcome is not Outcome.DONE)
 
 _OUTCOMES = "SELECT day, outcome, COUNT(*) FROM invocations WHERE at >= :since GROUP BY day, outcome"
 _RANKS = "SELECT rank, COUNT(*) FROM invocations WHERE at >= :since AND tool IS NOT NULL GROUP BY rank"
+_DAYS = """
+SELECT day, CAST(SUM(calls) AS BIGINT), CAST(SUM(done) AS BIGINT) FROM usage_days WHERE day >= :day GROUP BY day
+"""
 _LOOKS = """
-SELECT day, look, fits, COUNT(*), CAST(SUM(tokens) AS BIGINT),
+SELECT day, surface, look, fits, COUNT(*), CAST(SUM(tokens) AS BIGINT),
     CAST(SUM(CASE WHEN instead > tokens THEN instead - tokens ELSE 0 END) AS BIGINT)
-FROM lookups WHERE at >= :since GROUP BY day, look, fits
+FROM lookups WHERE at >= :since GROUP BY day, surface, look, fits
 """
 _TOOLS = """
 SELECT server, tool, CAST(SUM(calls) AS BIGINT), CAST(SUM(done) AS BIGINT), SUM(seconds),
@@ -44,29 +50,45 @@ def read_report(database: Database, *, days: int, limit: int, now: float) -> Rep
     """The last days, today included, with so many tools in each list."""
     first = day_of(now) - days + 1
     binds = {"day": first, "since": float(first * DAY_SECONDS)}
-    outcomes = database.rows(_OUTCOMES, binds)
+    calls = _outcomes(range(first, first + days), database.rows(_OUTCOMES, binds), database.rows(_DAYS, binds))
     looks = database.rows(_LOOKS, binds)
-    searches = [(fits, count) for _, look, fits, count, *_ in looks if look == Look.SEARCH]
-    by_outcome: dict[str, int] = {}
-    for _, outcome, count in outcomes:
-        by_outcome[outcome] = by_outcome.get(outcome, 0) + count
+    searches = [(fits, count) for _, _, look, fits, count, *_ in looks if look == Look.SEARCH]
+    outcomes: Counter[str] = sum(calls.values(), Counter())
     lines = _tool_lines(database, binds)
     failing = [line for line in lines if line.done < line.calls]
     ((dropped, lost),) = database.rows(_LOSSES)
     return Report(
         days=days,
-        calls=sum(by_outcome.values()),
-        outcomes=dict(sorted(by_outcome.items())),
+        calls=outcomes.total(),
+        outcomes=dict(sorted(outcomes.items())),
         top=tuple(sorted(lines, key=lambda line: (-line.calls, line.tool))[:limit]),
         failing=tuple(sorted(failing, key=lambda line: (line.success, -line.calls, line.tool))[:limit]),
         slow=tuple(sorted(lines, key=lambda line: (-line.p95_ms, -line.calls, line.tool))[:limit]),
-        by_day=_day_lines(range(first, first + days), outcomes, looks),
+        by_day=_day_lines(calls, looks),
         searches=sum(count for _, count in searches),
         unanswered=sum(count for fits, count in searches if not fits),
         ranks=dict(sorted((rank, count) for rank, count in database.rows(_RANKS, binds))),
         caches={name: (hits, misses) for name, hits, misses in database.rows(_CACHES, binds)},
         losses=Losses(dropped=dropped, lost=lost),
     )
+
+
+def _outcomes(days: range, entries: list[Row], sums: list[Row]) -> dict[int, Counter[str]]:
+    """How the calls of each day ended: by their entries, and by the sums where the entries are gone already.
+
+    The sums know which calls ended well and which did not, but not how else: those count as failed.
+    """
+    found: dict[int, Counter[str]] = {day: Counter() for day in days}
+    for day, outcome, count in entries:
+        if day in found:
+            found[day][outcome] += count
+    for day, calls, done in sums:
+        if day in found:
+            known = found[day]
+            failed = sum(known[outcome] for outcome in _FAILURES)
+            missing = Counter({_DONE: done - known[_DONE], _FAILED: calls - done - failed})
+            known.update(+missing)  # the entries know of more: of calls that say nothing about a tool
+    return found
 
 
 def _tool_lines(database: Database, binds: Binds) -> list[ToolLine]:
@@ -87,23 +109,22 @@ def _tool_lines(database: Database, binds: Binds) -> list[ToolLine]:
     ]
 
 
-def _day_lines(days: range, outcomes: list[Row], looks: list[Row]) -> tuple[DayLine, ...]:
-    calls, failed, searches, saved = (dict.fromkeys(days, 0) for _ in range(4))
-    for day, outcome, count in outcomes:
-        if day in calls:
-            calls[day] += count
-            failed[day] += count if outcome in _FAILED else 0
-    for day, look, _, count, tokens, spared in looks:
+def _day_lines(calls: Mapping[int, Counter[str]], looks: list[Row]) -> tuple[DayLine, ...]:
+    searches, saved = (dict.fromkeys(calls, 0) for _ in range(2))
+    # Whoever never lists spends nothing on lists, and so saves nothing by searching instead.
+    listed = {(day, surface) for day, surface, look, *_ in looks if look == Look.LIST}
+    for day, surface, look, _, count, tokens, spared in looks:
         if day in saved:
             searches[day] += count if look == Look.SEARCH else 0
-            saved[day] += spared if look == Look.LIST else -tokens
+            cost = tokens if (day, surface) in listed else 0
+            saved[day] += spared if look == Look.LIST else -cost
     return tuple(
         DayLine(
             day=(_EPOCH + timedelta(days=day)).isoformat(),
-            calls=calls[day],
-            failed=failed[day],
+            calls=outcomes.total(),
+            failed=sum(outcomes[outcome] for outcome in _FAILURES),
             searches=searches[day],
             tokens_saved=saved[day],
         )
-        for day in days
+        for day, outcomes in calls.items()
     )

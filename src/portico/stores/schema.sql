@@ -158,4 +158,5 @@ CREATE TABLE jobs (
 	ran_at DOUBLE NOT NULL,
 	PRIMARY KEY (job)
 );
-INSERT INTO alembic_version VALUES ('0002');
+CREATE INDEX usage_latencies_by_day ON usage_latencies (day);
+INSERT INTO alembic_version VALUES ('0003');

@@ -127,7 +127,10 @@ class FileBell:
         """Whatever is announced changes the file."""
 
     def heard(self, seconds: float) -> bool:
-        """Look, and wait a while if nothing has changed."""
+        """Look, and wait a while if nothing has changed; a file that is in memory does not tell."""
+        if self._database.path is None:
+            self._closed.wait(seconds)
+            return True  # there is one connection only, and it does not notice its own changes
         if self._has_changed():
             return True
         self._closed.wait(seconds)
@@ -150,8 +153,6 @@ class FileBell:
         self._closed.set()
 
     def _has_changed(self) -> bool:
-        if self._database.path is None:
-            return True  # there is one connection only, and it does not notice its own changes
         before, self._version = self._version, self._database.rows("PRAGMA data_version")
         return before != self._version
 

@@ -58,6 +58,11 @@ ON CONFLICT (category_name) DO UPDATE SET display_name = excluded.display_name, 
 WHERE excluded.is_edited OR NOT mcp_categories.is_edited
 """
 
+_CATEGORIES = """
+SELECT category_name, display_name, description, sort_order FROM mcp_categories WHERE is_edited = :edited
+"""
+_DROP_CATEGORY = "DELETE FROM mcp_categories WHERE category_name = :name AND is_edited = :edited"
+
 _Key = tuple[str, str]
 
 
@@ -96,22 +101,35 @@ class DatabaseTiers:
             _run(work, _TOOL_GONE, [{"id": id} for _, id in sorted(lost)])
 
     def categories(self) -> dict[str, Category]:
-        """The categories that were written down, by name."""
-        rows = self._database.rows("SELECT category_name, display_name, description, sort_order FROM mcp_categories")
+        """The categories that an operator wrote down, by name."""
+        rows = self._database.rows(_CATEGORIES, {"edited": True})
         return {
             name: Category(name=name, display_name=title, description=description, order=place)
             for name, title, description, place in sorted(rows, key=lambda row: (row[3], row[0]))
         }
 
     def keep_categories(self, categories: Iterable[Category], *, shipped: bool = False) -> None:
-        """Write categories down; shipped ones do not replace what an operator wrote."""
+        """Write categories down; shipped ones stand beside what an operator wrote, in place of those shipped before."""
         rows = {key(category.name): _category_row(category, shipped) for category in categories}
-        if rows:
+        if shipped:
+            self._keep_shipped(rows)
+        elif rows:
             self._database.run(_CATEGORY, [rows[name] for name in sorted(rows)])
 
     def drop_category(self, name: str) -> bool:
-        """Forget what was written of a category."""
-        return bool(self._database.run("DELETE FROM mcp_categories WHERE category_name = :name", {"name": key(name)}))
+        """Forget what an operator wrote of a category."""
+        return bool(self._database.run(_DROP_CATEGORY, {"name": key(name), "edited": True}))
+
+    def _keep_shipped(self, rows: Mapping[str, dict[str, Any]]) -> None:
+        """Write what has changed; a start with nothing new writes nothing."""
+        kept = {row[0]: row for row in self._database.rows(_CATEGORIES, {"edited": False})}
+        edited = {row[0] for row in self._database.rows(_CATEGORIES, {"edited": True})}
+        new = [row for name, row in sorted(rows.items()) if name not in edited and kept.get(name) != _words(row)]
+        gone = [{"name": name, "edited": False} for name in sorted(kept.keys() - rows.keys())]
+        if new or gone:
+            with self._database.transaction() as work:
+                _run(work, _CATEGORY, new)
+                _run(work, _DROP_CATEGORY, gone)
 
 
 def _server_rows(edition: Edition, packaging: Mapping[str, Packaging]) -> Iterator[dict[str, Any]]:
@@ -166,6 +184,10 @@ def _category_row(category: Category, shipped: bool) -> dict[str, Any]:
         "place": category.order,
         "edited": not shipped,
     }
+
+
+def _words(category: Mapping[str, Any]) -> Row:
+    return (category["name"], category["title"], category["description"], category["place"])
 
 
 def _run(work: Work, sql: str, rows: list[dict[str, Any]]) -> None:

@@ -91,7 +91,6 @@ def script() -> str:
 
 def _take_lock(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SET LOCAL statement_timeout = '120s'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
 
 
