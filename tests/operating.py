@@ -36,6 +36,7 @@ class Kept:
     overtaken: float = 0.0
     """When another process ended the job, just before it was ours."""
     away: str = ""
+    shipped: dict[str, Category] = field(default_factory=dict)
     stuck: str = ""
     """Why nothing can be pruned."""
 
@@ -86,7 +87,10 @@ class Kept:
 
     def keep_categories(self, categories: Iterable[Category], *, shipped: bool = False) -> None:
         self._answer()
-        self.written |= {category.name: category for category in categories}
+        if shipped:
+            self.shipped = {category.name: category for category in categories}
+        else:
+            self.written |= {category.name: category for category in categories}
 
     def drop_category(self, name: str) -> bool:
         self._answer()

@@ -332,6 +332,19 @@ async def test_definitions_that_another_process_fetched_are_published_without_as
     assert house.provider("fake").offered == 0
 
 
+@pytest.mark.requirement("S1-50")
+async def test_every_category_is_written_down_and_an_edit_that_is_dropped_gives_way_to_what_was_shipped(
+    operated: Operated,
+) -> None:
+    admin, kept = operated.admin, operated.kept
+    await admin.set_category(Category(name="files", display_name="Paper"))
+    await admin.write_catalog()
+    assert "files" not in kept.shipped
+    assert {"code_analysis", "databases", "misc"} <= kept.shipped.keys()
+    await admin.drop_category("files")
+    assert kept.shipped["files"].display_name == "Files & Documents"
+
+
 @dataclass
 class RefusingStore(MemoryStore):
     """A store that cannot be written."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import time
 from typing import Any
 
@@ -173,6 +174,7 @@ class Admin:
         await self.catch_up()
         if self.records is not None:
             await anyio.to_thread.run_sync(self.records.keep_catalog, self.edition, self.standings.packaging)
+        await self._write_shelves(self.standings.categories)
         await self._announce_offerings()
 
     def tier_lines(self) -> list[TierLine]:
@@ -239,6 +241,7 @@ class Admin:
             return False
         if self.records is not None:
             await anyio.to_thread.run_sync(self.records.drop_category, name)
+        await self._write_shelves(written)
         await self._show_categories(written)
         return True
 
@@ -289,6 +292,13 @@ class Admin:
     async def _prune(self) -> None:
         if self.ledger is not None:
             await anyio.to_thread.run_sync(lambda ledger: ledger.prune(keep_days=self.keep_days), self.ledger)
+
+    async def _write_shelves(self, edited: Mapping[str, Category]) -> None:
+        """Write the categories down that nobody has edited, so that whoever reads the database finds all of them."""
+        if self.records is not None:
+            known = self.standings.known(SHIPPED, (*self._configured(), *(tool.category for tool in self._tools())))
+            others = [SHIPPED.get(name, Category(name=name)) for name in known if name not in edited]
+            await anyio.to_thread.run_sync(partial(self.records.keep_categories, others, shipped=True))
 
     async def _show_categories(self, categories: Mapping[str, Category]) -> None:
         self.standings.replace_categories(categories)
