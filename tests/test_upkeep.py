@@ -28,6 +28,7 @@ from portico.walk import Walk
 
 @pytest.fixture(autouse=True)
 def _haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "START_SECONDS", 0.0)
     monkeypatch.setattr(upkeep, "QUIET_SECONDS", 0.01)
     monkeypatch.setattr(upkeep, "WAIT_SECONDS", 0.2)
     monkeypatch.setattr(upkeep, "TROUBLE_SECONDS", 0.02)

@@ -16,6 +16,8 @@ from portico.errors import StoreError
 from portico.ports import Signals
 from portico.walk import Walk
 
+START_SECONDS = 2.0
+"""For so long a gateway that has just started belongs to its first callers alone."""
 DAILY_SECONDS = 3_600.0
 """How often it is asked whether the daily work is due."""
 WAIT_SECONDS = 2.0
@@ -45,6 +47,8 @@ class Upkeep:
     async def run(self) -> None:
         """Do all of it."""
         self.admin.intake.editions.subscribe(self._note)
+        await self._prepare()
+        await anyio.sleep(START_SECONDS)
         self._published.set()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._again_and_again, self._daily)
@@ -78,12 +82,19 @@ class Upkeep:
         await self._published.wait()
         await anyio.sleep(QUIET_SECONDS)
         self._published = anyio.Event()
-        await self.walk.prepare(OPERATOR)
+        await self._prepare()
         try:
             await self.admin.write_catalog()
         except StoreError:
             self._published.set()
             raise
+
+    async def _prepare(self) -> None:
+        """Make the first answers before somebody asks; whoever asks meanwhile waits for the same ones."""
+        try:
+            await self.walk.prepare(OPERATOR)
+        except Exception:
+            logger.exception("the first answers could not be prepared")
 
     async def _follow(self) -> None:
         """Take over what another process has changed; the first time also what it may have changed since our start."""
