@@ -137,8 +137,11 @@ class Journal(Protocol):
 class Ledger(Protocol):
     """What a database keeps of the journal. It may be used from several threads; each method may raise StoreError."""
 
-    def append(self, batch: Batch) -> None:
-        """Write a batch and fold it into usage, all of it or nothing."""
+    def append(self, batch: Batch) -> int:
+        """Write a batch and fold it into usage, all of it or nothing.
+
+        Says how many entries of its writer had been stored and are gone: their file was deleted, or a backup put back.
+        """
         ...
 
     def usage(self) -> dict[ToolId, Usage]:

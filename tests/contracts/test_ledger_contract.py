@@ -157,10 +157,16 @@ def test_a_batch_sent_twice_at_the_same_time_is_written_once(ledger: Ledger, dat
     assert ledger.usage()[FIND].calls == 50
 
 
-def test_a_writer_goes_on_in_a_database_that_has_never_heard_of_it(ledger: Ledger) -> None:
-    ledger.append(batch(called(), first=1_000))
-    assert ledger.stored("w") == 1_001
-    assert ledger.usage()[FIND].calls == 1
+@pytest.mark.requirement("P-JOURNAL-LOSSES")
+def test_what_a_writer_stored_in_a_database_that_is_no_longer_there_is_lost(ledger: Ledger) -> None:
+    assert ledger.append(batch(called(), first=1_000)) == 1_000
+    assert ledger.append(batch(called(), first=1_000)) == 0  # the same again
+    assert ledger.append(batch(called(), first=1_001)) == 1_000
+    assert ledger.append(batch(called(), first=1_007)) == 1_005
+    assert ledger.stored("w") == 1_008
+    assert ledger.usage()[FIND].calls == 3
+    ledger.count_lost("w", 2)
+    assert ledger.report(days=1, limit=1).losses == Losses(lost=1_007)
 
 
 def test_a_batch_that_cannot_be_written_leaves_nothing_behind(ledger: Ledger, database: Database) -> None:

@@ -15,7 +15,7 @@ import pytest
 from psycopg import sql
 
 from tests.journeys.kit import definition, serving
-from tests.journeys.running import Gateway, client, gateway, write_config
+from tests.journeys.running import Gateway, client, gateway, portico, write_config
 
 CALLS = 20
 
@@ -119,6 +119,54 @@ async def test_a_damaged_file_is_moved_aside_and_calls_work(tmp_path: Path) -> N
         await call(running, CALLS)
         assert (await until_stored(running, CALLS))["calls"] == CALLS
     assert list(home.glob("portico.db.corrupt-*"))
+
+
+@pytest.mark.requirement("P-JOURNAL-LOSSES")
+async def test_a_file_deleted_under_a_gateway_is_begun_anew_and_what_was_in_it_is_counted(tmp_path: Path) -> None:
+    home = furnished(tmp_path)
+    with gateway(home) as running:
+        await call(running, CALLS)
+        await until_stored(running, CALLS)
+        for file in home.glob("portico.db*"):
+            file.unlink()
+        await call(running, CALLS)
+        losses = (await until_stored(running, CALLS))["losses"]
+        assert losses["lost"] >= CALLS
+    with closing(sqlite3.connect(home / "portico.db")) as later:
+        assert later.execute("SELECT count(*) FROM invocations").fetchall() == [(CALLS,)]
+        assert later.execute("SELECT sum(lost) FROM writers").fetchall() == [(losses["lost"],)]
+    assert sum("was moved or deleted while it was open" in line for line in running.said) == 1
+
+
+@pytest.mark.requirement("P-STORE-CORRUPT")
+async def test_a_file_damaged_under_a_gateway_is_not_moved_away_from_it_by_a_command(tmp_path: Path) -> None:
+    home = furnished(tmp_path)
+    assert portico(home, "list").returncode == 0
+    with gateway(home):
+        (home / "portico.db").write_bytes(b"this is no database at all" * 500)
+        for log in home.glob("portico.db-wal"):
+            log.write_bytes(b"")
+        done = portico(home, "stats")
+        assert done.returncode == 3
+        assert "another process still has it open. Stop `portico serve`" in done.stderr
+        assert not list(home.glob("portico.db.corrupt-*"))
+    assert portico(home, "stats").returncode == 0
+    assert list(home.glob("portico.db.corrupt-*"))
+
+
+@pytest.mark.requirement("P-STORE-ADVICE")
+def test_a_gateway_does_not_wait_for_a_postgresql_that_a_newer_portico_has_written(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    home = furnished(tmp_path, store=postgres_url)
+    assert portico(home, "list").returncode == 0
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("UPDATE alembic_version SET version_num = '9999'")
+    for command in (("serve", "--port", "0"), ("serve", "--stdio"), ("list",)):
+        done = portico(home, *command)
+        assert done.returncode == 3
+        assert "was written by a newer Portico" in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.requirement("P-JOURNAL-DURABLE")

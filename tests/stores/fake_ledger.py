@@ -46,7 +46,7 @@ class FakeLedger:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: Batch) -> int:
         with self.changed:
             self.tries.append(batch)
             self.changed.notify_all()
@@ -64,6 +64,7 @@ class FakeLedger:
         if self.swallows:
             self.swallows -= 1
             raise StoreError("the answer got lost")
+        return 0
 
     def usage(self) -> dict[ToolId, Usage]:
         with self.changed:

@@ -17,8 +17,9 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Entry, Look, Lookup
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
-from portico.errors import StoreRefused
+from portico.errors import StoreError, StoreRefused
 from portico.stores.journal import URGENT, JournalState, Pace, StoredJournal
+from portico.stores.losses import Tally
 from portico.stores.outbox import LARGEST
 
 NEVER = 3_600.0
@@ -39,6 +40,14 @@ def spelled(entries: list[Entry]) -> list[int]:
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "portico.stores.journal"]
+
+
+def ended_writer(folder: Path, recorded: int) -> str:
+    """The name of a writer that was killed before it stored anything."""
+    tally = Tally(folder)
+    tally.numbers[0] += recorded
+    tally.close(keep=True)
+    return tally.writer
 
 
 def threads() -> list[threading.Thread]:
@@ -369,6 +378,9 @@ async def test_a_durable_journal_waits_no_longer_than_it_may_and_says_why(ledger
     writer.record(invocation())
     await anyio.to_thread.run_sync(ledger.until, lambda: len(ledger.tries) > 1)
     note = await writer.written()
+    assert note == "not in the journal yet: the disk is full; it is tried until the end"
+    writer.start()
+    note = await writer.written()
     assert note == "not in the journal yet: the disk is full; it is written when the store is back"
     ledger.away = ""
     assert await anyio.to_thread.run_sync(writer.flush)
@@ -385,7 +397,7 @@ async def test_a_durable_journal_says_what_was_left_out(ledger: FakeLedger, jour
     writer = journal(durable=True, buffer=1, wait_seconds=0.01)
     writer.record(invocation(0))
     writer.record(invocation(1))
-    assert (await writer.written()).startswith("not in the journal: 1 entries wait for the store already")
+    assert (await writer.written()).startswith("not in the journal: 1 entry waits for the store already")
     ledger.away = ""
     assert await anyio.to_thread.run_sync(writer.flush)
     ledger.hates = lambda entry: True
@@ -533,3 +545,123 @@ def test_a_cache_that_cannot_be_counted_disturbs_nothing(ledger: FakeLedger, jou
     writer.record(invocation())
     assert writer.flush(20)
     assert writer.state.stored == 1
+
+
+@pytest.mark.requirement("P-JOURNAL-LOSSES")
+def test_a_process_that_serves_counts_losses_before_its_first_entry(
+    ledger: FakeLedger, tmp_path: Path, journal: Open
+) -> None:
+    dead = ended_writer(tmp_path, 7)
+    serving = journal(folder=tmp_path, pace=Pace(settle=NEVER))
+    serving.start()
+    serving.start()
+    ledger.until(lambda: ledger.lost == {dead: 7})
+    assert len(threads()) == 1
+    serving.close()
+    assert serving.state == JournalState(lost=7)
+    assert ledger.lost == {dead: 7}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.requirement("P-JOURNAL-LOSSES")
+def test_a_process_that_serves_looks_for_losses_again_and_again_even_when_nothing_is_recorded(
+    ledger: FakeLedger, tmp_path: Path, journal: Open
+) -> None:
+    serving = journal(folder=tmp_path, pace=Pace(settle=0.01, retry=0.01))
+    serving.start()
+    first = ended_writer(tmp_path, 1)
+    ledger.until(lambda: first in ledger.lost)
+    ledger.away = "gone"
+    second = ended_writer(tmp_path, 2)
+    ledger.until(lambda: any(batch.writer == second for batch in ledger.tries))
+    assert second not in ledger.lost
+    ledger.away = ""
+    ledger.until(lambda: second in ledger.lost)
+    serving.close()
+    assert serving.state.lost == 3
+
+
+@pytest.mark.requirement("P-JOURNAL-LOSSES")
+def test_whoever_is_about_to_read_losses_counts_them_without_a_thread_or_a_file(
+    ledger: FakeLedger, tmp_path: Path, journal: Open
+) -> None:
+    dead = ended_writer(tmp_path, 3)
+    reader = journal(folder=tmp_path)
+    ledger.away = "gone"
+    with pytest.raises(StoreError, match="gone"):
+        reader.settle_now()
+    ledger.away = ""
+    assert reader.settle_now() == 3
+    assert reader.settle_now() == 0
+    assert ledger.lost == {dead: 3}
+    assert reader.state == JournalState(lost=3)
+    assert journal().settle_now() == 0
+    assert not threads()
+    assert not list(tmp_path.iterdir())
+
+
+def test_usage_is_read_anew_when_somebody_asks_for_it(ledger: FakeLedger, journal: Open) -> None:
+    ledger.known[TOOL] = Usage(calls=3)
+    writer = journal(pace=Pace(write=NEVER))
+    assert writer.usage()[TOOL].calls == 3
+    ledger.known[TOOL] = Usage(calls=5)
+    assert writer.reread(20)
+    assert writer.usage()[TOOL].calls == 5
+    assert not threads()
+    writer.record(invocation())
+    ledger.known[TOOL] = Usage(calls=50)
+    assert writer.reread(20)
+    assert writer.usage()[TOOL].calls == 51
+    assert writer.state.stored == 1
+    writer.start()
+    ledger.known[TOOL] = Usage(calls=100)
+    assert writer.reread(20)
+    assert writer.usage()[TOOL].calls == 101
+
+
+def test_usage_that_cannot_be_read_anew_stays_as_it_was(ledger: FakeLedger, journal: Open) -> None:
+    ledger.known[TOOL] = Usage(calls=3)
+    writer = journal()
+    assert writer.usage()[TOOL].calls == 3
+    ledger.unreadable = "a broken page"
+    assert not writer.reread(20)
+    writer.start()
+    assert not writer.reread(20)
+    assert writer.usage()[TOOL].calls == 3
+    ledger.unreadable = ""
+    ledger.away = "gone"
+    writer.record(invocation())
+    ledger.until(lambda: len(ledger.tries) > 1)
+    assert not writer.reread(0.01)
+    assert writer.usage()[TOOL].calls == 4
+    ledger.away = ""
+    assert writer.flush(20)
+    writer.close()
+    assert not writer.reread(20)
+
+
+def test_what_a_command_could_not_write_is_told_at_its_end_and_not_promised(
+    ledger: FakeLedger, journal: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger.away = "gone"
+    command = journal(pace=Pace(write=0.001, first_pause=0.001, close=0.05))
+    command.record(invocation())
+    ledger.until(lambda: len(ledger.tries) > 1)
+    command.close()
+    for thread in threads():
+        thread.join(20)
+    assert said(caplog) == [
+        "the journal cannot be written: gone",
+        "1 entry is not in the journal: the store could not be written at the end",
+    ]
+
+
+def test_a_process_that_serves_says_how_much_it_keeps_for_later(
+    ledger: FakeLedger, journal: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger.away = "gone"
+    serving = journal()
+    serving.start()
+    serving.record(invocation())
+    ledger.until(lambda: len(ledger.tries) > 1)
+    assert said(caplog) == ["the journal cannot be written: gone. Up to 50,000 entries wait until the store is back"]

@@ -63,10 +63,10 @@ class WatchedLedger(DatabaseLedger):
         super().__init__(database)
         self.failed = threading.Semaphore(0)
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: Batch) -> int:
         """Write a batch."""
         try:
-            super().append(batch)
+            return super().append(batch)
         except StoreError:
             self.failed.release()
             raise

@@ -7,17 +7,24 @@ import socket
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import psycopg
 import pytest
 from alembic.script import ScriptDirectory
 from psycopg import sql
 
+from portico.domain.call import Invocation, Outcome
+from portico.domain.journal import Batch
 from portico.domain.server import Offering
-from portico.errors import StoreError
+from portico.errors import StoreError, StoreRefused
 from portico.stores.addresses import postgres_address
 from portico.stores.database import Database
+from portico.stores.journal import Pace, StoredJournal
+from portico.stores.ledger import DatabaseLedger
 from portico.stores.offerings import DatabaseStore
 from portico.stores.opening import open_database
 from portico.stores.schema import HEAD, REVISIONS, SCRIPT
@@ -162,13 +169,14 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     connection.close()
 
 
+@pytest.mark.parametrize("patient", [False, True])
 def test_a_store_of_a_newer_program_is_left_alone(
-    database: Database, tmp_path: Path, request: pytest.FixtureRequest
+    database: Database, tmp_path: Path, request: pytest.FixtureRequest, patient: bool
 ) -> None:
     database.run("UPDATE alembic_version SET version_num = '9999'")
     store = "sqlite" if database.dialect == "sqlite" else request.getfixturevalue("migrated_url")
-    with pytest.raises(StoreError, match=r"written by a newer Portico .*'9999'.*Update Portico"):
-        open_database(store, tmp_path)
+    with pytest.raises(StoreRefused, match=r"written by a newer Portico .*'9999'.*Update Portico"):
+        open_database(store, tmp_path, patient=patient)
     assert database.version() == "9999"
 
 
@@ -229,7 +237,7 @@ def test_a_store_in_memory_ends_with_its_process(tmp_path: Path, store: str) -> 
 @pytest.mark.parametrize("name", ["my store.db", "100%41?.db", "a#b.db", "%2e%2e.db"])
 def test_a_sqlite_file_may_be_named_and_its_name_is_taken_as_it_is(tmp_path: Path, name: str) -> None:
     open_database(f"sqlite:///{tmp_path}/{name}", tmp_path / "elsewhere").close()
-    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [name, f"{name}-open.lock"]
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg", "postgresql+psycopg"])
@@ -302,10 +310,8 @@ def test_a_database_that_cannot_hold_every_text_is_refused_with_what_to_do(postg
         admin.execute(sql.SQL(made).format(name))  # type: ignore[arg-type]
         with pytest.raises(StoreError, match=r"its encoding is LATIN1. Make a database with CREATE DATABASE"):
             open_database(latin, tmp_path)
-        patient = open_database(latin, tmp_path, patient=True)
-        with pytest.raises(StoreError, match="its encoding is LATIN1"):
-            patient.check()
-        patient.close()
+        with pytest.raises(StoreRefused, match="its encoding is LATIN1"):
+            open_database(latin, tmp_path, patient=True)
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
@@ -321,3 +327,64 @@ def test_a_store_of_the_second_revision_is_brought_up_to_date(
     again.run("DROP INDEX usage_latencies_by_day")
     again.run("CREATE INDEX usage_latencies_by_day ON usage_latencies (day)")
     again.close()
+
+
+@contextmanager
+def closed_to_all(url: str, admin_url: str) -> Iterator[None]:
+    """A database that lets nobody in."""
+    name = sql.Identifier(url.split("?")[0].rpartition("/")[2])
+    allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute(allow.format(name, sql.SQL("false")))
+        yield
+        admin.execute(allow.format(name, sql.SQL("true")))
+
+
+@pytest.mark.requirement("P-JOURNAL-AWAY", "P-JOURNAL-ONCE")
+def test_one_that_turns_out_to_be_newer_when_it_is_back_refuses_no_entry(
+    migrated_url: str, postgres_url: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(migrated_url, autocommit=True) as admin:
+        admin.execute("UPDATE alembic_version SET version_num = '9999'")
+    with closed_to_all(migrated_url, postgres_url):
+        database = open_database(migrated_url, tmp_path, patient=True)
+        with pytest.raises(StoreError, match="not currently accepting connections"):
+            database.check()
+    newer = Event()
+
+    class Watched(DatabaseLedger):
+        def append(self, batch: Batch) -> int:
+            try:
+                return super().append(batch)
+            except StoreError as error:
+                if "newer Portico" in str(error):
+                    newer.set()
+                raise
+
+    journal = StoredJournal(Watched(database), pace=Pace(first_pause=0.01, longest_pause=0.05))
+    journal.record(
+        Invocation(tool=None, spelled="a", caller="c", surface="t", outcome=Outcome.DONE, seconds=0.1, at=1.0)
+    )
+    assert newer.wait(30)
+    assert (journal.state.waiting, journal.state.dropped) == (1, 0)
+    with psycopg.connect(migrated_url, autocommit=True) as admin:
+        admin.execute(sql.SQL("UPDATE alembic_version SET version_num = {}").format(HEAD))
+    assert journal.flush(30)
+    journal.close()
+    assert database.rows("SELECT spelled FROM invocations") == [("a",)]
+    database.close()
+
+
+@pytest.mark.requirement("P-STORE-ADVICE")
+def test_a_database_in_which_no_tables_may_be_made_is_refused_with_what_to_do(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("CREATE ROLE reader LOGIN")
+        try:
+            with pytest.raises(
+                StoreRefused, match=r"cannot be brought up to date: permission denied.*may create tables"
+            ):
+                open_database(postgres_url.replace("postgres:", "reader:", 1), tmp_path, patient=True)
+        finally:
+            admin.execute("DROP ROLE reader")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
@@ -20,6 +21,12 @@ ONE_OF: Mapping[Dialect, str] = {
 
 HELD: Mapping[Dialect, str] = {"sqlite": "", "postgresql": "FOR UPDATE"}
 """The end of a SELECT whose rows nobody else may change until the transaction ends; SQLite has one writer anyway."""
+
+LONGEST = 200
+"""Letters of a driver's words that are repeated."""
+_SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
+_IDLE_WORDS = ("Is the server running", "Multiple connection attempts failed")
+"""How lines begin that say nothing: a question to the reader, and a heading."""
 
 
 class Work(Protocol):
@@ -85,11 +92,18 @@ def one_of(database: Database, bind: str) -> str:
     return ONE_OF[database.dialect].format(bind)
 
 
+def brief(problem: object) -> str:
+    """The first sentence of what a driver said, and no more of it than leaves room for advice."""
+    lines = [line for line in map(str.strip, str(problem).splitlines()) if line and not line.startswith(_IDLE_WORDS)]
+    sentence = _SENTENCE.split(lines[0] if lines else "")[0].rstrip(".") or type(problem).__name__
+    return sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 1]}…"
+
+
 def trouble(where: str, problem: object, advice: str) -> StoreError:
     """The error for a statement that could not be run."""
-    return StoreError(f"the store {where} did not answer: {str(problem).rstrip('.')}. {advice}")
+    return StoreError(f"the store {where} did not answer: {brief(problem)}. {advice}")
 
 
 def refusal(where: str, problem: object) -> StoreRefused:
     """The error for what a database is given and does not take."""
-    return StoreRefused(f"the store {where} refused what it was given: {str(problem).rstrip('.')}")
+    return StoreRefused(f"the store {where} refused what it was given: {brief(problem)}")

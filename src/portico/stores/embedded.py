@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -10,44 +12,32 @@ from functools import cache
 from importlib import import_module
 from operator import itemgetter
 from pathlib import Path
-from threading import RLock
+from threading import RLock, get_ident
 from time import monotonic, sleep
-from typing import Any
 
 from portico.errors import StoreError
 
-from .database import Binds, Dialect, Row, Work, refusal, trouble
-from .schema import HEAD, SCRIPT
+from .database import Binds, Dialect, Row, Work, trouble
+from .schema import HEAD, SCRIPT, bring_up
+from .sqlite_faults import DAMAGED, code_of, said, unopened
+from .sqlite_lock import SqliteLock
 
 BUSY_SECONDS = 10.0
 WAL_PAGES = 4_000
 """Pages after which the log is copied into the file: the more, the less often those that every batch changes."""
 _RETRY_SECONDS = 0.02
-_REFUSALS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, UnicodeError, OverflowError)
-_UNKNOWN_KIND = "Error binding parameter"
-"""How newer versions of Python begin what they say of a value that no column can hold."""
+_PRESENCE = "-open.lock"
+"""What the name of the file ends in that everybody holds who has the database open."""
 _BIND = re.compile(r":([a-z_]+)")
 
-_ADVICE = {
-    sqlite3.SQLITE_FULL: "The disk is full: make room",
-    sqlite3.SQLITE_IOERR: "The disk is full or broken: make room, or set PORTICO_HOME to another folder",
-    sqlite3.SQLITE_BUSY: "Another process has held the file for too long: end it, or try again",
-    sqlite3.SQLITE_LOCKED: "Another process has held the file for too long: end it, or try again",
-    sqlite3.SQLITE_READONLY: "Make the file and its folder writable, or set PORTICO_HOME to a folder that is",
-    sqlite3.SQLITE_CORRUPT: "The file is damaged: stop Portico and move it away to start afresh",
-    sqlite3.SQLITE_NOTADB: "The file is damaged: stop Portico and move it away to start afresh",
-}
-_AT_THE_DOOR = (
-    "Move the file away to start afresh (definitions are fetched again), or set PORTICO_HOME to a folder that can be "
-    "written"
-)
-_AT_A_LOSS = "Run `portico doctor` to have the file checked"
+logger = logging.getLogger(__name__)
 
 
 class SqliteDatabase:
     """A database file, or one in memory that ends with it.
 
-    One connection reads and another writes, so that nobody who reads waits for a writer.
+    One connection reads and another writes, so that nobody who reads waits for a writer. When the file is taken away
+    or replaced while it is open, the one that is in its place is used from then on, or a new one begun.
     """
 
     dialect: Dialect = "sqlite"
@@ -57,13 +47,18 @@ class SqliteDatabase:
         self.where = str(path) if path else "in memory"
         self._durable, self._busy_seconds = durable, busy_seconds
         self._is_closed = False
-        self._reader = self._open()
-        self._writer = None if path else self._reader
+        self._reopener = 0
+        """The thread that is opening the file again."""
+        self._opened: tuple[int, int] | None = None
+        """The file that is open, as long as it is as it should be."""
+        self._held: list[sqlite3.Connection | SqliteLock] = []
         self._reading = RLock()
         self._writing = RLock() if path else self._reading
+        self._take_place()
 
     def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
         """Run a statement that reads."""
+        self._see_file()
         with self._reading:
             self._see_open()
             return _SqliteWork(self._reader, self.where).rows(sql, binds)
@@ -82,6 +77,7 @@ class SqliteDatabase:
     def transaction(self) -> Iterator[Work]:
         """Take the only seat that writes; other processes are waited for."""
         with self._writing:
+            self._see_file()
             work = _SqliteWork(self._write_connection(), self.where)
             work.run("BEGIN IMMEDIATE")
             try:
@@ -117,15 +113,73 @@ class SqliteDatabase:
         """
         found = [line for (line,) in self.rows("PRAGMA integrity_check(3)") if line != "ok"]
         if found:
-            raise trouble(self.where, found[0], _ADVICE[sqlite3.SQLITE_CORRUPT])
+            raise trouble(self.where, found[0], DAMAGED)
 
     def close(self) -> None:
         """Close the file."""
         with self._writing, self._reading:
             self._is_closed = True
-            self._reader.close()
-            if self._writer is not None:
-                self._writer.close()
+            self._leave_place()
+
+    def _see_file(self) -> None:
+        """See to it that what is open is what lies there: what is written to a file without a name is never found."""
+        if self._is_in_place or self._reopener == get_ident():
+            return
+        with self._writing, self._reading:
+            if self._is_in_place:
+                return
+            self._reopener = get_ident()
+            try:
+                self._reopen()
+            except BaseException:
+                self._opened = None  # so that the next one tries again
+                raise
+            finally:
+                self._reopener = 0
+
+    @property
+    def _is_in_place(self) -> bool:
+        if self.path is None or self._is_closed:
+            return True
+        return self._opened is not None and self._opened == identity_of(self.path)
+
+    def _reopen(self) -> None:
+        if self._opened is not None:
+            logger.warning(
+                "the store %s was moved or deleted while it was open: what lies there now is used, or a new one begun, "
+                "and what this process had stored is counted as lost",
+                self.where,
+            )
+        self._leave_place()
+        self._take_place()
+        bring_up(self)
+
+    def _take_place(self) -> None:
+        """Open the file, and let everybody see that it is in use."""
+        try:
+            if self.path is not None:
+                self._show_presence(self.path)
+                self._opened = identity_of(self.path)
+            self._reader = self._open()
+            self._writer = None if self.path else self._reader
+        except BaseException:
+            self._leave_place()
+            raise
+
+    def _leave_place(self) -> None:
+        while self._held:
+            self._held.pop().close()
+
+    def _show_presence(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)  # it holds what callers have searched for
+            lock = SqliteLock(presence_of(path), shared=True, seconds=self._busy_seconds)
+        except (OSError, sqlite3.Error) as error:
+            raise unopened(self.where, error) from error
+        self._held.append(lock)
+        if not lock.is_mine:
+            raise trouble(self.where, "another process is moving it aside", "Try again")
 
     def _see_open(self) -> None:
         if self._is_closed:
@@ -139,9 +193,6 @@ class SqliteDatabase:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            if self.path is not None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self.path.touch(mode=0o600)  # it holds what callers have searched for
             connection = sqlite3.connect(
                 self.path or ":memory:", timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
             )
@@ -152,35 +203,10 @@ class SqliteDatabase:
             except sqlite3.Error:
                 connection.close()
                 raise
+            self._held.append(connection)
             return connection
         except (OSError, sqlite3.Error) as error:
-            advice = _ADVICE.get(_code(error), _AT_THE_DOOR)
-            raise StoreError(f"the store {self.where} cannot be opened: {error}. {advice}") from error
-
-
-class SqliteLock:
-    """A lock that its process cannot leave behind: SQLite's own, on a file that has nothing in it."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-            self.is_mine = self._take()
-        except sqlite3.Error as error:
-            raise trouble(str(path), error, _advice(error)) from error
-
-    def close(self) -> None:
-        """Let go."""
-        self._connection.close()
-
-    def _take(self) -> bool:
-        try:
-            self._connection.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            if _code(error) == sqlite3.SQLITE_BUSY:
-                return False
-            self._connection.close()
-            raise
-        return True
+            raise unopened(self.where, error) from error
 
 
 class _SqliteWork:
@@ -195,7 +221,7 @@ class _SqliteWork:
         try:
             return self._connection.execute(sql, binds or ()).fetchall()
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
-            raise _said(self._where, error) from error
+            raise said(self._where, error) from error
 
     def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
         try:
@@ -204,7 +230,7 @@ class _SqliteWork:
                 return self._connection.executemany(by_place, map(take, binds)).rowcount
             return self._connection.execute(sql, binds).rowcount
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
-            raise _said(self._where, error) from error
+            raise said(self._where, error) from error
 
     def insert(self, table: str, rows: Sequence[Binds]) -> None:
         if rows:
@@ -212,10 +238,18 @@ class _SqliteWork:
             self.run(f"INSERT INTO {table} ({', '.join(rows[0])}) VALUES ({values})", rows)  # noqa: S608 - our words
 
 
-def is_damaged(error: StoreError) -> bool:
-    """Whether an error came of a file that is no database, or no longer one."""
-    cause = getattr(error.__cause__, "orig", None) or error.__cause__  # a migration wraps what SQLite said
-    return _code(cause) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+def presence_of(path: Path) -> Path:
+    """The file beside a database that is locked by everybody who has it open."""
+    return path.with_name(path.name + _PRESENCE)
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """What tells the file that lies there from any other; None when there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _switch_to_wal(connection: sqlite3.Connection, seconds: float) -> None:
@@ -226,7 +260,7 @@ def _switch_to_wal(connection: sqlite3.Connection, seconds: float) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or monotonic() >= end:
+            if code_of(error) != sqlite3.SQLITE_BUSY or monotonic() >= end:
                 raise
         sleep(_RETRY_SECONDS)
 
@@ -245,18 +279,3 @@ def _by_place(sql: str) -> tuple[str, Callable[[Binds], Row]]:
     if len(names) == 1:
         return _BIND.sub("?", sql), lambda binds: (binds[names[0]],)
     return _BIND.sub("?", sql), itemgetter(*names)
-
-
-def _said(where: str, error: Exception) -> StoreError:
-    """What SQLite said, in our words."""
-    is_refusal = isinstance(error, _REFUSALS) or str(error).startswith(_UNKNOWN_KIND)
-    return refusal(where, error) if is_refusal else trouble(where, error, _advice(error))
-
-
-def _advice(error: Any) -> str:
-    return _ADVICE.get(_code(error), _AT_A_LOSS)
-
-
-def _code(error: BaseException | None) -> int:
-    """The primary code of what SQLite said; its extended codes have more in the upper bits."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

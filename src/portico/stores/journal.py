@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -18,7 +18,8 @@ from portico.domain.usage import Usage
 from portico.errors import StoreError
 from portico.ports import Ledger
 
-from .losses import Tally, settle
+from .deltas import CacheCounts, CacheDeltas
+from .losses import Tally, counted, settle
 from .outbox import Outbox, Receipt
 from .usage_book import UsageBook
 
@@ -26,9 +27,6 @@ BUFFER = 50_000
 """Entries that wait for the store at most."""
 URGENT = 2_000
 """So many that wait are written at once."""
-
-CacheCounts = Callable[[], Mapping[str, tuple[int, int]]]
-"""Says hits and misses of each cache since the process began; called by the thread that writes."""
 
 _ENDED = "not in the journal: it was closed before the store was back"
 
@@ -47,7 +45,7 @@ class Pace:
     reload: float = 60.0
     """How old usage may become, in which other processes have a share."""
     retry: float = 5.0
-    """Between two tries to read usage that could not be read."""
+    """Between two tries to read usage, or to count losses, where the store did not answer."""
     quiet: float = 0.5
     """For so long nobody must have recorded anything before usage is read again: whoever comes meanwhile waits."""
     overdue: float = 10.0
@@ -67,10 +65,11 @@ class JournalState:
     """Entries that are not in the store yet."""
     recorded: int = 0
     stored: int = 0
+    """Taken by the store; what was deleted with its file afterwards is in `lost` as well."""
     dropped: int = 0
     """Left out: there was no room for them, or the store cannot take them."""
     lost: int = 0
-    """What other processes took with them when they ended, as far as this one has counted it."""
+    """What other processes took with them when they ended, as far as this one has counted it, and what was deleted."""
     trouble: str = ""
     """Why the store cannot be written just now."""
 
@@ -92,11 +91,11 @@ class StoredJournal:
         """Start nothing; `folder` has the counters that outlive processes, and belongs to this one database."""
         self._ledger, self._folder, self._is_durable = ledger, folder, durable
         self._limit, self._wait_seconds, self._pace = buffer, wait_seconds, pace or Pace()
-        self._caches = _CacheDeltas(caches)
+        self._caches = CacheDeltas(caches)
         self._book = UsageBook(ledger)
         self._thread: threading.Thread | None = None
         self._tally = Tally(None)
-        self._taken_at, self._is_quiet = 0.0, False
+        self._taken_at, self._is_quiet, self._settle_at = 0.0, False, 0.0
         self._bell, self._closing, self._given_up = threading.Event(), threading.Event(), threading.Event()
         # What follows is guarded by the lock, which nobody holds for longer than it takes to swap a list.
         self._lock = threading.Lock()
@@ -105,9 +104,51 @@ class StoredJournal:
         self._buffer: list[Entry] = []
         self._waiters: dict[asyncio.Future[str], int] = {}
         self._accepted = self._settled = 0
-        self._stored = self._dropped = self._told = self._refused = self._late = self._lost = 0
+        self._stored = self._dropped = self._told = self._refused = self._late = self._lost = self._gone = 0
         self._trouble, self._dropped_before = "", 0
+        self._rereads_wanted = self._rereads = 0
         self._is_idle = self._is_hurried = self._is_left_out = self._is_closed = self._has_ended = False
+        self._is_serving = self._is_reread = False
+
+    def start(self) -> None:
+        """Begin at once what else the first entry begins, for a process that goes on until it is told to stop.
+
+        What ended processes lost is counted now, and again every minute. Returns without waiting for any of it.
+        """
+        with self._lock:
+            self._is_serving = True
+            if self._thread is None and not self._is_closed:
+                self._start()
+        self._bell.set()
+
+    def settle_now(self) -> int:
+        """Count what ended processes lost, for whoever is about to read it; blocks. Says how many entries that were.
+
+        Raises:
+            StoreError: the store cannot be asked; what was not counted is counted later.
+        """
+        found: list[int] = []
+
+        def note(lost: int) -> None:
+            found.append(lost)
+            with self._lock:
+                self._lost += lost
+
+        if self._folder is not None:
+            settle(self._folder, self._ledger, note)
+        return sum(found)
+
+    def reread(self, seconds: float = 5.0) -> bool:
+        """Read usage from the ledger anew, once what was recorded until now is in it; blocks. Says whether it was."""
+        with self._lock:
+            if self._thread is not None:
+                self._rereads_wanted += 1
+                wanted = self._rereads_wanted
+                self._is_hurried = True
+                self._bell.set()
+                is_done = self._progress.wait_for(lambda: self._rereads >= wanted or self._has_ended, seconds)
+                return is_done and self._rereads >= wanted and self._is_reread
+        return self._book.refresh_early()
 
     def record(self, entry: Entry) -> None:
         """Keep one entry until it is written; where there is no room it is left out, and counted."""
@@ -170,7 +211,7 @@ class StoredJournal:
                 recorded=self._accepted + self._dropped + self._late,
                 stored=self._stored,
                 dropped=self._dropped + self._refused + self._late,
-                lost=self._lost,
+                lost=self._lost + self._gone,
                 trouble=self._trouble,
             )
 
@@ -198,7 +239,10 @@ class StoredJournal:
             thread.join(self._pace.close)
         self._given_up.set()
         if waiting := self.state.waiting:
-            logger.warning("%s entries are not in the journal: the store could not be written at the end", waiting)
+            verb = "is" if waiting == 1 else "are"
+            logger.warning(
+                "%s %s not in the journal: the store could not be written at the end", counted(waiting), verb
+            )
 
     def _start(self) -> None:
         self._tally = Tally(self._folder)
@@ -212,12 +256,14 @@ class StoredJournal:
     def _why_not(self) -> str:
         if self._is_closed:
             return "it is closed"
-        return f"{self._limit:,} entries wait for the store already ({self._trouble or 'it is slow'})"
+        verb = "waits" if self._limit == 1 else "wait"
+        return f"{counted(self._limit)} {verb} for the store already ({self._trouble or 'it is slow'})"
 
     def _expire(self, future: asyncio.Future[str]) -> None:
         if not future.done():
             reason = self._trouble or f"the store has not answered within {self._wait_seconds:g} s"
-            future.set_result(f"not in the journal yet: {reason}; it is written when the store is back")
+            until = "it is written when the store is back" if self._is_serving else "it is tried until the end"
+            future.set_result(f"not in the journal yet: {reason}; {until}")
 
     # From here on everything runs in the writing thread.
 
@@ -225,16 +271,14 @@ class StoredJournal:
         outbox = Outbox(self._ledger, self._tally.writer)
         self._book.begin()
         self._taken_at = monotonic()
-        pause = settle_at = 0.0
+        pause = 0.0
         while not self._given_up.is_set():
             is_last = self._closing.is_set()
             self._await_entries(outbox)
             self._take(outbox)
             if self._send(outbox):
                 pause = 0.0
-                if monotonic() >= settle_at:
-                    self._settle()
-                    settle_at = monotonic() + self._pace.settle
+                self._settle()
                 if is_last:
                     break
                 self._reload()
@@ -262,15 +306,24 @@ class StoredJournal:
             self._bell.wait(max(0.0, self._pace.write - since))
 
     def _idle_seconds(self) -> float:
-        chores = [self._pace.settle] * (self._folder is not None) + [self._pace.caches] * self._caches.is_counted
-        return min([*chores, max(self._pace.quiet, self._reload_seconds - self._book.age)])
+        chores = [self._settle_at - monotonic()] * (self._folder is not None)
+        chores += [self._pace.caches] * self._caches.is_counted
+        return max(0.0, min([*chores, max(self._pace.quiet, self._reload_seconds - self._book.age)]))
 
     @property
     def _reload_seconds(self) -> float:
         return self._pace.reload if self._book.is_loaded else self._pace.retry
 
     def _reload(self) -> None:
-        """Read usage again when it is old, and nobody is likely to wait for it."""
+        """Read usage again when somebody asks for it, or when it is old and nobody is likely to wait for it."""
+        with self._lock:
+            wanted = self._rereads_wanted
+        if wanted > self._rereads:
+            is_read = self._book.refresh()
+            with self._lock:
+                self._rereads, self._is_reread = wanted, is_read
+                self._progress.notify_all()
+            return
         age, limit = self._book.age, self._reload_seconds
         if age >= limit and (self._is_quiet or age >= self._pace.overdue * limit):
             self._book.refresh()
@@ -289,7 +342,7 @@ class StoredJournal:
             try:
                 receipt = outbox.send()
             except StoreError as error:
-                self._note_trouble(str(error))
+                self._note_trouble(error)
                 return False
             if receipt is not None:
                 self._account(receipt)
@@ -311,6 +364,7 @@ class StoredJournal:
             self._stored += receipt.stored
             self._refused += receipt.refused
             self._told += receipt.dropped
+            self._gone = max(self._gone, receipt.gone)
             due = list(takewhile(lambda future: self._waiters[future] <= self._settled, self._waiters))
             for future in due:
                 del self._waiters[future]
@@ -319,71 +373,43 @@ class StoredJournal:
             dropped, self._dropped_before = self._dropped - self._dropped_before, self._dropped
         _tell(due, f"not in the journal: the entry cannot be written ({receipt.reason})" if receipt.reason else "")
         if trouble:
-            logger.warning("the journal is written again; %s entries were dropped meanwhile", f"{dropped:,}")
+            verb = "was" if dropped == 1 else "were"
+            logger.warning("the journal is written again; %s %s dropped meanwhile", counted(dropped), verb)
 
-    def _note_trouble(self, reason: str) -> None:
+    def _note_trouble(self, error: StoreError) -> None:
         with self._lock:
-            is_new, self._trouble = not self._trouble, reason
-        if is_new:
-            logger.warning(
-                "the journal cannot be written: %s. Up to %s entries are kept until the store is back",
-                reason,
-                f"{self._limit:,}",
-            )
+            is_new, self._trouble = not self._trouble, str(error)
+        if is_new and self._is_serving:
+            kept = counted(self._limit)
+            logger.warning("the journal cannot be written: %s. Up to %s wait until the store is back", error, kept)
+        elif is_new:  # whether it will be back before the end is told then
+            logger.warning("the journal cannot be written: %s", error)
 
     def _settle(self) -> None:
-        if self._folder is None:
+        if self._folder is None or monotonic() < self._settle_at:
             return
+        pause = self._pace.retry
         try:
-            lost = settle(self._folder, self._ledger)
+            self.settle_now()
+            pause = self._pace.settle
         except Exception as error:  # noqa: BLE001  what others lost must not end what this one writes
             logger.debug("what other processes lost cannot be counted now: %s", error)
-            return
-        with self._lock:
-            self._lost += lost
+        self._settle_at = monotonic() + pause
 
     def _end(self, outbox: Outbox) -> None:
         with self._lock:
             is_all_told = outbox.is_empty and not self._buffer and self._told >= self._dropped
-        if is_all_told:
-            with suppress(StoreError):  # it is only tidier: a writer that is gone need not be remembered
-                self._ledger.count_lost(self._tally.writer, 0)
+        if is_all_told and self._tally.numbers[0]:
+            with suppress(StoreError):  # a writer that is gone need not be remembered, but what it stored must be there
+                stored = self._ledger.stored(self._tally.writer)
+                self._ledger.count_lost(self._tally.writer, max(0, self._tally.numbers[0] - stored))
         with self._lock:
             self._tally.close(keep=not is_all_told)
             self._numbers = self._tally.numbers
             self._has_ended = True
+            self._progress.notify_all()
             waiters, self._waiters = list(self._waiters), {}
         _tell(waiters, _ENDED)
-
-
-class _CacheDeltas:
-    """What a source of totals has counted since it was last asked."""
-
-    def __init__(self, source: CacheCounts | None) -> None:
-        self._source = source
-        self._last: Mapping[str, tuple[int, int]] = {}
-        self._taken_at = monotonic()
-
-    @property
-    def is_counted(self) -> bool:
-        return self._source is not None
-
-    def take(self, *, every: float) -> dict[str, tuple[int, int]]:
-        """Hits and misses since the last time; none when that is not so many seconds ago."""
-        if self._source is None or monotonic() - self._taken_at < every:
-            return {}
-        try:
-            totals = dict(self._source())
-        except Exception as error:  # noqa: BLE001  they are counted elsewhere, perhaps at this very moment
-            logger.debug("the counts of caches cannot be read now: %s", error)
-            return {}
-        last, self._last, self._taken_at = self._last, totals, monotonic()
-        deltas = {name: _minus(counts, last.get(name, (0, 0))) for name, counts in totals.items()}
-        return {name: delta for name, delta in deltas.items() if any(delta)}
-
-
-def _minus(counts: tuple[int, int], less: tuple[int, int]) -> tuple[int, int]:
-    return counts[0] - less[0], counts[1] - less[1]
 
 
 def _tell(futures: Iterable[asyncio.Future[str]], answer: str) -> None:

@@ -25,12 +25,16 @@ _DAYS = ("server", "tool", "day", "calls", "done", "seconds", "tokens_in", "toke
 _LATENCIES = ("server", "tool", "day", "bucket", "calls")
 
 _ADVANCE = """
-INSERT INTO writers (writer, stored, dropped, lost, is_gone, seen_at) VALUES (:writer, :end, :dropped, 0, FALSE, :now)
+INSERT INTO writers (writer, stored, dropped, lost, is_gone, seen_at)
+VALUES (:writer, :end, :dropped, :first, FALSE, :now)
 ON CONFLICT (writer) DO UPDATE SET
     stored = excluded.stored, dropped = writers.dropped + excluded.dropped,
-    lost = CASE WHEN writers.is_gone THEN 0 ELSE writers.lost END, is_gone = FALSE, seen_at = excluded.seen_at
+    lost = CASE WHEN writers.is_gone THEN 0 ELSE writers.lost END + excluded.lost - writers.stored,
+    is_gone = FALSE, seen_at = excluded.seen_at
 WHERE writers.stored <= :first
+RETURNING lost
 """
+"""What a writer stored before and is not there was in a file that was deleted, or came after a backup: it is lost."""
 _SERVER = """
 INSERT INTO mcp_servers (server_name, is_active) SELECT :server, TRUE
 WHERE NOT EXISTS (SELECT 1 FROM mcp_servers WHERE server_name = :server)
@@ -109,14 +113,19 @@ class DatabaseLedger:
     def __init__(self, database: Database, *, now: Callable[[], float] = time) -> None:
         self._database, self._now = database, now
 
-    def append(self, batch: Batch) -> None:
-        """Write a batch in one transaction; one that was written before is passed over."""
+    def append(self, batch: Batch) -> int:
+        """Write a batch in one transaction; one that was written before is passed over.
+
+        Says how many entries of this writer were stored before and are no longer there.
+        """
         folded = fold(batch.entries)
         step = {"writer": key(batch.writer), "first": batch.first, "end": batch.end, "dropped": batch.dropped}
         with self._database.transaction() as work:
-            if work.run(_ADVANCE, {**step, "now": self._now()}):
+            advanced = work.rows(_ADVANCE, {**step, "now": self._now()})
+            if advanced:
                 _write(work, folded)
                 self._write_caches(work, batch.caches)
+        return int(advanced[0][0]) if advanced else 0
 
     def usage(self) -> dict[ToolId, Usage]:
         """How all tools that were ever called have done so far."""

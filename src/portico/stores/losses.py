@@ -6,12 +6,11 @@ import logging
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from portico.domain.journal import Batch
-from portico.errors import StoreError
 from portico.ports import Ledger
 
 try:
@@ -76,21 +75,23 @@ class Tally:
         self._file = file
 
 
-def settle(folder: Path, ledger: Ledger) -> int:
-    """Count what writers lost that are no longer there, each exactly once; says how many entries that were.
+def settle(folder: Path, ledger: Ledger, on_lost: Callable[[int], None]) -> None:
+    """Count what writers lost that are no longer there, each exactly once; `on_lost` hears how many entries it were.
 
-    While the ledger cannot be asked, what is not settled yet stays for the next time.
+    Raises:
+        StoreError: the ledger cannot be asked; what is not settled yet stays for the next time.
     """
-    lost = 0
     if fcntl is None or not folder.is_dir():
-        return lost
+        return
     for path in sorted(folder.glob(f"*{SUFFIX}")):
-        try:
-            lost += _settle(path, ledger)
-        except StoreError as error:
-            logger.debug("what %s lost cannot be counted now: %s", path.stem, error)
-            break
-    return lost
+        if lost := _settle(path, ledger):
+            on_lost(lost)
+            logger.warning("a process that ended without notice took %s of the journal with it", counted(lost))
+
+
+def counted(entries: int) -> str:
+    """A number of entries, for people."""
+    return "1 entry" if entries == 1 else f"{entries:,} entries"
 
 
 def _settle(path: Path, ledger: Ledger) -> int:
@@ -105,8 +106,6 @@ def _settle(path: Path, ledger: Ledger) -> int:
             ledger.count_lost(path.stem, lost)
         with suppress(OSError):
             path.unlink(missing_ok=True)
-    if lost:
-        logger.warning("a process that ended without notice took %s entries of the journal with it", f"{lost:,}")
     return lost
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from time import time
 
-from portico.errors import StoreError
+from portico.errors import StoreError, StoreRefused
 
 from .addresses import postgres_address, sqlite_file
 from .database import Database
-from .embedded import BUSY_SECONDS, SqliteDatabase, is_damaged
+from .embedded import BUSY_SECONDS, SqliteDatabase, identity_of, presence_of
 from .schema import bring_up
 from .signals import DatabaseSignals, FileBell
+from .sqlite_faults import is_damaged, unopened
+from .sqlite_lock import SqliteLock
+
+ALONE_SECONDS = 2.0
+"""How long we wait until nobody else has a damaged file open: other starts find it damaged, too, and let go of it."""
 
 logger = logging.getLogger(__name__)
 
@@ -25,16 +32,18 @@ def open_database(
     """Open a store as it is spelled in the config; the default, `sqlite`, is a file in the data folder.
 
     A SQLite file that is damaged is moved aside, never overwritten, and a new one begun. With `patient`, a server that
-    is away is no reason to fail: it is asked at the first use, and again at every one until it is back.
+    is away is no reason to fail: it is asked again at every use until it is back. One that is there and cannot be used
+    is a reason nevertheless.
 
     Raises:
-        StoreError: it is spelled wrongly, cannot be reached or written, or belongs to a newer Portico.
+        StoreRefused: it belongs to a newer Portico, or is not fit for what is stored.
+        StoreError: it is spelled wrongly, or cannot be reached or written.
     """
     address = postgres_address(store)
     if address is not None:
         # SQLAlchemy takes a fifth of a second to load, which a command that reads a SQLite file must not pay.
-        server: Database = import_module("portico.stores.postgres").PostgresDatabase(address)
-        return server if patient else _brought_up(server)
+        server = import_module("portico.stores.postgres").PostgresDatabase(address)
+        return _brought_up(server, server.bring_up, patient=patient)
     return open_file(sqlite_file(store, data), durable=durable, busy_seconds=busy_seconds)
 
 
@@ -42,15 +51,19 @@ def open_file(path: Path | None, *, durable: bool = False, busy_seconds: float =
     """Open a SQLite file, or one in memory; what is damaged is moved aside, never overwritten, and a new one begun.
 
     Raises:
-        StoreError: it cannot be written, is locked, or belongs to a newer Portico.
+        StoreRefused: it belongs to a newer Portico.
+        StoreError: it cannot be written, is locked, or is damaged and still open elsewhere.
     """
+    seen = identity_of(path) if path else None
     try:
-        return _brought_up(SqliteDatabase(path, durable=durable, busy_seconds=busy_seconds))
+        return _open_file(path, durable, busy_seconds)
     except StoreError as error:
         if path is None or not is_damaged(error):
             raise
-    _move_aside(path)
-    return _brought_up(SqliteDatabase(path, durable=durable, busy_seconds=busy_seconds))
+    with _alone_with(path):
+        if identity_of(path) == seen:  # else another process was quicker
+            _move_aside(path)
+    return _open_file(path, durable, busy_seconds)
 
 
 def open_signals(database: Database) -> DatabaseSignals:
@@ -60,13 +73,36 @@ def open_signals(database: Database) -> DatabaseSignals:
     return DatabaseSignals(database, import_module("portico.stores.listening").PostgresBell(database))
 
 
-def _brought_up(database: Database) -> Database:
+def _open_file(path: Path | None, durable: bool, busy_seconds: float) -> Database:
+    database = SqliteDatabase(path, durable=durable, busy_seconds=busy_seconds)
+    return _brought_up(database, lambda: bring_up(database))
+
+
+def _brought_up(database: Database, up: Callable[[], None], *, patient: bool = False) -> Database:
     try:
-        bring_up(database)
-    except BaseException:
+        up()
+    except BaseException as error:
+        if patient and isinstance(error, StoreError) and not isinstance(error, StoreRefused):
+            return database
         database.close()
         raise
     return database
+
+
+@contextmanager
+def _alone_with(path: Path) -> Iterator[None]:
+    """While this is open nobody else has the file open: what they write would go to a file that nobody finds."""
+    try:
+        lock = SqliteLock(presence_of(path), seconds=ALONE_SECONDS)
+    except sqlite3.Error as error:
+        raise unopened(str(path), error) from error
+    with closing(lock):
+        if not lock.is_mine:
+            raise StoreError(
+                f"the store {path} is damaged, and another process still has it open. Stop `portico serve` and "
+                "whatever else uses this store, then try again: the file is moved aside and a new one begun"
+            )
+        yield
 
 
 def _move_aside(path: Path) -> None:

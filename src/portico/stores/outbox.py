@@ -26,6 +26,8 @@ class Receipt:
     """Entries that the ledger cannot take."""
     dropped: int = 0
     """Entries that had been left out before, and are counted now."""
+    gone: int = 0
+    """Entries that had been stored before, and are no longer there."""
     reason: str = ""
     """Why it was refused."""
 
@@ -76,7 +78,7 @@ class Outbox:
         """
         parcel = self._parcels[0]
         try:
-            self._ledger.append(parcel.batch)
+            gone = self._ledger.append(parcel.batch)
         except Exception as error:  # an entry must not hold up all that come after it
             if isinstance(error, StoreError) and not isinstance(error, StoreRefused):
                 raise  # the ledger is away, whatever is in the batch
@@ -88,7 +90,7 @@ class Outbox:
                 self._log_refusal(error)
             return None
         self._parcels.popleft()
-        return parcel.receipt
+        return replace(parcel.receipt, gone=gone)
 
     def _log_refusal(self, error: Exception) -> None:
         """Say it once: what is wrong with one entry may be wrong with thousands."""

@@ -17,7 +17,7 @@ from psycopg.errors import ProgramLimitExceeded
 from sqlalchemy import URL, Connection, CursorResult, Engine, NullPool, TextClause, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from portico.errors import StoreError
+from portico.errors import StoreError, StoreRefused
 
 from .addresses import PostgresAddress
 from .database import Binds, Dialect, Row, Work, refusal, trouble
@@ -35,7 +35,7 @@ RECYCLE_SECONDS = 1_800
 AWAY_SECONDS = 1.0
 """For so long a server that did not answer at first is not asked again."""
 
-ADVICE = "Check that the server runs and that the URL in `store` is right; what waits is written when it is back"
+ADVICE = "Check that the server runs and that the URL in `store` is right"
 _REFUSALS = (DataError, IntegrityError, ProgramLimitExceeded, UnicodeError, OverflowError)
 _LOGIN = re.compile(r'\b(user|role) "[^"]*"')
 
@@ -119,13 +119,14 @@ class PostgresDatabase:
         A server that is away is not asked again by everybody: for a moment all are told the same.
 
         Raises:
-            StoreError: the server is away, the tables belong to a newer program, or not every text can be stored.
+            StoreRefused: the tables belong to a newer program, cannot be made, or not every text can be stored.
+            StoreError: the server is away.
         """
         with self._turn:
             if self._is_up or self._is_coming_up:
                 return
             if self._away is not None and monotonic() < self._again_at:
-                raise StoreError(str(self._away))
+                raise type(self._away)(str(self._away))
             self._is_coming_up = True
             try:
                 self._see_encoding()
@@ -160,16 +161,23 @@ class PostgresDatabase:
         if self._is_closed:
             raise trouble(self.where, "it is closed", "Open it again")
         if not self._is_up:
-            self.bring_up()
+            self._bring_up_late()
         try:
             with engine.connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise self.trouble(getattr(error, "orig", None) or error) from error
 
+    def _bring_up_late(self) -> None:
+        try:
+            self.bring_up()
+        except StoreRefused as error:
+            # It is not what somebody wants to write just now that was refused: that waits, as for one that is away.
+            raise StoreError(str(error)) from error
+
     def trouble(self, error: BaseException) -> StoreError:
         """What a driver said, in our words, without the user and the password."""
-        problem = _LOGIN.sub(r'\1 "..."', " ".join(str(error).split()) or type(error).__name__)
+        problem = _LOGIN.sub(r'\1 "..."', str(error) or type(error).__name__)
         if self._address.password:
             problem = problem.replace(self._address.password, "...")
         return refusal(self.where, problem) if _is_refusal(error) else trouble(self.where, problem, ADVICE)
@@ -177,7 +185,7 @@ class PostgresDatabase:
     def _see_encoding(self) -> None:
         ((encoding,),) = self.rows("SELECT current_setting('server_encoding')")
         if encoding != "UTF8":
-            raise StoreError(
+            raise StoreRefused(
                 f"the store {self.where} cannot hold every text: its encoding is {encoding}. Make a database with "
                 "CREATE DATABASE portico ENCODING 'UTF8' TEMPLATE template0, and point `store` at it"
             )

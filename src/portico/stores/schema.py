@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from portico.errors import StoreError
+from portico.errors import StoreRefused
 
 from .database import Database
 
@@ -21,13 +21,14 @@ def bring_up(database: Database) -> None:
     """Give a database the tables that this program needs.
 
     Raises:
-        StoreError: it belongs to a newer program, or cannot be read or changed.
+        StoreRefused: it belongs to a newer program, or does not let tables be made.
+        StoreError: it cannot be read or changed now.
     """
     version = database.version()
     if version == HEAD:
         return
     if version and version not in REVISIONS:
-        raise StoreError(
+        raise StoreRefused(
             f"the store {database.where} was written by a newer Portico (its tables are at {version!r}, this program "
             f"knows {HEAD!r}). Update Portico, or point `store` at another database"
         )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 from threading import Event, Lock
 from time import monotonic, time
 from typing import Protocol
 
 from .database import Database, Work
-from .embedded import SqliteDatabase, SqliteLock
+from .embedded import SqliteDatabase
+from .sqlite_faults import said
+from .sqlite_lock import SqliteLock
 from .texts import key
 
 POLL_SECONDS = 0.5
@@ -145,7 +149,7 @@ class FileBell:
                 yield is_mine
             return
         beside = path.with_name(f"{path.name}-{re.sub(r'[^A-Za-z0-9_-]', '_', job)[:80]}.lock")
-        with closing(SqliteLock(beside)) as lock:
+        with closing(_lock(beside)) as lock:
             yield lock.is_mine
 
     def close(self) -> None:
@@ -167,3 +171,10 @@ class FileBell:
             if is_mine:
                 with self._turn:
                     self._mine.discard(job)
+
+
+def _lock(path: Path) -> SqliteLock:
+    try:
+        return SqliteLock(path)
+    except sqlite3.Error as error:
+        raise said(str(path), error) from error

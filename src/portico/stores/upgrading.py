@@ -15,10 +15,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
-from portico.errors import StoreError
+from portico.errors import StoreError, StoreRefused
 
+from .database import brief
 from .schema import HEAD
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -51,7 +52,8 @@ def upgrade(engine: Engine, where: str) -> None:
     """Bring a database up to date in one transaction; other processes wait, and find it done.
 
     Raises:
-        StoreError: a migration could not be run; nothing has changed then.
+        StoreRefused: the database does not take a migration; nothing has changed then.
+        StoreError: it went away meanwhile; nothing has changed either.
     """
     try:
         with _turn, engine.begin() as connection:
@@ -61,8 +63,9 @@ def upgrade(engine: Engine, where: str) -> None:
             command.upgrade(config, "head")
     except (SQLAlchemyError, CommandError) as error:
         reason = getattr(error, "orig", None) or error
-        raise StoreError(
-            f"the tables of the store {where} cannot be brought up to date: {reason}. Nothing has changed; "
+        kind = StoreError if isinstance(error, (OperationalError, InterfaceError)) else StoreRefused
+        raise kind(
+            f"the tables of the store {where} cannot be brought up to date: {brief(reason)}. Nothing has changed; "
             "see that this user may create tables there, or point `store` at another database"
         ) from error
 

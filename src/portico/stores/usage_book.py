@@ -27,7 +27,7 @@ class UsageBook:
         self._usage: dict[ToolId, Usage] = {}
         self._seen: Mapping[ToolId, Usage] = MappingProxyType(self._usage)
         self._loading = threading.Lock()
-        self.is_loaded = self._was_tried = False
+        self.is_loaded = self._was_tried = self._has_begun = False
         self._read_at = 0.0
 
     @property
@@ -43,6 +43,7 @@ class UsageBook:
     def begin(self) -> None:
         """Be loaded before the first entry is stored: from then on nobody else could tell what is in the ledger."""
         with self._loading:
+            self._has_begun = True
             if not self.is_loaded:
                 self._load()
 
@@ -51,26 +52,32 @@ class UsageBook:
         """Seconds since the ledger was last read, or could not be."""
         return monotonic() - self._read_at
 
-    def refresh(self) -> None:
-        """Read the ledger again; everything that was added here must be in it by now."""
-        self._load()
+    def refresh(self) -> bool:
+        """Read the ledger again; everything that was added here must be in it by now. Says whether it was read."""
+        return self._load()
+
+    def refresh_early(self) -> bool:
+        """The same for any thread, as long as nothing was added; says whether it was read."""
+        with self._loading:
+            return not self._has_begun and self._load()
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Count entries."""
         self._publish(fold(entries))
 
-    def _load(self) -> None:
+    def _load(self) -> bool:
         is_first, self._was_tried = not self._was_tried, True
         try:
             usage = self._ledger.usage()
         except Exception as error:  # noqa: BLE001  ranking without usage is better than no ranking
             level = logging.WARNING if is_first else logging.DEBUG
             logger.log(level, "usage cannot be read, so tools count as never called until it can: %s", error)
-            return
+            return False
         finally:
             self._read_at = monotonic()  # from its end on: a read that takes long must not begin again at its end
         self.is_loaded = True
         self._usage, self._seen = usage, MappingProxyType(usage)
+        return True
 
     def _publish(self, more: Mapping[ToolId, Usage]) -> None:
         """A value may be replaced under a reader's eyes; a new key would end a reader's loop: a new book then."""
