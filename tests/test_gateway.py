@@ -151,23 +151,24 @@ def test_the_hot_list_has_ten_tools_and_a_small_budget_shortens_it() -> None:
 
 
 def test_the_hot_list_is_ranked_once_for_each_edition_and_each_update_of_tiers() -> None:
-    class Counting(RecentJournal):
-        asked = 0
+    class Watched(dict[ToolId, Usage]):
+        read = 0
 
-        def usage(self) -> Mapping[ToolId, Usage]:
-            self.asked += 1
-            return super().usage()
+        def get(self, *args: Any) -> Any:
+            self.read += 1
+            return super().get(*args)
 
-    journal = Counting()
+    usage = Watched()
+    journal = RecentJournal(_usage=usage)
     house = furnish({"files": [definition(f"tool_{n}") for n in range(40)]}, journal=journal)
     for _ in range(5):
         assert [tool.id.name for tool in house.gateway.hot(AGENT, 2)] == ["tool_0", "tool_1"]
-    assert journal.asked == 1
+    assert usage.read == 40
     house.gateway.standings.replace_tiers({ToolId("files", "tool_7"): Standing(tier=Tier.HOT, score=0.9)})
     assert [tool.id.name for tool in house.gateway.hot(AGENT, 2)] == ["tool_7", "tool_0"]
     offer(house, "files", definition("tool_1"))
     assert [tool.id.name for tool in house.gateway.hot(AGENT, 2)] == ["tool_1"]
-    assert journal.asked == 3
+    assert usage.read == 81
 
 
 @pytest.mark.requirement("S1-E10")

@@ -77,11 +77,23 @@ async def test_a_call_knows_at_which_place_its_tool_was_found_and_only_the_first
 
 
 async def test_a_place_on_a_later_page_counts_from_the_first(house: FakeHouse) -> None:
-    first = house.gateway.search(AGENT, Query(text="", server="weather", limit=1))
+    for name in ("send_mail", "read_mail"):
+        house.provider("mail").returns(name, {"content": []})
+    first = house.gateway.search(AGENT, Query(text="mail", limit=1))
     cursor = first.next.split('"cursor": "')[1].split('"')[0]
-    second = house.gateway.search(AGENT, Query(text="", server="weather", limit=1, cursor=cursor))
-    await house.gateway.call(AGENT, Call(tool=second.cards[0].handle, arguments={"port": "Oslo"}))
+    second = house.gateway.search(AGENT, Query(text="mail", limit=1, cursor=cursor))
+    arguments = {"to": "ana"} if second.cards[0].handle == "mail.send_mail" else {}
+    await house.gateway.call(AGENT, Call(tool=second.cards[0].handle, arguments=arguments))
     assert house.invocations[-1].rank == 2
+
+
+@pytest.mark.requirement("P-JOURNAL-DOORS")
+async def test_a_tool_that_was_found_by_browsing_has_no_place(house: FakeHouse) -> None:
+    house.provider("mail").returns("read_mail", {"content": []})
+    house.gateway.search(AGENT, Query(text="", server="mail"))
+    house.gateway.search(AGENT, Query(text=""))
+    await house.gateway.call(AGENT, Call(tool="mail.read_mail", arguments={}))
+    assert house.invocations[-1].rank == 0
 
 
 async def test_a_call_is_written_down_with_its_time_its_tokens_and_the_script_it_came_from(house: FakeHouse) -> None:
@@ -131,7 +143,7 @@ async def test_the_library_is_a_door_like_any_other() -> None:
 
 async def test_a_call_that_had_to_be_corrected_keeps_its_place(house: FakeHouse) -> None:
     house.provider("weather").returns("tides", {"content": []})
-    house.gateway.search(AGENT, Query(text="", server="weather"))
+    house.gateway.search(AGENT, Query(text="tides", server="weather"))
     with pytest.raises(InvalidArguments):
         await house.gateway.call(AGENT, Call(tool="weather.tides", arguments={}))
     await house.gateway.call(AGENT, Call(tool="weather.tides", arguments={"port": "Oslo"}))

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
+import jsonschema_rs
 import pytest
 
 from portico.config import load_settings
 from portico.discovery.cache import AnswerCache
 from portico.discovery.standings import Standings
+from portico.discovery.tiers import water_level
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Invocation, Outcome
 from portico.domain.caller import Caller
@@ -23,10 +25,10 @@ from portico.domain.edition import Edition
 from portico.domain.journal import Look
 from portico.domain.query import Query
 from portico.domain.server import Offering, Packaging, ServerSpec, ToolFilter
-from portico.domain.tier import Standing, Tier
+from portico.domain.tier import Standing, Tier, standing_of
 from portico.domain.tool import ToolId
 from portico.domain.view import View
-from portico.errors import InvalidArguments, UnknownFilter, UnknownTool
+from portico.errors import InvalidArguments, NextCall, UnknownFilter, UnknownTool
 from portico.policies.globs import GlobPolicy
 from portico.stores.memory import RecentJournal
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
@@ -509,7 +511,16 @@ async def test_every_look_is_written_to_the_journal_kept_or_not():
         (entry.look, entry.text, entry.tokens) for entry in looked[:4]
     ]
     assert {(entry.caller, entry.surface) for entry in looked} == {("ana", "rest")}
-    assert house.gateway.executor.trail.rank(caller, ToolId("github", "tool_02")) == 3
+
+
+async def test_only_a_search_with_words_gives_tools_a_place():
+    house, walk = walking()
+    trail, shown = house.gateway.executor.trail, ToolId("github", "tool_02")
+    await walk.category(AGENT, "source_control")
+    await walk.search(AGENT, Query(server="github"))
+    assert trail.rank(AGENT, shown) == 0
+    found = await walk.search(AGENT, Query(text="find a symbol"), page=2, page_size=1)
+    assert trail.rank(AGENT, found.shown[0]) == 2
 
 
 @pytest.mark.requirement("S1-89")
@@ -552,6 +563,39 @@ async def test_callers_who_see_different_tools_are_given_different_answers():
     some = await walk.hot(Caller(name="playwright"))
     assert (len(every.shown), names(some)) == (15, ["playwright::browser_snapshot"])
     assert names(await walk.hot(Caller(name="all"))) == names(every)
+
+
+@pytest.mark.requirement("S1-9", "S1-19", "S1-39", "S1-28")
+async def test_what_is_used_is_seen_first_also_on_the_day_of_the_first_start():
+    house, walk = walking()
+    unused = standing_of(None, 0.0)
+    walk.standings.replace_tiers(dict.fromkeys(house.gateway.edition.tools, unused))
+    for ask in (walk.hot, walk.categories):
+        await ask(AGENT)
+    await walk.category(AGENT, "source_control")
+    called(house, ToolId("github", "tool_33"), calls=1, done=1)
+    first = body(await walk.hot(AGENT))["tools"][0]
+    assert (first["tool"], first["avg_latency"], first["success_rate"]) == ("github::tool_33", "47ms", "100.0%")
+    lines = {line["category"]: line for line in body(await walk.categories(AGENT))["categories"]}
+    assert lines["source_control"]["popular_tools"] == ["github::tool_33", "github::tool_00"]
+    shelf = body(await walk.category(AGENT, "source_control"))["tools"]
+    assert (shelf[0]["tool"], shelf[0]["avg_latency"]) == ("github::tool_33", "47ms")
+    assert house.gateway.hot(AGENT)[0].id == ToolId("github", "tool_33")
+
+
+@pytest.mark.requirement("S1-83", "S1-E17")
+async def test_what_has_no_pages_is_not_asked_for_by_pages():
+    _, walk = walking()
+    for view in (await walk.hot(AGENT, budget=120), await walk.categories(AGENT, budget=120)):
+        says = body(view)["warning"]
+        assert says.startswith("Token budget exhausted at ")
+        assert says.endswith(". Use a larger budget.")
+
+
+async def test_an_empty_category_leads_back_to_the_others():
+    _, walk = walking()
+    assert body(await walk.category(AGENT, "databases"))["next"] == "/api/v1/tools/categories"
+    assert body(await walk.as_resources().category(AGENT, "databases"))["next"] == "catalog://categories"
 
 
 @pytest.mark.requirement("S1-82", "S1-83", "S1-E18")
@@ -673,6 +717,88 @@ async def test_the_largest_category_and_tools_are_found():
     assert await Walk(gateway=furnish({}).gateway).get_largest_category(AGENT) == ""
 
 
+@pytest.mark.requirement("S1-78")
+async def test_of_very_many_categories_the_most_expensive_one_is_found():
+    cheap = {f"s{s}": [definition(f"tool_{n}", "Does it.") for n in range(6)] for s in range(60)}
+    fields = {f"field_{number}": "string" for number in range(30)}
+    servers = {**cheap, "wide": [definition(f"wide_{n}", "Does a great deal. " * 9, **fields) for n in range(2)]}
+    specs = [ServerSpec(name=name, transport="stdio", category=f"shelf {name}") for name in servers]
+    _, walk = walking(servers, specs=specs, index=FakeIndex())
+    counts = {c["category"]: c["tool_count"] for c in body(await walk.categories(AGENT, budget=9_000))["categories"]}
+    assert (counts["shelf wide"], counts["shelf s7"]) == (2, 6)
+    assert await walk.get_largest_category(AGENT) == "shelf wide"
+    report = await walk.verify(AGENT)
+    assert (report.ok, report.category) == (True, "shelf wide")
+
+
+@pytest.mark.requirement("S1-36", "S1-E17", "S1-E18")
+async def test_the_parameters_of_a_summary_are_an_object_in_every_budget():
+    fields = {f"parameter_{n}": "string?" for n in range(60)}
+    says = (
+        "Does it. Returns what was done, by whom it was done and when it was done, in the order in which it was done."
+    )
+    _, walk = walking({"a": [definition("wide", says, key="string", **fields)]}, specs=())
+    seen = set()
+    for budget in range(50, 1_200, 10):
+        (line,) = body(await walk.category(AGENT, "misc", budget=budget))["tools"]
+        assert isinstance(line.get("params", {}), dict)
+        seen.add((line.get("params", {}).get("key"), tuple(line.get("param_names", ()))[:1], "returns" in line))
+    assert seen == {
+        ("string (required)", (), True),
+        ("string (required)", (), False),
+        ("required", (), False),
+        (None, ("key",), False),
+        (None, (), False),
+    }
+
+
+@pytest.mark.requirement("S1-43", "S1-E17")
+async def test_a_schema_that_has_no_room_is_told_as_a_smaller_one_with_what_is_required():
+    fields = {f"optional_{n:03}": {"type": "string", "description": "words " * 30} for n in range(60)}
+    kind = {"type": "string", "enum": ["bug", "task"]}
+    raw = {
+        "name": "create",
+        "description": "Create it.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {**fields, "title": {"type": "string"}, "kind": {"$ref": "#/$defs/kind"}},
+            "required": ["title", "kind"],
+            "$defs": {"kind": kind},
+        },
+    }
+    house, walk = walking({"a": [raw]}, specs=())
+    whole = house.gateway.edition.tools[ToolId("a", "create")].input_schema
+    seen = set()
+    for budget in range(150, 1_000, 20):
+        found = body(await walk.tool(AGENT, "a", "create", budget=budget))
+        if "parameters" not in found:
+            assert "params" not in found
+            continue
+        told = found["parameters"]
+        assert jsonschema_rs.validator_for(told).is_valid({"title": "x", "kind": "bug"})
+        assert (told["required"], told["properties"]["title"]["type"]) == (["title", "kind"], "string")
+        assert found.get("parameter_count", 62) == 62
+        assert set(told["properties"]) <= set(whole["properties"])
+        seen.add((len(told["properties"]), told["properties"]["kind"].get("enum", ("ref",))[0]))
+    assert seen >= {(62, "bug"), (40, "bug"), (2, "bug")}
+
+
+@pytest.mark.requirement("S1-E17", "S1-7")
+async def test_what_a_huge_schema_leaves_of_its_share_is_given_to_the_others():
+    huge = definition("huge", "Does all. " * 90, **{f"a_long_parameter_{n}": "string?" for n in range(900)})
+    fields = {f"parameter_{n}": {"type": "string", "description": "what it is for " * 4} for n in range(43)}
+    issues = [definition(f"create_issue_{n}", "Creates an issue.", **fields) for n in range(4)]
+    _, walk = walking({"tracker": [huge, *issues], "other": [definition(f"t{n}") for n in range(30)]}, specs=())
+    report = await walk.verify(AGENT)
+    assert report.ok
+    assert (await walk.tool(AGENT, "tracker", "huge")).truncated
+    sizes = [await walk.tool(AGENT, "tracker", f"create_issue_{n}") for n in range(4)]
+    whole = await walk.tool(AGENT, "tracker", "create_issue_1", budget=9_000)
+    assert (whole.truncated, [view.truncated for view in sizes]) == (False, [False] * 4)
+    level = water_level([20_000, *[whole.tokens] * 4, *[150] * 5], 12_000 - report.rows[2].cumulative - 200)
+    assert level < whole.tokens, "each had to be shortened if the huge one took its whole share"
+
+
 @pytest.mark.requirement("S1-E17", "S1-7")
 async def test_a_schema_that_is_too_large_is_shortened_and_says_how_to_get_it_whole():
     fields = {f"parameter_{n}": {"type": "string", "description": "what it is for " * 20} for n in range(30)}
@@ -752,3 +878,27 @@ async def test_a_quiet_walk_leaves_no_trace():
     assert list(cast(RecentJournal, house.gateway.executor.journal).looked) == []
     assert walk.cache.counts() == {}
     assert house.gateway.executor.trail.rank(AGENT, ToolId("github", "tool_02")) == 0
+
+
+@pytest.mark.requirement("S1-E12")
+async def test_a_server_that_is_called_like_a_path_goes_by_its_identifier():
+    wide = definition("change_case", "Change the case. " * 40, **{f"parameter_{n}": "string" for n in range(90)})
+    _, walk = walking({"category": [wide]}, specs=())
+    short = body(await walk.tool(AGENT, "_category", "change_case", budget=200))
+    assert short["next"].startswith("/api/v1/tools/_category/change_case?budget=")
+    as_resource = body(await walk.as_resources().tool(AGENT, "category", "change_case", budget=200))
+    assert as_resource["next"].startswith("catalog://tool/category/change_case?budget=")
+    with pytest.raises(UnknownFilter, match="/api/v1/tools/_category/change_case") as caught:
+        await walk.category(AGENT, "change_case")
+    assert caught.value.next_call == NextCall("describe", {"names": ["_category.change_case"]})
+    with pytest.raises(UnknownFilter) as elsewhere:
+        await walk.as_resources().category(AGENT, "change_case")
+    assert "/api/v1" not in str(elsewhere.value)
+
+
+@pytest.mark.requirement("S1-E12")
+async def test_an_alias_that_is_like_a_path_leads_to_the_server():
+    spec = ServerSpec(name="letters", transport="stdio", alias="category")
+    _, walk = walking({"letters": [definition("change_case")]}, specs=[spec])
+    with pytest.raises(UnknownFilter, match="/api/v1/tools/letters/change_case"):
+        await walk.category(AGENT, "change_case")

@@ -115,7 +115,8 @@ async def test_a_schema_of_two_hundred_thousand_letters_is_told_in_part():
     raw = {"name": "huge", "description": "Does it. " * 800, "inputSchema": {"type": "object", "properties": fields}}
     walk = Walk(gateway=furnish({"a": [raw, definition("small", "Small.", x="string")]}).gateway)
     found = json.loads((await walk.tool(AGENT, "a", "huge")).body)
-    assert (found["truncated"], found["parameter_count"], len(found["params"])) == (True, 2_500, 40)
+    assert (found["truncated"], found["parameter_count"]) == (True, 2_500)
+    assert len(found["parameters"]["properties"]) == 40
     small = json.loads((await walk.tool(AGENT, "a", "small")).body)
     assert (small["truncated"], list(small["parameters"]["properties"])) == (False, ["x"])
     shelf = json.loads((await walk.category(AGENT, "misc")).body)

@@ -93,7 +93,7 @@ async def test_many_conversations_are_answered_from_the_cache():
     tools = list(house.gateway.edition.tools.values())
     favourites = chance.sample(tools, 40)
     shelves = sorted({tool.category for tool in tools})
-    for conversation in range(400):
+    for conversation in range(2_000):
         await walk.hot(AGENT)
         if chance.random() < 0.6:
             await walk.categories(AGENT)
@@ -157,3 +157,29 @@ async def test_a_search_by_performance_follows_every_call():
     called(house, ToolId("github", "tool_30"), seconds=0.9)
     assert (await walk.search(AGENT, fast)).total == 44
     assert "search" not in walk.cache.counts()
+
+
+@pytest.mark.requirement("S1-85", "S1-86")
+async def test_the_first_call_of_a_tool_makes_answers_anew_and_later_ones_do_not():
+    house, walk = keeping()
+    asked = ("hot", "categories", "category", "search")
+    for calls, misses in ((0, 1), (1, 2), (5, 2)):
+        for _ in range(calls):
+            called(house, ToolId("github", "tool_07"))
+        for tier in asked:
+            await TIERS[tier](walk)
+        assert [walk.cache.counts()[tier][1] for tier in asked] == [misses] * 4
+    assert len(walk.cache) == 4, "what was made before is not kept beside"
+
+
+async def test_once_many_tools_are_in_use_one_more_is_noticed_within_a_minute():
+    clock = Clock()
+    house, walk = keeping()
+    house.gateway.first_calls.clock = clock
+    for number in range(16):
+        called(house, ToolId("github", f"tool_{number:02}"))
+    await walk.hot(AGENT)
+    called(house, ToolId("playwright", "browser_snapshot"))
+    for clock.now, misses in ((59.0, 1), (60.0, 2), (90.0, 2)):
+        await walk.hot(AGENT)
+        assert walk.cache.counts()["hot"][1] == misses

@@ -13,6 +13,7 @@ os.environ.setdefault(
     "OPENBLAS_NUM_THREADS", "1"
 )  # our matrices are small: threads would cost a start, and win nothing
 
+from portico.stores.saying import BrieflyAgain
 from portico.surfaces.cli.app import run_cli
 from portico.surfaces.cli.desk import Desk
 from portico.version import VERSION
@@ -26,6 +27,7 @@ def main() -> None:
     # Loading a catalog makes many objects that all stay: looking for garbage among them costs a tenth of a start.
     gc.set_threshold(100_000, 50, 50)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="portico: %(message)s")
+    logging.getLogger().handlers[0].addFilter(BrieflyAgain())
     desk = Desk(open_house=_open_house, serve=_serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens)
     run_cli(desk)
 

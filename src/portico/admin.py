@@ -57,6 +57,10 @@ class Admin:
     records: TierRecords | None = None
     signals: Signals | None = None
     """With no database behind them, tiers and categories last as long as the process."""
+    settle: Callable[[], object] | None = None
+    """Counts what processes lost that ended without notice; blocks."""
+    reread: Callable[[], object] | None = None
+    """Reads usage anew, in which other processes have a share; blocks."""
     store_name: str = "memory"
     """The store as it may be shown."""
     journal_mode: str = "memory"
@@ -191,6 +195,8 @@ class Admin:
         Raises:
             StoreError: the database cannot be read.
         """
+        if self.settle is not None:
+            await anyio.to_thread.run_sync(self.settle)
         if self.journal is not None:
             await self.journal.written()
         if self.ledger is None:
@@ -251,6 +257,8 @@ class Admin:
         Raises:
             StoreError: the database cannot be read; what was known stays.
         """
+        if self.reread is not None and "tiers" in topics:
+            await anyio.to_thread.run_sync(self.reread)
         if self.records is not None and "tiers" in topics:
             self.standings.replace_tiers(await anyio.to_thread.run_sync(self.records.standings))
         if self.records is not None and "categories" in topics:

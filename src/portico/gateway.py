@@ -12,13 +12,13 @@ from portico.discovery.budgets import Rungs, fit
 from portico.discovery.cache import PerEdition
 from portico.discovery.cards import ladder
 from portico.discovery.filters import Facets, Filters
-from portico.discovery.forms import performance_words
+from portico.discovery.forms import performance_words, short_name
 from portico.discovery.listing import ListingCosts
 from portico.discovery.maps import fitted, map_lines, nothing_lines, numbered, ways_on
 from portico.discovery.pages import mark_of, more_line, start_of, worded
 from portico.discovery.ranking import settle
 from portico.discovery.spelling import Spell, as_meta_tool
-from portico.discovery.standings import Order, Standings
+from portico.discovery.standings import FirstCalls, Order, Standings
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Budget, Disclosure, Findings, Hit, Level
@@ -70,6 +70,7 @@ class Gateway:
     """What queries mean to an embedder, where there is one."""
     costs: ListingCosts
     standings: Standings = field(default_factory=Standings)
+    first_calls: FirstCalls = field(default_factory=FirstCalls)
     filters: Filters = field(default_factory=Filters)
     pins: tuple[str, ...] = ()
     search_tokens: int = 800
@@ -119,16 +120,17 @@ class Gateway:
         return (*rule.explicit.values(), *rule.servers.values())
 
     def hot(self, caller: Caller, limit: int = HOT_LISTED) -> list[Tool]:
-        """The pins, then the tools that stand best; ranked anew for each edition and each update of tiers."""
+        """The pins, then the tools that stand best; a new edition, an update of tiers or a first call ranks anew."""
         edition, now = self.edition, time()
+        usage = self.executor.journal.usage()
         visible = frozenset(self.policy.visible(caller, edition))
 
         def ranked() -> list[Tool]:
-            order = Order(tiers=self.standings.tiers, usage=self.executor.journal.usage(), now=now)
+            order = Order(tiers=self.standings.tiers, usage=usage, now=now)
             tools = (tool for id, tool in edition.tools.items() if id in visible)
             return order.hottest(tools, self.pins_within(edition, visible), list(self.editions.aliases), limit)
 
-        key = (visible, self.standings.revision, limit, now // HOT_SECONDS)
+        key = (visible, self.standings.revision, self.first_calls.noticed(usage), limit, now // HOT_SECONDS)
         return list(self._hot.get(edition, key, ranked))
 
     def hits(self, caller: Caller, query: Query, limit: int = SEARCH_CARDS_LIMIT) -> Findings:
@@ -279,6 +281,11 @@ class Gateway:
             self._explain(error)
             raise
 
+    def spelled(self, id: ToolId) -> str:
+        """A tool as `server::tool`, with the server's alias where it has one; also a tool that is gone."""
+        server = self.edition.servers.get(id.server)
+        return f"{short_name(server, self.editions.aliases)}::{id.name}" if server else str(id)
+
     def find(self, caller: Caller, spelling: str) -> Tool | None:
         """The permitted tool of a spelling, or None when there is no such tool."""
         edition = self.edition
@@ -366,7 +373,8 @@ class Gateway:
                 total=len(found) - start,
             )
             if disclosure.shown == len(page):
-                self.executor.trail.showed(caller, [hit.tool.id for hit in page], start + 1)
+                if query.text.strip():  # to browse is no search
+                    self.executor.trail.showed(caller, [hit.tool.id for hit in page], start + 1)
                 return disclosure
             size = disclosure.shown
 

@@ -10,6 +10,7 @@ from portico.admin import Admin
 from portico.errors import ConfigError
 from portico.gateway import Gateway
 from portico.ports import MeaningSource
+from portico.stores.journal import StoredJournal
 from portico.walk import Walk
 
 
@@ -31,6 +32,8 @@ class House:
     notices: list[Callable[[str, str, Mapping[str, Any]], None]] = field(default_factory=list)
     """Who wants to hear what upstream servers announce."""
 
+    journal: StoredJournal | None = None
+    """The journal, where a database keeps it."""
     closing: list[Callable[[], None]] = field(default_factory=list)
     """What has to be closed at the end, in this order; each may block."""
 

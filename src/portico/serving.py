@@ -99,7 +99,9 @@ def _api(house: House) -> ASGIApp:
 
 
 async def _read_usage(house: House) -> None:
-    """Whoever asks for usage first has it read from the database: not on the event loop, and not in a request."""
+    """Begin with the journal: count what others lost, and read usage, neither on the event loop nor in a request."""
+    if house.journal is not None:
+        house.journal.start()
     with anyio.move_on_after(USAGE_SECONDS):
         await anyio.to_thread.run_sync(house.gateway.executor.journal.usage, abandon_on_cancel=True)
 

@@ -6,15 +6,17 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from heapq import nlargest
 from weakref import WeakKeyDictionary
 
 from anyio.lowlevel import checkpoint
 
 from portico.discovery.cache import AnswerCache
 from portico.discovery.pages import worded
-from portico.discovery.paths import RESOURCES, REST, Paths
+from portico.discovery.paths import CATEGORY, RESOURCES, REST, Paths
 from portico.discovery.ranking import settle
 from portico.discovery.scenes import Page, Scene, paged
 from portico.discovery.sizes import Sizes
@@ -29,6 +31,7 @@ from portico.discovery.tiers import (
     Step,
     allowance,
     check_page,
+    raised_level,
     report,
     water_level,
 )
@@ -40,24 +43,28 @@ from portico.domain.journal import Look
 from portico.domain.query import Query
 from portico.domain.tool import Tool, ToolId
 from portico.domain.view import View
-from portico.errors import NextCall, UnknownFilter
+from portico.errors import CallError, NextCall, UnknownFilter
 from portico.gateway import Gateway
 from portico.intake.shelves import FALLBACK, SHIPPED
 
 HOUR = 3_600.0
 KEPT = {"hot": HOUR, "categories": 6 * HOUR, "category": HOUR, "search": HOUR, "tool": HOUR, "cap": HOUR}
 """How long an answer of each kind is kept, in seconds."""
-CATEGORIES_MEASURED = 50
-"""Categories whose first pages are measured to find the one that costs most."""
+CATEGORIES_MEASURED, CATEGORIES_CHOSEN = 50, 10
+"""Categories whose first pages are all measured to find the one that costs most; of more, the roughly largest are."""
 CANDIDATES = LARGEST_TOOLS
 """Tools by their rough size, of which the largest are found by counting."""
 ENORMOUS = 100_000
 """Bytes of a definition beyond which it is taken for larger than any budget and not counted."""
+HIGHEST = ENORMOUS // 20
+"""Tokens that a schema may cost where another is too large to be counted: that one must not fit by chance."""
 NAMED = 10
 COMPARED, ALIKE = 2_000, 0.3
 """How many categories are compared with a misspelled one, and how alike those are that it is answered with."""
 SHOWN_LENGTH = 80
 LOADED_TOKENS = 6_000
+
+UNLIMITED = Allowance(step=Step.SCHEMA, tokens=sys.maxsize, before=Step.SUMMARIES.limit)
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +122,7 @@ class Walk:
         scene = self._scene(caller)
         known = self._known_category(scene, name)
         view = await self._category(scene, known, page=page, page_size=page_size, budget=budget, counted=True)
-        return self._looked(caller, view, Look.BROWSE, known, started, place=(page - 1) * page_size + 1)
+        return self._looked(caller, view, Look.BROWSE, known, started)
 
     async def tool(self, caller: Caller, server: str, tool: str, *, budget: int | None = None) -> View:
         """T3: everything about one tool; server and tool by original name, alias or identifier.
@@ -146,10 +153,10 @@ class Walk:
         check_page(page, page_size)
         await self.gateway.warm(query.text)
         scene = self._scene(caller)
-        place = (page - 1) * page_size + 1
         if not query.text.strip():
             view = await self._filtered(scene, query, page, page_size, budget)
-            return self._looked(caller, view, Look.BROWSE, worded(query), started, place=place, fits=view.total > 0)
+            return self._looked(caller, view, Look.BROWSE, worded(query), started, fits=view.total > 0)
+        place = (page - 1) * page_size + 1
         found = self._findings(caller, query)
         allowed = await self._left(scene, budget)
         hits = tuple(settle(found.hits[place - 1 : place - 1 + page_size], scene.order.usage))
@@ -189,7 +196,7 @@ class Walk:
         return found
 
     async def get_largest_category(self, caller: Caller) -> str:
-        """The category whose first page costs most; of very many, the one with most tools. Empty without tools."""
+        """The category whose first page costs most, or nothing; of very many, only those are counted that look so."""
         return await self._largest_category(self._scene(caller))
 
     async def get_largest_tools(self, caller: Caller, limit: int = LARGEST_TOOLS) -> list[Tool]:
@@ -207,11 +214,13 @@ class Walk:
         visible = frozenset(gateway.policy.visible(caller, edition))
         marks = self._marks.setdefault(edition, {})
         seen = marks.setdefault(visible, len(marks))
+        usage = gateway.executor.journal.usage()
         return Scene(
             edition=edition,
             visible=visible,
             key=(edition.number, seen, self.standings.revision, self.paths.kind),
-            order=Order(tiers=self.standings.tiers, usage=gateway.executor.journal.usage(), now=time.time()),
+            called=gateway.first_calls.noticed(usage),
+            order=Order(tiers=self.standings.tiers, usage=usage, now=time.time()),
             counter=gateway.counter,
             aliases=gateway.editions.aliases,
             packaging=self.standings.packaging,
@@ -226,7 +235,8 @@ class Walk:
             # Of the scene's own edition: another one may have been published since.
             return scene.hot(self.gateway.pins_within(scene.edition, scene.visible), allowed)
 
-        return await self._kept("hot", (scene.key, allowed), make, is_kept=budget is None, counted=counted)
+        version = (scene.called, allowed)
+        return await self._kept("hot", scene.key, make, version, is_kept=budget is None, counted=counted)
 
     async def _categories(self, scene: Scene, budget: int | None = None, *, counted: bool = False) -> View:
         allowed = allowance(Step.CATEGORIES, (await self._hot(scene)).tokens, budget)
@@ -234,7 +244,8 @@ class Walk:
         def make() -> View:
             return scene.categories(self._shelves(scene), allowed)
 
-        return await self._kept("categories", (scene.key, allowed), make, is_kept=budget is None, counted=counted)
+        version = (scene.called, allowed)
+        return await self._kept("categories", scene.key, make, version, is_kept=budget is None, counted=counted)
 
     async def _category(
         self,
@@ -251,8 +262,8 @@ class Walk:
         def make() -> View:
             return scene.category(name, paged(scene.shelf(name), page, page_size), allowed)
 
-        key = (scene.key, allowed, name, page, page_size)
-        return await self._kept("category", key, make, is_kept=budget is None, counted=counted)
+        key, version = (scene.key, name, page, page_size), (scene.called, allowed)
+        return await self._kept("category", key, make, version, is_kept=budget is None, counted=counted)
 
     async def _filtered(self, scene: Scene, query: Query, page: int, page_size: int, budget: int | None) -> View:
         within = self.gateway.within(scene.edition, scene.visible, query)
@@ -264,8 +275,8 @@ class Walk:
 
         # Which tools are fast or good enough changes with every call.
         is_kept = budget is None and not (query.max_latency_ms or query.min_success)
-        key = (scene.key, allowed, tuple(query.filters.items()), page, page_size)
-        return await self._kept("search", key, make, is_kept=is_kept, counted=True)
+        key, version = (scene.key, tuple(query.filters.items()), page, page_size), (scene.called, allowed)
+        return await self._kept("search", key, make, version, is_kept=is_kept, counted=True)
 
     async def _tool(self, scene: Scene, tool: Tool, budget: int | None = None, *, counted: bool = False) -> View:
         left = await self._left(scene)
@@ -274,9 +285,9 @@ class Walk:
         usage = scene.order.usage.get(tool.id)
         return await self._kept(
             "tool",
-            (scene.key, allowed, tool.id),
+            (scene.key, tool.id),
             lambda: scene.schema(tool, allowed),
-            version=usage.calls if usage else 0,
+            (usage.calls if usage else 0, allowed),
             is_kept=budget is None,
             counted=counted,
         )
@@ -293,42 +304,70 @@ class Walk:
             category = await self._largest_category(scene)
             first = (await self._category(scene, category)).tokens if category else 0
             worst = left.tokens if len(self._used(scene)) > CATEGORIES_MEASURED else first
-            room = Step.SCHEMA.limit - left.before - worst - LATER
-            return water_level([size for size, _ in await self._largest(scene, LARGEST_TOOLS)], room)
+            return await self._filling(scene, Step.SCHEMA.limit - left.before - worst - LATER)
 
-        return await self.cache.get("cap", (scene.key, left), make, KEPT["cap"], counted=False)
+        version = (scene.called, left)
+        return await self.cache.get("cap", scene.key, make, KEPT["cap"], version=version, counted=False)
+
+    async def _filling(self, scene: Scene, room: int) -> int:
+        """What each schema may cost so that any ten of them, shortened as they then are, fill a room."""
+        measured = await self._measured(scene, LARGEST_TOOLS)
+        level = water_level([size for size, _ in measured[:LARGEST_TOOLS]], room)
+        if not measured or measured[0][0] <= level:
+            return level
+        ladders = [await self._rungs(scene, tool) if size > level else (size,) for size, tool in measured]
+        others = min(LARGEST_TOOLS, len(scene.visible) - len(measured))
+        ladders += [(measured[-1][0],)] * others  # which cost no more than the smallest of those that were measured
+        return max(level, min(raised_level(level, ladders, room), HIGHEST))
 
     async def _largest_category(self, scene: Scene) -> str:
-        counts = self._used(scene)
-        if len(counts) > CATEGORIES_MEASURED:
-            return min(counts, key=lambda name: (-counts[name], name))
-        costs = {name: (await self._category(scene, name)).tokens for name in counts}
+        used = list(self._used(scene))
+        measured = used if len(used) <= CATEGORIES_MEASURED else self._seemingly_largest(scene)
+        costs = {name: (await self._category(scene, name)).tokens for name in measured}
         return min(costs, key=lambda name: (-costs[name], name), default="")
 
+    def _seemingly_largest(self, scene: Scene) -> list[str]:
+        """The categories whose first pages have most letters, about."""
+        shelves: dict[str, list[Tool]] = {}
+        for tool in scene.tools:
+            shelves.setdefault(tool.category, []).append(tool)
+
+        def letters(name: str) -> int:
+            first = scene.order.best_first(shelves[name])[:PAGE_SIZE]
+            return sum(self._sizes.summary(scene.edition, tool) for tool in first)
+
+        return nlargest(CATEGORIES_CHOSEN, sorted(shelves), key=letters)
+
     async def _largest(self, scene: Scene, limit: int) -> list[tuple[int, Tool]]:
-        """The tools whose schemas cost most; those that are far too large are not counted letter by letter.
+        return (await self._measured(scene, limit))[:limit]
+
+    async def _measured(self, scene: Scene, limit: int) -> list[tuple[int, Tool]]:
+        """The tools whose schemas cost most, and some more; those that are far too large are not counted.
 
         This takes a while in a new edition, so that others have their turn in between.
         """
-        unlimited = Allowance(step=Step.SCHEMA, tokens=sys.maxsize, before=Step.SUMMARIES.limit)
 
         async def cost(tool: Tool) -> int:
             await checkpoint()
-            return self._sizes.counted(scene.edition, tool, lambda: scene.schema(tool, unlimited).tokens)
+            return self._sizes.counted(scene.edition, tool, lambda: scene.schema(tool, UNLIMITED).tokens)
 
         rough = self._sizes.largest(scene.edition, scene.visible, limit + CANDIDATES)
         sizes = [(size if size > ENORMOUS else await cost(tool), tool) for size, tool in rough]
-        return sorted(sizes, key=lambda row: (-row[0], row[1].id))[:limit]
+        return sorted(sizes, key=lambda row: (-row[0], row[1].id))
+
+    async def _rungs(self, scene: Scene, tool: Tool) -> tuple[int, ...]:
+        await checkpoint()
+        return self._sizes.rungs(scene.edition, tool, lambda: scene.schema_costs(tool, UNLIMITED, longest=ENORMOUS))
 
     async def _kept(
         self,
         kind: str,
         key: Hashable,
         make: Callable[[], View],
+        version: Hashable,
         *,
         is_kept: bool,
         counted: bool,
-        version: Hashable = None,
     ) -> View:
         """An answer from the cache; one that was asked for in a budget of its own is of no use to others."""
 
@@ -361,7 +400,7 @@ class Walk:
         near = get_close_matches(name[:SHOWN_LENGTH].casefold(), compared, n=NAMED, cutoff=ALIKE)
         nearest = [compared[other] for other in near]
         listed = ", ".join(other[:SHOWN_LENGTH] for other in nearest)
-        raise UnknownFilter(
+        error = UnknownFilter(
             f"category {name[:SHOWN_LENGTH]!r}",
             details=(
                 *([f"categories, nearest first: {listed}"] if nearest else []),
@@ -369,6 +408,19 @@ class Walk:
             ),
             next_call=NextCall("search", {"query": "", **({"category": nearest[0]} if nearest else {})}),
         )
+        if tool := self._namesake(scene, name):
+            error.add(f"the server {CATEGORY!r} has such a tool: {scene.paths.tool(tool)}")
+            error.next_call = NextCall("describe", {"names": [tool.handle]})
+        raise error
+
+    def _namesake(self, scene: Scene, name: str) -> Tool | None:
+        """The tool of a server that is called like the word before a category's name, where that hides the server."""
+        if CATEGORY in scene.paths.taken:
+            with suppress(CallError):
+                found = self._known_tool(scene, CATEGORY, name)
+                server = found.id.server
+                return found if CATEGORY in (server, scene.aliases.get(server)) else None
+        return None
 
     def _known_tool(self, scene: Scene, server: str, tool: str) -> Tool:
         """The pair as it is spelled by the source, or as the resolver reads it."""

@@ -164,7 +164,8 @@ def build(settings: Settings) -> House:
         if spec.enabled
     }
     parts.providers.update(upstreams)
-    house.closing = remembered.closing
+    house.journal, house.closing = remembered.journal, remembered.closing
+    house.admin.settle, house.admin.reread = remembered.journal.settle_now, remembered.journal.reread
     house.problems = settings.problems
     house.surface = settings.surface
     house.unknown = house.admin.intake.load()
@@ -248,6 +249,7 @@ class _Remembered:
     """What the store of the settings gives to a house."""
 
     store: Store
+    journal: StoredJournal
     parts: Mapping[str, Any]
     closing: list[Callable[[], None]]
 
@@ -276,7 +278,8 @@ def _open_stores(settings: Settings) -> _Remembered:
         "journal_mode": settings.journal.mode,
         "keep_days": settings.journal.keep_days,
     }
-    return _Remembered(store=store, parts=parts, closing=[signals.close, journal.close, database.close])
+    closing = [signals.close, journal.close, database.close]
+    return _Remembered(store=store, journal=journal, parts=parts, closing=closing)
 
 
 def _counters(settings: Settings, database: Database) -> Path | None:

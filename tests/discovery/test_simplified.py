@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.discovery.simplified import returned, simplify_params
+from portico.discovery.simplified import flat_schema, returned, simplify_params
 from portico.testing import definition, tool
 
 
@@ -88,3 +88,39 @@ def test_what_is_required_is_there_without_a_declaration():
 def test_what_comes_back_is_told_in_a_few_words(description: str, output: dict[str, Any] | None, expected: str | None):
     raw = {**definition("find", description), **({"outputSchema": output} if output else {})}
     assert returned(tool(raw)) == expected
+
+
+@pytest.mark.requirement("S1-E17", "S1-43")
+def test_a_smaller_schema_keeps_types_choices_and_what_is_required():
+    schema = {
+        "type": "object",
+        "properties": {
+            "title": {"type": "string", "description": "long text", "maxLength": 9},
+            "kind": {"$ref": "#/$defs/kind"},
+            "filter": {"type": "object", "properties": {"inner": {"type": "string"}}, "required": ["inner"]},
+            "body": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "to": {"oneOf": [{"type": "integer"}, {"const": "all"}]},
+            "open": {"anyOf": [{"type": "string"}, {}]},
+            "odd": {"type": 7, "enum": "none"},
+            "any": True,
+        },
+        "required": ["title", "undeclared"],
+        "$defs": {"kind": {"enum": ["bug", "task"]}},
+    }
+    assert flat_schema(schema) == {
+        "type": "object",
+        "properties": {
+            "title": {"type": "string"},
+            "kind": {"enum": ["bug", "task"]},
+            "filter": {"type": "object"},
+            "body": {"type": ["string", "null"]},
+            "to": {"anyOf": [{"type": "integer"}, {"const": "all"}]},
+            "open": {},
+            "odd": {},
+            "any": {},
+            "undeclared": {},
+        },
+        "required": ["title", "undeclared"],
+    }
+    assert flat_schema(schema, {"kind"}) == {"type": "object", "properties": {"kind": {"enum": ["bug", "task"]}}}
+    assert flat_schema(schema, {"kind"}, choices=False) == {"type": "object", "properties": {"kind": {}}}

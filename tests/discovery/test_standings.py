@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from portico.discovery.standings import Order, Standings
+from portico.discovery.standings import FEW_CALLED, FirstCalls, Order, Standings
 from portico.domain.category import Category
 from portico.domain.server import Packaging
-from portico.domain.tier import Standing, Tier
+from portico.domain.tier import Standing, Tier, standing_of
 from portico.domain.tool import Tool, ToolId
 from portico.domain.usage import Usage
 from portico.testing import definition, furnish
@@ -94,3 +94,23 @@ def test_a_tool_without_a_standing_counts_by_its_usage():
     best = found.best_first([at("a", n) for n in range(4)])
     assert [tool.id.name for tool in best] == ["t02", "t01", "t00", "t03"]
     assert found.standing(at("a", 2).id) == Standing(tier=Tier.HOT, score=0.86)
+
+
+@pytest.mark.requirement("S1-39", "S1-E10")
+def test_a_tool_that_was_unused_when_it_was_written_down_counts_by_its_usage():
+    used, unused = Usage(calls=1, done=1, seconds=0.05), standing_of(None, 0.0)
+    written = {at("a", n).id: unused for n in range(3)} | {at("a", 3).id: stands(0.5)}
+    found = Order(tiers=written, usage={at("a", 1).id: used, at("a", 3).id: used}, now=0.0)
+    assert found.standing(at("a", 1).id) == standing_of(used, 0.0)
+    assert (found.score(at("a", 0).id), found.score(at("a", 3).id)) == (unused.score, 0.5)
+
+
+def test_first_calls_are_noticed_at_once_while_few_tools_are_in_use():
+    now = [0.0]
+    calls = FirstCalls(clock=lambda: now[0])
+    usage = {tool.id: Usage(calls=1) for tool in TOOLS.values()}
+    counts = range(FEW_CALLED + 3)
+    noticed = [calls.noticed(dict(list(usage.items())[:count])) for count in counts]
+    assert noticed == [*range(FEW_CALLED + 1), FEW_CALLED, FEW_CALLED]
+    now[0] = 60.0
+    assert calls.noticed(usage) == len(usage)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.tiers import Step, allowance, check_page, report, water_level
+from portico.discovery.tiers import Step, allowance, check_page, raised_level, report, served_cost, water_level
 from portico.domain.tool import ToolId
 from portico.errors import InvalidArguments
 
@@ -65,6 +65,29 @@ def test_the_level_fits_the_room_and_no_higher_one_does(sizes: list[int], room: 
     assert sum(min(size, level) for size in sizes) <= room
     if level < max(sizes):
         assert sum(min(size, level + 1) for size in sizes) > room
+
+
+@pytest.mark.requirement("S1-E17")
+def test_what_a_shortened_answer_leaves_over_raises_the_level():
+    huge, large = (20_000, 9_000, 60), (1_240, 354)
+    assert water_level([20_000, 1_240, 1_240], 3_600) == 1_200
+    level = raised_level(1_200, [huge, large, large], 3_600, 3)
+    assert [served_cost(rungs, level) for rungs in (huge, large)] == [60, 1_240]
+    assert raised_level(1_200, [huge, large, large], 2_400, 3) == 1_220, "both of the large ones would be too much"
+    assert raised_level(200, [(200,), (100,)], 500) == 200
+
+
+@pytest.mark.requirement("S1-E17")
+@given(
+    st.lists(st.lists(st.integers(1, 9_000), min_size=1, max_size=6), min_size=1, max_size=20),
+    st.integers(4_000, 9_000),
+)
+def test_any_ten_answers_fit_the_room_at_the_raised_level(ladders: list[list[int]], room: int):
+    low = water_level(sorted((rungs[0] for rungs in ladders), reverse=True)[:10], room)
+    level = raised_level(low, ladders, room)
+    costs = sorted((served_cost(rungs, level) for rungs in ladders), reverse=True)
+    assert level >= low
+    assert sum(costs[:10]) <= room
 
 
 @pytest.mark.requirement("S1-80", "S1-81", "S1-E15")

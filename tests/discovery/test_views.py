@@ -134,7 +134,7 @@ def test_no_answer_is_above_its_budget(sizes: list[int], tokens: int, counter: T
 
 @pytest.mark.requirement("S1-17", "S1-18", "S1-20", "S1-38", "S1-92")
 def test_how_a_tool_has_done_in_words():
-    assert (latency_text(47.2), latency_text(0.26), latency_text(None)) == ("47ms", "0.3ms", None)
+    assert [latency_text(ms) for ms in (47.2, 1.0, 0.96, 0.26, None)] == ["47ms", "1ms", "<1ms", "<1ms", None]
     assert (success_text(0.9871), success_text(1.0), success_text(None)) == ("98.7%", "100.0%", None)
     assert performance_words(FORTY_SEVEN) == "(47ms avg, 98.7% success)"
     assert performance_words(None) == performance_words(Usage()) == "(never called)"

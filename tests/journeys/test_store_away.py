@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -176,3 +177,36 @@ async def test_a_durable_journal_has_every_call_that_was_answered(tmp_path: Path
         with closing(sqlite3.connect(tmp_path / "portico.db")) as other:
             rows = other.execute("SELECT count(*) FROM invocations WHERE outcome = 'done'").fetchall()
         assert rows == [(CALLS,)]
+
+
+@pytest.mark.requirement("P-JOURNAL-LOSSES")
+async def test_what_a_killed_gateway_took_with_it_is_told_by_the_next_command(tmp_path: Path) -> None:
+    home = furnished(tmp_path)
+    with gateway(home) as running:
+        await call(running, CALLS)
+        await until_stored(running, CALLS)
+        with closing(sqlite3.connect(home / "portico.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await call(running, CALLS)
+            running.process.kill()
+            running.process.wait()
+            other.execute("ROLLBACK")
+    told = json.loads(portico(home, "stats", "--json").stdout)
+    entries = sqlite3.connect(home / "portico.db").execute("SELECT count(*) FROM invocations").fetchone()
+    assert entries == (CALLS,)
+    assert told["losses"]["lost"] >= CALLS
+
+
+async def test_figures_of_other_processes_are_shown_when_tiers_are_updated(tmp_path: Path) -> None:
+    home = furnished(tmp_path)
+    with gateway(home) as running:
+        base = running.url.removesuffix("/mcp")
+        assert portico(home, "call", "tiny.echo", "text=1").returncode == 0
+        assert portico(home, "tiers", "update").returncode == 0
+        async with httpx.AsyncClient() as http:
+            with anyio.fail_after(20):
+                while True:
+                    (tool,) = (await http.get(f"{base}/api/v1/tools/hot")).json()["tools"]
+                    if tool["success_rate"] == "100.0%":
+                        break
+                    await anyio.sleep(0.05)

@@ -19,7 +19,7 @@ from .cards import BRIEF_LENGTH, WORDS_LENGTH, shortened
 from .examples import example_arguments
 from .parameters import shape_of
 from .sentences import first_sentence
-from .simplified import returned, simplify_params
+from .simplified import flat_schema, returned, simplify_params
 
 HOT_LENGTH = 160
 """Characters of a description in the hot list."""
@@ -84,6 +84,11 @@ class Shown:
         return {**self._naming, "description": first_sentence(self.tool.description or self.tool.title, length)}
 
 
+def short_name(server: Server, aliases: Mapping[str, str]) -> str:
+    """What stands before `::`: the alias of a server as an identifier, or its name."""
+    return server.identifier if aliases.get(server.name) else server.name
+
+
 def hot_forms(shown: Shown) -> Rungs:
     """A tool in the hot list: names of its parameters, how long it takes, and how often it ends well."""
     usage = shown.usage or Usage()
@@ -93,7 +98,7 @@ def hot_forms(shown: Shown) -> Rungs:
         shown,
         lambda: {**shown._described(HOT_LENGTH), "params": params, **measured},
         lambda: {**shown._described(SHORT_LENGTH), "params": params, **measured},
-        lambda: {**shown._described(SHORT_LENGTH), **_some_names(shown.tool)},
+        lambda: {**shown._described(SHORT_LENGTH), **_some_names(shown.tool, "params")},
         lambda: {"tool": shown.name},
     )
 
@@ -104,15 +109,18 @@ def summary_forms(shown: Shown) -> Rungs:
     latency = {"avg_latency": latency_text(shown.usage.mean_ms if shown.usage else None)}
     score = {"score": shown.extra["score"]} if "score" in shown.extra else {}
 
+    def typed(length: int) -> Json:
+        return {**shown._described(length), "params": simplify_params(tool.input_schema)}
+
     def full(length: int) -> Json:
-        params = {"params": simplify_params(tool.input_schema), "returns": returned(tool)}
-        return {**shown._described(length), **params, **latency}
+        return {**typed(length), "returns": returned(tool), **latency}
 
     return _rungs(
         shown,
         lambda: {**full(SUMMARY_LENGTH), **shown.extra},
         lambda: {**full(SHORT_LENGTH), **score},
-        lambda: {**shown._described(SHORT_LENGTH), "params": parameter_names(tool), **score},
+        lambda: {**typed(SHORT_LENGTH), **score},
+        lambda: {**shown._described(SHORT_LENGTH), "params": _needed(tool), **score},
         lambda: {**shown._described(SHORT_LENGTH), **_some_names(tool)},
         lambda: {"tool": shown.name},
     )
@@ -130,21 +138,34 @@ def schema_forms(shown: Shown) -> Rungs:
         return {"parameters": tool.input_schema, "returns": tool.output_schema}
 
     def texts(words: int) -> Json:
-        output = {"returns": shortened(tool.output_schema, words)} if words else {}
-        return {"parameters": shortened(tool.input_schema, words), **output}
+        return {"parameters": shortened(tool.input_schema, words)}
+
+    def both(words: int) -> Json:
+        return {**texts(words), "returns": shortened(tool.output_schema, words)}
+
+    def flat(names: Sequence[str], **how: bool) -> Json:
+        schema = flat_schema(tool.input_schema, frozenset(names), **how)
+        return {**shown._described(SHORT_LENGTH), "parameters": schema, **counted}
+
+    every, required = _required_first(tool), shape_of(tool).required
+    counted = {"parameter_count": len(every), "handle": tool.handle}
 
     return _rungs(
         shown,
         lambda: form(tool.description or tool.title, {**whole(), "examples": examples(tool)}),
         lambda: form(tool.description or tool.title, whole()),
+        lambda: form(_cut(tool.description or tool.title), both(LONGER_LENGTH)),
         lambda: form(_cut(tool.description or tool.title), texts(LONGER_LENGTH)),
+        lambda: form(brief, both(WORDS_LENGTH)),
         lambda: form(brief, texts(WORDS_LENGTH)),
         lambda: form(brief, texts(0)),
-        lambda: {**shown._described(SHORT_LENGTH), "params": simplify_params(tool.input_schema), "handle": tool.handle},
-        lambda: {**shown._naming, "params": parameter_names(tool), "handle": tool.handle},
-        lambda: {**shown._described(SHORT_LENGTH), **_some_types(tool), "handle": tool.handle},
+        lambda: flat(every),
+        lambda: flat(every[: max(TYPES_SHOWN, len(required))]),
+        lambda: flat(required or every[:NAMES_SHOWN]),
+        lambda: flat(required or every[:NAMES_SHOWN], choices=False),
+        lambda: {**shown._naming, "param_names": every, "handle": tool.handle},
         lambda: {"tool": shown.name, **_some_names(tool), "handle": tool.handle},
-        lambda: {"tool": shown.name, "parameter_count": len(parameter_names(tool)), "handle": tool.handle},
+        lambda: {"tool": shown.name, **counted},
         lambda: {"handle": tool.handle},
     )
 
@@ -185,10 +206,10 @@ def parameter_names(tool: Tool) -> list[str]:
 
 
 def latency_text(ms: float | None) -> str | None:
-    """As `47ms`; None when nothing is known."""
+    """As `47ms`, in whole milliseconds; None when nothing is known."""
     if ms is None:
         return None
-    return f"{ms:.0f}ms" if ms >= 1 else f"{ms:.1f}ms"
+    return f"{ms:.0f}ms" if ms >= 1 else "<1ms"
 
 
 def success_text(success: float | None) -> str | None:
@@ -226,17 +247,20 @@ def _particulars(shown: Shown) -> Json:
     }
 
 
-def _some_types(tool: Tool) -> Json:
+def _required_first(tool: Tool) -> list[str]:
+    return list(dict.fromkeys((*shape_of(tool).required, *parameter_names(tool))))
+
+
+def _needed(tool: Tool) -> dict[str, str]:
+    """Each parameter with nothing but whether it is needed."""
+    required = frozenset(shape_of(tool).required)
+    return {name: "required" if name in required else "optional" for name in parameter_names(tool)}
+
+
+def _some_names(tool: Tool, field: str = "param_names") -> Json:
     """The parameters that come first to mind, required ones before others, and how many there are."""
-    every = simplify_params(tool.input_schema)
-    first = [*dict.fromkeys((*shape_of(tool).required, *every))][:TYPES_SHOWN]
-    return {"params": {name: every[name] for name in first}, "parameter_count": len(every)}
-
-
-def _some_names(tool: Tool) -> Json:
-    every = parameter_names(tool)
-    first = [*dict.fromkeys((*shape_of(tool).required, *every))][:NAMES_SHOWN]
-    return {"params": first, "parameter_count": len(every)}
+    every = _required_first(tool)
+    return {field: every[:NAMES_SHOWN], "parameter_count": len(every)}
 
 
 def _rounded(ms: float | None) -> float | None:

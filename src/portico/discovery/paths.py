@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from portico.domain.tool import Tool
+
 ROOT = "/api/v1/tools"
 LONGEST = 300
 """Characters of a path that is told; a longer one is described."""
@@ -16,6 +18,8 @@ QUOTED_LENGTH = 100
 HOT = f"{ROOT}/hot"
 CATEGORIES = f"{ROOT}/categories"
 SEARCH = f"{ROOT}/search"
+CATEGORY = "category"
+"""Stands before the name of a category, where a server's name stands before that of a tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,8 @@ class Paths:
     any_category: str
     tool_root: str
     any_tool: str
+    taken: frozenset[str] = frozenset()
+    """Words that mean something else where a server's name would stand: such a server goes by its identifier."""
 
     def asking(self, path: str, asked: Mapping[str, Any]) -> str:
         """A path with what is asked of it; where that is too long to be told, what a caller does not know yet."""
@@ -41,9 +47,11 @@ class Paths:
         """The tools of a category."""
         return self.asking(f"{self.category_root}/{quote(name, safe='')}", asked)
 
-    def tool(self, server: str, tool: str, **asked: int | None) -> str:
+    def tool(self, tool: Tool, **asked: int | None) -> str:
         """Everything about a tool."""
-        return self.asking(f"{self.tool_root}/{quote(server, safe='')}/{quote(tool, safe='')}", asked)
+        server, name = tool.id
+        server = tool.handle.partition(".")[0] if server in self.taken else server
+        return self.asking(f"{self.tool_root}/{quote(server, safe='')}/{quote(name, safe='')}", asked)
 
 
 REST = Paths(
@@ -51,10 +59,11 @@ REST = Paths(
     word="path",
     hot=HOT,
     categories=CATEGORIES,
-    category_root=f"{ROOT}/category",
-    any_category=f"{ROOT}/category/{{category}}",
+    category_root=f"{ROOT}/{CATEGORY}",
+    any_category=f"{ROOT}/{CATEGORY}/{{category}}",
     tool_root=ROOT,
     any_tool=f"{ROOT}/{{server}}/{{tool}}",
+    taken=frozenset({CATEGORY}),
 )
 RESOURCES = Paths(
     kind="resources",
@@ -68,9 +77,9 @@ RESOURCES = Paths(
 )
 
 
-def tool_path(server: str, tool: str) -> str:
+def tool_path(tool: Tool) -> str:
     """Everything about a tool, over REST."""
-    return REST.tool(server, tool)
+    return REST.tool(tool)
 
 
 def search_path(wanted: Mapping[str, Any], **asked: int | None) -> str:

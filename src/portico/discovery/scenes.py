@@ -15,11 +15,11 @@ from portico.domain.tool import Tool, ToolId
 from portico.domain.view import View
 from portico.ports import TokenCounter
 
-from .forms import Shown, category_forms, hot_forms, schema_forms, summary_forms
+from .forms import Shown, category_forms, hot_forms, schema_forms, short_name, summary_forms
 from .paths import REST, Paths, echo, search_path
 from .standings import Order
-from .tiers import HOT_TOOLS, PAGE_SIZE, POPULAR_TOOLS, Allowance
-from .views import Outline, compose
+from .tiers import HOT_TOOLS, LARGER_BUDGET, PAGE_SIZE, POPULAR_TOOLS, Allowance
+from .views import Outline, compose, rung_costs
 
 CALL_IT = "call it by its handle"
 
@@ -67,7 +67,9 @@ class Scene:
     edition: Edition
     visible: frozenset[ToolId]
     key: Hashable
-    """Tells this scene from one with other tools or another order."""
+    """Tells this scene from one with other tools or other standings."""
+    called: int = 0
+    """How many tools were called so far: their order, and what is told of them, follow."""
     order: Order
     counter: TokenCounter
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +98,7 @@ class Scene:
             total=len(self.visible),
             next=self.paths.categories,
             path=lambda tokens: self.paths.asking(self.paths.hot, {"budget": tokens}),
+            advice=LARGER_BUDGET,
         )
         return compose(outline, [hot_forms(self._shown(tool)) for tool in chosen], allowed, self.counter)
 
@@ -117,12 +120,14 @@ class Scene:
             total=len(items),
             next=self.paths.any_category,
             path=lambda tokens: self.paths.asking(self.paths.categories, {"budget": tokens}),
+            advice=LARGER_BUDGET,
         )
         return compose(outline, items, allowed, self.counter)
 
     def category(self, name: str, page: Page, allowed: Allowance) -> View:
         """T2 of a category."""
         following = {**page.asked, "page": page.following}
+        last = self.paths.any_tool if page.total else self.paths.categories
         outline = Outline(
             tier="tool_summaries",
             items="tools",
@@ -130,7 +135,7 @@ class Scene:
             after={"pagination": page.as_data},
             ids=[tool.id for tool in page.tools],
             total=page.total,
-            next=self.paths.category(name, **following) if page.following else self.paths.any_tool,
+            next=self.paths.category(name, **following) if page.following else last,
             path=lambda tokens: self.paths.category(name, **page.asked, budget=tokens),
         )
         return compose(outline, [summary_forms(self._shown(tool)) for tool in page.tools], allowed, self.counter)
@@ -157,21 +162,28 @@ class Scene:
 
     def schema(self, tool: Tool, allowed: Allowance) -> View:
         """T3."""
-        outline = Outline(
+        return compose(self._whole(tool), [schema_forms(self._shown(tool))], allowed, self.counter)
+
+    def schema_costs(self, tool: Tool, allowed: Allowance, *, longest: int) -> tuple[int, ...]:
+        """What T3 costs in each of its forms, the fullest first; longer ones are not counted letter by letter."""
+        forms = schema_forms(self._shown(tool))
+        return rung_costs(self._whole(tool), forms, allowed, self.counter, longest=longest)
+
+    def _whole(self, tool: Tool) -> Outline:
+        return Outline(
             tier="full_schema",
             ids=[tool.id],
             total=1,
             next=CALL_IT,
-            path=lambda tokens: self.paths.tool(*tool.id, budget=tokens),
+            path=lambda tokens: self.paths.tool(tool, budget=tokens),
         )
-        return compose(outline, [schema_forms(self._shown(tool))], allowed, self.counter)
 
     def _shown(self, tool: Tool, extra: Mapping[str, Any] | None = None) -> Shown:
         server = self.edition.servers[tool.id.server]
         return Shown(
             tool=tool,
             server=server,
-            short=server.identifier if self.aliases.get(server.name) else server.name,
+            short=short_name(server, self.aliases),
             usage=self.order.usage.get(tool.id),
             packaging=self.packaging.get(server.name, Packaging()),
             extra=extra or {},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from portico.domain.tool import Tool
@@ -35,6 +35,21 @@ def simplify_params(full_schema: Mapping[str, Any]) -> dict[str, str]:
         name: f"{_type(found.fields.get(name), full_schema)} ({'required' if name in required else 'optional'})"
         for name in names
     }
+
+
+def flat_schema(
+    full_schema: Mapping[str, Any], names: Collection[str] | None = None, *, choices: bool = True
+) -> dict[str, Any]:
+    """A smaller schema of the same arguments: types and choices of the parameters, and nothing nested.
+
+    It allows whatever the full one allows. Where names are given, it declares those parameters only.
+    """
+    found = shape(full_schema, full_schema)
+    every = dict.fromkeys((*found.fields, *found.required))
+    shown = [name for name in every if names is None or name in names]
+    properties = {name: _flat(found.fields.get(name), full_schema, DEPTH, choices) for name in shown}
+    required = [name for name in found.required if name in properties]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 def returned(tool: Tool) -> str | None:
@@ -77,3 +92,32 @@ def _types(schema: object, root: Mapping[str, Any], depth: int) -> Iterator[str]
         yield from ([kind for kind in found if kind != "null"] or found)
     if "properties" in schema or "items" in schema:
         yield "object" if "properties" in schema else "array"
+
+
+def _flat(schema: object, root: Mapping[str, Any], depth: int, choices: bool) -> dict[str, Any]:
+    """The type of a parameter, and its choices; nothing where it may be of any type."""
+    if not isinstance(schema, Mapping) or depth <= 0:
+        return {}
+    schema = followed(schema, root)
+    declared = schema.get("type")
+    kinds = declared if isinstance(declared, list) else [declared]
+    found: dict[str, Any] = {"type": declared} if kinds and all(isinstance(kind, str) for kind in kinds) else {}
+    if choices:
+        found |= {"enum": schema["enum"]} if isinstance(schema.get("enum"), list) else {}
+        found |= {"const": schema["const"]} if "const" in schema else {}
+    for keyword in ("anyOf", "oneOf"):
+        options = schema.get(keyword)
+        if not found and isinstance(options, list):
+            found = _either([_flat(option, root, depth - 1, choices) for option in options])
+    return found
+
+
+def _either(branches: list[dict[str, Any]]) -> dict[str, Any]:
+    """Branches as one; nothing where one of them says nothing."""
+    if not branches or not all(branches):
+        return {}
+    if any(branch.keys() != {"type"} for branch in branches):
+        return {"anyOf": branches}
+    declared = [branch["type"] for branch in branches]
+    kinds = dict.fromkeys(kind for one in declared for kind in ([one] if isinstance(one, str) else one))
+    return {"type": next(iter(kinds)) if len(kinds) == 1 else list(kinds)}

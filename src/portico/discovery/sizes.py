@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from heapq import nlargest
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import orjson
@@ -13,6 +14,13 @@ from portico.domain.chapter import Chapter
 from portico.domain.edition import Edition
 from portico.domain.tool import Tool, ToolId
 
+from .forms import SUMMARY_LENGTH
+
+TYPED = 20
+"""Letters of a parameter's type, and of what stands around it."""
+
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class Sizes:
@@ -20,6 +28,8 @@ class Sizes:
 
     _kept: WeakKeyDictionary[Chapter, list[tuple[int, ToolId]]] = field(default_factory=WeakKeyDictionary)
     _counted: WeakKeyDictionary[Chapter, dict[ToolId, int]] = field(default_factory=WeakKeyDictionary)
+    _rungs: WeakKeyDictionary[Chapter, dict[ToolId, tuple[int, ...]]] = field(default_factory=WeakKeyDictionary)
+    _summaries: WeakKeyDictionary[Chapter, dict[ToolId, int]] = field(default_factory=WeakKeyDictionary)
 
     def largest(self, edition: Edition, visible: Set[ToolId], limit: int) -> list[tuple[int, Tool]]:
         """The visible tools with the largest definitions, largest first, with their sizes."""
@@ -28,10 +38,15 @@ class Sizes:
 
     def counted(self, edition: Edition, tool: Tool, count: Callable[[], int]) -> int:
         """What a tool costs by a count that is made once."""
-        known = self._counted.setdefault(edition.chapters[tool.id.server], {})
-        if tool.id not in known:
-            known[tool.id] = count()
-        return known[tool.id]
+        return _once(self._counted, edition, tool, count)
+
+    def rungs(self, edition: Edition, tool: Tool, count: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+        """What a tool costs in each of its forms, by a count that is made once."""
+        return _once(self._rungs, edition, tool, count)
+
+    def summary(self, edition: Edition, tool: Tool) -> int:
+        """About how many letters a tool has in a list of summaries."""
+        return _once(self._summaries, edition, tool, lambda: _summed_up(tool))
 
     def _of(self, chapter: Chapter) -> list[tuple[int, ToolId]]:
         found = self._kept.get(chapter)
@@ -39,3 +54,15 @@ class Sizes:
             found = [(len(orjson.dumps(tool.definition)), id) for id, tool in chapter.tools.items()]
             self._kept[chapter] = found
         return found
+
+
+def _once(kept: WeakKeyDictionary[Chapter, dict[ToolId, T]], edition: Edition, tool: Tool, make: Callable[[], T]) -> T:
+    known = kept.setdefault(edition.chapters[tool.id.server], {})
+    if tool.id not in known:
+        known[tool.id] = make()
+    return known[tool.id]
+
+
+def _summed_up(tool: Tool) -> int:
+    naming = 2 * len(tool.id.server) + len(tool.id.name)
+    return naming + min(len(tool.description), SUMMARY_LENGTH) + sum(len(name) + TYPED for name in tool.properties)

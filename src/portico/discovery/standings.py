@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from math import inf
+from time import monotonic
 
 from portico.domain.category import Category
 from portico.domain.server import Packaging
 from portico.domain.tier import Standing, standing_of
 from portico.domain.tool import Tool, ToolId
 from portico.domain.usage import Usage
+
+FEW_CALLED = 15
+"""Tools in use up to which the first call of one more is noticed at once: as many as the hot list has places."""
+NOTICED_SECONDS = 60.0
+"""How long the first call of one more may go unnoticed after that, so that a busy house still keeps its answers."""
 
 _UNUSED = standing_of(None, 0.0)
 
@@ -69,9 +76,25 @@ class Standings:
                 listener()
 
 
+@dataclass(slots=True, kw_only=True)
+class FirstCalls:
+    """How many tools were called so far, as kept answers know it: a tool's first call makes them anew, no later one."""
+
+    clock: Callable[[], float] = monotonic
+    _noticed: int = 0
+    _at: float = -inf
+
+    def noticed(self, usage: Mapping[ToolId, Usage]) -> int:
+        """How many tools have a usage; the same for a while once there are many of them."""
+        now = self.clock()
+        if len(usage) <= FEW_CALLED or now - self._at >= NOTICED_SECONDS:
+            self._noticed, self._at = len(usage), now
+        return self._noticed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The order of tools at one moment: by what was written down of them, or else by their usage."""
+    """The order of tools at one moment: as they were written down, or by their usage if they were unused then."""
 
     tiers: Mapping[ToolId, Standing]
     usage: Mapping[ToolId, Usage]
@@ -79,11 +102,8 @@ class Order:
 
     def standing(self, id: ToolId) -> Standing:
         """How a tool stands."""
-        known = self.tiers.get(id)
-        if known is not None:
-            return known
-        usage = self.usage.get(id)
-        return standing_of(usage, self.now) if usage is not None else _UNUSED
+        known, usage = self.tiers.get(id, _UNUSED), self.usage.get(id)
+        return standing_of(usage, self.now) if usage is not None and known == _UNUSED else known
 
     def score(self, id: ToolId) -> float:
         """How well a tool stands."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from heapq import nlargest
 from typing import Any
 
 from portico.domain.tool import ToolId
@@ -18,8 +19,12 @@ LARGEST_TOOLS = 10
 PAGE_SIZE = 20
 LARGEST_PAGE = 50
 SMALLEST_BUDGET = 50
+LARGER_BUDGET = "Use a larger budget."
+"""What to do about an answer that has no pages."""
 LATER = 200
 """Tokens that are left free in T3: calls that come in later give tools a latency and a success rate."""
+APART = 20
+"""Tokens by which a level stays below what would be too much, since costs change a little with every call."""
 
 
 class Step(StrEnum):
@@ -88,6 +93,25 @@ def water_level(sizes: Sequence[int], room: int) -> int:
             return share
         left -= size
     return max(sizes, default=0) + (left // len(sizes) if sizes else room)
+
+
+def raised_level(level: int, ladders: Sequence[Sequence[int]], room: int, most: int = LARGEST_TOOLS) -> int:
+    """A level that is raised as long as any so many answers, shortened as they are, still fit a room together.
+
+    Each answer is given by what its rungs cost, the fullest first. One that is too large is shown at its next rung that
+    fits, which may leave a great deal of its share to the others.
+    """
+    steps = sorted({cost for rungs in ladders for cost in rungs if cost > level})
+    for higher in (*(step - APART for step in steps), *(step + APART for step in steps[-1:])):
+        if sum(nlargest(most, (served_cost(rungs, higher) for rungs in ladders))) > room:
+            break
+        level = max(level, higher)
+    return level
+
+
+def served_cost(rungs: Sequence[int], level: int) -> int:
+    """What an answer costs at most at a level: its first rung that fits, or all that it may."""
+    return next((cost for cost in rungs if cost <= level), level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

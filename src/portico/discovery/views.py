@@ -49,6 +49,12 @@ class Outline:
     """What to ask next when nothing was left out."""
     path: Callable[[int], str] = lambda tokens: f"?budget={tokens}"
     """The same question with a budget."""
+    advice: str = "Use pagination or narrower search."
+    """What to do when not all items could be shown."""
+
+    def exhausted(self, shown: int, wanted: int) -> str:
+        """What is said when not all that was wanted could be shown."""
+        return f"Token budget exhausted at {shown}/{wanted} {self.items}. {self.advice}"
 
 
 def compose(outline: Outline, items: Sequence[Rungs], allowed: Allowance, counter: TokenCounter) -> View:
@@ -60,17 +66,25 @@ def compose(outline: Outline, items: Sequence[Rungs], allowed: Allowance, counte
     whole = writing.written(_Draft(cards=[item.card(0) for item in items]))
     if whole.tokens <= allowed.tokens:
         return whole
-    enough = -(-(whole.tokens + 1) // ROUNDED) * ROUNDED
+    enough = _enough(whole.tokens)
     found = next(filter(None, map(writing.fitted, writing.drafts(enough))), None)
     view = found or writing.emptied(enough)
     if outline.items and len(view.shown) < len(outline.ids):
-        logger.warning("%s", exhausted(outline.items, len(view.shown), len(outline.ids)))
+        logger.warning("%s", outline.exhausted(len(view.shown), len(outline.ids)))
     return view
 
 
-def exhausted(what: str, shown: int, wanted: int) -> str:
-    """What is said when not all that was wanted could be shown."""
-    return f"Token budget exhausted at {shown}/{wanted} {what}. Use pagination or narrower search."
+def rung_costs(
+    outline: Outline, item: Rungs, allowed: Allowance, counter: TokenCounter, *, longest: int
+) -> tuple[int, ...]:
+    """What the answer with this one item costs at each of its rungs; longer texts are not counted letter by letter."""
+    writing = _Writing(outline, [item], allowed, counter)
+    costs: list[int] = []
+    for card in map(item.card, range(len(item.texts))):
+        following = outline.path(_enough(costs[0])) if costs else ""
+        draft = _Draft(cards=[card], is_whole=not costs, next=following)
+        costs.append(len(card.text) if len(card.text) > longest else writing.written(draft).tokens)
+    return tuple(costs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,9 +185,14 @@ class _Writing:
         if self._outline.items:
             told |= {"shown": len(draft.cards), "total": self._outline.total}
             if not (draft.is_whole or draft.is_bare) and len(draft.cards) < self._wanted:
-                told["warning"] = exhausted(self._outline.items, len(draft.cards), self._wanted)
+                told["warning"] = self._outline.exhausted(len(draft.cards), self._wanted)
         following = self._outline.next if draft.is_whole else draft.next
         return {**told, **({"next": following} if following else {})}
+
+
+def _enough(tokens: int) -> int:
+    """The budget in which an answer of so many tokens fits, as it is told."""
+    return -(-(tokens + 1) // ROUNDED) * ROUNDED
 
 
 def _fair(items: Sequence[Rungs], room: int, counter: TokenCounter) -> list[Rungs]:

@@ -298,7 +298,7 @@ def test_stats_show_use_errors_savings_ranks_caches_and_losses(office: Office) -
 def test_stats_as_data(office: Office) -> None:
     office.kept.summed = REPORT
     found = office.json("stats")
-    assert (found["top"][1]["tool"], found["top"][1]["success_rate"]) == ("gone::tool", 0.55)
+    assert (found["top"][1]["tool"], found["top"][1]["success_rate"]) == ("gone::tool", 55.0)
     assert found["ranks"] == {"0": 40, "1": 30, "2": 6, "4": 12, "11": 12}
     assert found["caches"]["hot"] == {"hits": 95, "misses": 5}
     assert found["losses"] == {"dropped": 3, "lost": 1}

@@ -64,26 +64,30 @@ UNKNOWN = (
     "catalog:hot",
     "catalog://cold",
     "catalog://hot/",
-    "catalog://hot?page=1",
     "catalog://hot#x",
     "catalog://category/",
     "catalog://category/none",
     "catalog://category/web/x",
-    "catalog://category/web?page=0",
-    "catalog://category/web?page=x",
-    "catalog://category/web?page_size=51",
-    "catalog://category/web?other=1",
     "catalog://tool/serena-mcp-server",
     "catalog://tool/serena-mcp-server/",
     "catalog://tool/serena-mcp-server/secret_tool",
-    "catalog://tool/serena-mcp-server/find_symbol?page=2",
-    "catalog://tool/serena-mcp-server/find_symbol?budget=1",
     "catalog://tool/../../etc/passwd",
     "catalog://tool/%2e%2e/%00",
     "catalog://tool/%ed%a0%80/%0d%0a",
     "catalog://tool/a/" + "x" * 10_000,
     "CATALOG://HOT",
 )
+INVALID = {
+    "catalog://hot?page=1": "'page' is not asked here; what may follow the `?`: budget",
+    "catalog://category/web?page=0": "page is a number from 1 to 999,999,999, not '0'",
+    "catalog://category/web?page=x": "page is a number from 1 to 999,999,999, not 'x'",
+    "catalog://category/web?page_size=51": "page_size is a number from 1 to 50, not '51'",
+    "catalog://category/web?page=1&page=2": "page is given more than once",
+    "catalog://category/web?other=1": "'other' is not asked here; what may follow the `?`: page, page_size, budget",
+    "catalog://tool/serena-mcp-server/find_symbol?page=2": "'page' is not asked here; what may follow the `?`: budget",
+    "catalog://tool/serena-mcp-server/find_symbol?budget=1": "budget is a number from 50 to 1,000,000, not '1'",
+}
+"""What cannot be asked of a resource that is there, and what is said to it."""
 
 
 def house() -> FakeHouse:
@@ -161,6 +165,27 @@ async def test_what_is_not_there_is_unknown_like_any_resource(era: str):
             assert ours.value.error.code == other.value.error.code
 
 
+@pytest.mark.requirement("S1-E14")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_page_that_cannot_be_is_told_with_what_can(era: str):
+    async with client(house(), era) as connected:
+        for uri, says in INVALID.items():
+            with refused() as caught:
+                await connected.read_resource(uri)
+            assert caught.value.error.message == f"invalid_arguments for {uri}; nothing was sent\n- {says}"
+            assert caught.value.error.data == {"uri": uri}
+
+
+async def test_errors_of_resources_name_no_path_of_rest():
+    found = furnish({**SERVERS, "category": [definition("change_case")]}, specs=SPECS)
+    async with client(found, "2026-07-28") as connected:
+        for name in ("we", "code%2Fanalisis", "change_case"):
+            with refused() as caught:
+                await connected.read_resource(f"catalog://category/{name}")
+            assert "catalog://categories" in caught.value.error.message
+            assert "/api/v1" not in caught.value.error.message
+
+
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
 async def test_a_hidden_tool_looks_missing_as_a_resource():
     without = {name: [tool for tool in tools if tool["name"] != "secret_tool"] for name, tools in SERVERS.items()}
@@ -218,6 +243,24 @@ async def test_arguments_of_the_templates_are_completed_from_what_is_visible(era
             await connected.complete(
                 ResourceTemplateReference(type="ref/resource", uri="catalog://{x}"), {"name": "x", "value": ""}
             )
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_servers_are_completed_by_alias_and_identifier_too(era: str):
+    spec = ServerSpec(name="long-name", transport="stdio", alias="my-alias")
+    found = furnish({"long-name": [definition("x")], "other": [definition("y")]}, specs=[spec])
+    tool = ResourceTemplateReference(type="ref/resource", uri=TEMPLATES[1])
+    async with client(found, era) as connected:
+
+        async def completed(name: str, value: str, **chosen: str) -> list[str]:
+            return (await connected.complete(tool, {"name": name, "value": value}, chosen or None)).completion.values
+
+        assert await completed("server", "") == ["long-name", "other"]
+        for typed, whole in {"lo": "long-name", "MY": "my-alias", "my_": "my_alias"}.items():
+            assert await completed("server", typed) == [whole]
+        for server in ("long-name", "my-alias", "my_alias", "MY-ALIAS"):
+            assert await completed("tool", "", server=server) == ["x"]
+        assert await completed("tool", "", server="nobody") == []
 
 
 @pytest.mark.requirement("P-RESOURCES-CATALOG")

@@ -10,6 +10,7 @@ import pytest
 from portico.discovery.cache import AnswerCache
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
+from portico.testing import definition
 from tests.surfaces.rest.rooms import SERVERS, TOOLS, Rest, open_rest
 
 BAD_VALUES = {
@@ -78,6 +79,33 @@ async def test_a_filter_that_cannot_be_is_named(query: str):
     answer = await open_rest().get(f"{TOOLS}/search?{query}")
     assert (answer.status, answer.error["code"]) == (422, "invalid_arguments")
     assert BAD_FILTERS[query] in answer.error["message"]
+
+
+@pytest.mark.requirement("P-REST-ERRORS")
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (f"{TOOLS}/search?text=a&q=b", "q: the same as text; give one of the two"),
+        (f"{TOOLS}/search?tag=a&tag=b", "tag: given 2 times; give it once"),
+        (f"{TOOLS}/category/code_analysis?page=1&page=2", "page: given 2 times; give it once"),
+        (f"{TOOLS}/hot?budget=100&budget=100", "budget: given 2 times; give it once"),
+        ("/api/v1/stats?days=1&days=2&days=3", "days: given 3 times; give it once"),
+    ],
+)
+async def test_what_is_said_twice_is_not_guessed(target: str, says: str):
+    answer = await open_rest().get(target)
+    assert (answer.status, answer.error["code"], answer.error["details"]) == (422, "invalid_arguments", [says])
+
+
+@pytest.mark.requirement("S1-E12")
+async def test_a_tool_of_a_server_named_like_a_path_is_told_where_it_is():
+    rest = open_rest({"category": [definition("change_case", "Change the case.", text="string")]}, specs=())
+    answer = await rest.get(f"{TOOLS}/category/change_case")
+    assert (answer.status, answer.error["code"]) == (404, "unknown_filter")
+    assert answer.error["next"] == f"GET {TOOLS}/_category/change_case"
+    assert (await rest.get(answer.error["next"].split(" ")[1])).json["tool"] == "category::change_case"
+    near = await rest.get(f"{TOOLS}/_category/change_cas")
+    assert near.error["next"] == f"GET {TOOLS}/_category/change_case"
 
 
 async def test_an_unknown_tool_is_answered_with_near_ones_and_the_next_request():

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from portico.domain.call import Call, Invocation, Outcome
 from portico.domain.journal import Look, Lookup
+from portico.domain.report import Report, ToolLine
 from portico.domain.tool import ToolId
 from portico.errors import CallError, UpstreamGone
 from portico.execution.counts import BOUNDS, Counts
@@ -22,6 +23,7 @@ from portico.surfaces.cli.stats import report_data
 from portico.surfaces.rest.health import Live, Ready
 from portico.surfaces.rest.operators import BudgetResponse, ServersResponse, StatsResponse
 from portico.testing import AGENT, FakeProvider
+from tests.operating import Kept
 from tests.surfaces.rest.rooms import TOOLS, Rest, open_rest
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -50,7 +52,7 @@ async def test_usage_is_summed_up():
     told = StatsResponse.model_validate_json(answer.body, strict=True)
     assert told.days == 1
     assert len(told.by_day) == 1
-    for query in ("days=0", "days=366", "limit=0", "limit=101", "days=x"):
+    for query in ("days=0", "days=401", "limit=0", "limit=101", "days=x"):
         assert (await rest.get(f"/api/v1/stats?{query}")).status == 422
 
 
@@ -59,9 +61,38 @@ async def test_usage_is_summed_up_alike_over_rest_and_on_the_command_line():
     await rest.house.gateway.call(AGENT, Call(tool="serena.replace_body", arguments={"body": "x"}))
     told = (await rest.get("/api/v1/stats?days=7&limit=10")).json
     report = await rest.house.admin.usage_report(days=7, limit=10)
-    printed = json.loads(json.dumps(report_data(report)))
+    printed = json.loads(json.dumps(report_data(report, rest.house.gateway.spelled)))
     assert printed == told
-    assert printed["top"][0]["tool"] == "serena-mcp-server::replace_body"
+
+
+async def test_usage_is_told_in_the_words_and_units_of_the_tiers():
+    rest = open_rest()
+    rest.used("serena-mcp-server", "find_symbol", 75, failed=1)
+    used = ToolLine(tool=ToolId("serena-mcp-server", "find_symbol"), calls=75, done=74, mean_ms=47, p95_ms=48)
+    gone = ToolLine(tool=ToolId("gone", "tool"), calls=1, done=1, mean_ms=47, p95_ms=48)
+    rest.house.admin.ledger = Kept(summed=Report(days=7, calls=76, top=(used, gone)))
+    lines = {line["tool"]: line for line in (await rest.get("/api/v1/stats")).json["top"]}
+    assert lines.keys() == {"serena::find_symbol", "gone::tool"}
+    told = (await rest.get(f"{TOOLS}/serena/find_symbol")).json
+    line = lines["serena::find_symbol"]
+    assert (line["tool"], line["server"]) == (told["tool"], told["server"])
+    assert line["success_rate"] == told["performance"]["success_rate"] == 98.7
+
+
+async def test_usage_is_not_asked_of_a_store_that_is_known_to_be_away():
+    rest = open_rest()
+    rest.house.admin.ledger = Kept(summed=Report(days=7))
+    assert (await rest.get("/api/v1/stats")).status == 200
+    driver, advice = "connection failed to 10.0.0.1 " * 20, "Check that the server runs"
+    rest.house.admin.trouble = f"the store postgresql://db did not answer: {driver}. {advice}"
+    answer = await rest.get("/api/v1/stats")
+    assert (answer.status, answer.error["code"]) == (503, "store_error")
+    said = answer.error["message"]
+    assert said.startswith("the store postgresql://db did not answer: connection failed")
+    cut = said.removesuffix(f"… {advice}")
+    assert cut != said
+    assert cut.split()[-1] in driver.split()
+    assert len(said) < 300
 
 
 async def test_servers_are_told_without_their_secrets():

@@ -18,6 +18,7 @@ from .output import data, say, table, warn
 from .waiting import in_house
 
 if TYPE_CHECKING:
+    from portico.gateway import Gateway
     from portico.house import House
 
 WIDTH = 20
@@ -38,33 +39,33 @@ def stats(
 ) -> None:
     """Show how tools were used: the most called, failing and slow ones, tokens saved, and what searches led to."""
 
-    async def work(house: House) -> tuple[Report, dict[ToolId, str], bool]:
+    async def work(house: House) -> tuple[Report, Gateway, bool]:
         report = await house.admin.usage_report(days=days, limit=limit)
-        handles = {id: tool.handle for id, tool in house.gateway.edition.tools.items()}
-        return report, handles, house.admin.store_name == "memory"
+        return report, house.gateway, house.admin.store_name == "memory"
 
-    report, handles, is_forgetful = in_house(options(ctx), work, as_json=as_json, complete=False)
+    report, gateway, is_forgetful = in_house(options(ctx), work, as_json=as_json, complete=False)
 
     def spelled(id: ToolId) -> str:
-        return handles.get(id) or str(id)
+        tool = gateway.edition.tools.get(id)
+        return tool.handle if tool else str(id)
 
     if as_json:
-        data(report_data(report))
+        data(report_data(report, gateway.spelled))
     elif _is_empty(report):
         _print_empty(report, is_forgetful=is_forgetful)
     else:
         _print_report(report, spelled)
 
 
-def report_data(report: Report) -> dict[str, Any]:
-    """A report as data, with the names that REST has for it."""
+def report_data(report: Report, spelled: Spelled) -> dict[str, Any]:
+    """A report as data, with the names and the spelling of tools that REST has for it."""
     return {
         "days": report.days,
         "calls": report.calls,
         "outcomes": dict(report.outcomes),
-        "top": [_line_data(line) for line in report.top],
-        "failing": [_line_data(line) for line in report.failing],
-        "slow": [_line_data(line) for line in report.slow],
+        "top": [_line_data(line, spelled(line.tool)) for line in report.top],
+        "failing": [_line_data(line, spelled(line.tool)) for line in report.failing],
+        "slow": [_line_data(line, spelled(line.tool)) for line in report.slow],
         "by_day": [asdict(day) for day in report.by_day],
         "searches": report.searches,
         "unanswered": report.unanswered,
@@ -98,12 +99,12 @@ def _is_rich() -> bool:
     return True
 
 
-def _line_data(line: ToolLine) -> dict[str, Any]:
+def _line_data(line: ToolLine, tool: str) -> dict[str, Any]:
     return {
-        "tool": str(line.tool),
+        "tool": tool,
         "server": line.tool.server,
         "calls": line.calls,
-        "success_rate": line.success,
+        "success_rate": round(100 * line.success, 1),
         "avg_latency_ms": line.mean_ms,
         "p95_latency_ms": line.p95_ms,
         "tokens_out": line.tokens_out,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -13,7 +13,7 @@ from portico.discovery.tiers import LARGEST_PAGE, SMALLEST_BUDGET
 from portico.domain.caller import Caller
 from portico.domain.items import OWN_SCHEME
 from portico.domain.view import View
-from portico.errors import CallError, UnknownItem
+from portico.errors import CallError, InvalidArguments, UnknownItem
 from portico.walk import Walk
 
 from .surface import JsonObject
@@ -23,8 +23,12 @@ CATEGORY, TOOL = RESOURCES.any_category, RESOURCES.any_tool
 JSON = "application/json"
 COMPLETIONS = 100
 """Values in one answer, as MCP allows."""
+SHOWN_LENGTH, DETAILS = 80, 5
+"""Characters of a strange option that are repeated, and how many of them are."""
 LARGEST_BUDGET = 1_000_000
-_OPTIONS = {"page": (1, 10**9), "page_size": (1, LARGEST_PAGE), "budget": (SMALLEST_BUDGET, LARGEST_BUDGET)}
+LAST_PAGE = 999_999_999
+_BUDGET = {"budget": (SMALLEST_BUDGET, LARGEST_BUDGET)}
+_OPTIONS = {"page": (1, LAST_PAGE), "page_size": (1, LARGEST_PAGE), **_BUDGET}
 """What may follow a `?`, and from where to where."""
 
 LISTED: tuple[JsonObject, ...] = (
@@ -73,6 +77,7 @@ class CatalogResources:
 
         Raises:
             UnknownItem: there is no such resource, or nothing of that name that the caller may see.
+            InvalidArguments: there is, and what follows its `?` cannot be; what can is told.
         """
         view = await self._found(uri, self.walk.as_resources())
         return {"contents": [{"uri": uri, "mimeType": JSON, "text": view.body.decode()}]}
@@ -97,13 +102,15 @@ class CatalogResources:
         typed = argument.get("value")
         typed = typed.casefold() if isinstance(typed, str) else ""
         names = self._names(template, argument.get("name"), context)
-        found = sorted({name for name in names if name.casefold().startswith(typed)})
+        found = sorted({name for spellings in names if (name := _beginning(spellings, typed))})
         shown = found[:COMPLETIONS]
         return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > len(shown)}}
 
     async def _found(self, uri: str, walk: Walk) -> View:
         try:
             return await self._view(uri, walk)
+        except InvalidArguments as error:
+            raise InvalidArguments(uri, details=error.details) from error
         except UnknownItem:
             raise
         except CallError as error:
@@ -111,27 +118,35 @@ class CatalogResources:
 
     async def _view(self, uri: str, walk: Walk) -> View:
         place, _, query = uri.partition("?")
-        options = _options(query, uri)
-        is_paged = bool(options.keys() - {"budget"})
-        if place == HOT and not is_paged:
-            return await walk.hot(self.caller, **options)
-        if place == CATEGORIES and not is_paged:
-            return await walk.categories(self.caller, **options)
+        if place == HOT:
+            return await walk.hot(self.caller, **_options(query, _BUDGET))
+        if place == CATEGORIES:
+            return await walk.categories(self.caller, **_options(query, _BUDGET))
         kind, *parts = [unquote(part) for part in place.removeprefix(f"{OWN_SCHEME}//").split("/")]
         if kind == "category" and len(parts) == 1:
-            return await walk.category(self.caller, parts[0], **options)
-        if kind == "tool" and len(parts) >= 2 and not is_paged:
-            return await walk.tool(self.caller, parts[0], "/".join(parts[1:]), **options)
+            return await walk.category(self.caller, parts[0], **_options(query, _OPTIONS))
+        if kind == "tool" and len(parts) >= 2:
+            return await walk.tool(self.caller, parts[0], "/".join(parts[1:]), **_options(query, _BUDGET))
         raise _unknown(uri)
 
-    def _names(self, template: str, argument: object, context: object) -> Iterable[str]:
-        tools = self.walk.gateway.listing(self.caller)
-        if template == CATEGORY:
-            return (tool.category for tool in tools) if argument == "name" else ()
-        if argument == "server":
-            return (tool.id.server for tool in tools)
-        server = _chosen(context, "server")
-        return (tool.id.name for tool in tools if server in ("", tool.id.server)) if argument == "tool" else ()
+    def _names(self, template: str, argument: object, context: object) -> Iterator[tuple[str, ...]]:
+        """What an argument can be, each in all spellings that are understood."""
+        chosen = _chosen(context, "server").casefold()
+        for tool in self.walk.gateway.listing(self.caller):
+            if template == CATEGORY and argument == "name":
+                yield (tool.category,)
+            elif template == TOOL and argument == "server":
+                yield self._spellings(tool.id.server)
+            elif template == TOOL and argument == "tool" and (not chosen or self._is_called(tool.id.server, chosen)):
+                yield (tool.id.name,)
+
+    def _is_called(self, server: str, chosen: str) -> bool:
+        return chosen in map(str.casefold, self._spellings(server))
+
+    def _spellings(self, server: str) -> tuple[str, ...]:
+        """A server by its name, its alias and its identifier."""
+        gateway = self.walk.gateway
+        return (server, gateway.editions.aliases.get(server, ""), gateway.edition.servers[server].identifier)
 
 
 def is_ours(uri: str) -> bool:
@@ -139,15 +154,33 @@ def is_ours(uri: str) -> bool:
     return uri.casefold().startswith(OWN_SCHEME)
 
 
-def _options(query: str, uri: str) -> dict[str, Any]:
+def _options(query: str, allowed: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    """What follows a `?`, in numbers.
+
+    Raises:
+        InvalidArguments: with what is allowed.
+    """
     found: dict[str, Any] = {}
+    wrong: list[str] = []
     for name, value in parse_qsl(query, keep_blank_values=True):
-        low, high = _OPTIONS.get(name, (1, 0))
+        low, high = allowed.get(name, (1, 0))
         is_number = value.isascii() and value.isdigit() and len(value) < 10
-        if not is_number or not low <= int(value) <= high:
-            raise _unknown(uri)
-        found[name] = int(value)
+        if name not in allowed:
+            wrong.append(f"{name[:SHOWN_LENGTH]!r} is not asked here; what may follow the `?`: {', '.join(allowed)}")
+        elif name in found:
+            wrong.append(f"{name} is given more than once")
+        elif not is_number or not low <= int(value) <= high:
+            wrong.append(f"{name} is a number from {low:,} to {high:,}, not {value[:SHOWN_LENGTH]!r}")
+        else:
+            found[name] = int(value)
+    if wrong:
+        raise InvalidArguments("?", details=wrong[:DETAILS])
     return found
+
+
+def _beginning(spellings: Iterable[str], typed: str) -> str:
+    """The first spelling that begins with what was typed; empty when none does."""
+    return next((name for name in spellings if name and name.casefold().startswith(typed)), "")
 
 
 def _chosen(context: object, name: str) -> str:

@@ -14,7 +14,7 @@ from mcp.server.connection import Connection
 from mcp.shared.exceptions import MCPError
 
 from portico.domain.items import Item
-from portico.errors import CallError, UnknownItem
+from portico.errors import CallError, InvalidArguments
 from portico.gateway import Gateway
 
 from .asking import until_complete
@@ -66,7 +66,10 @@ class Passage:
         """One resource, from its server or from the catalog."""
         if self.catalog and is_ours(uri := _text(params, "uri")):
             await self.gateway.settled()
-            return await self.catalog.read(uri)
+            try:
+                return await self.catalog.read(uri)
+            except InvalidArguments as error:
+                raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from error
         item = self._resource(params)
         return await self._pass_on(ctx, params, item, "resources/read", {"uri": item.original})
 
@@ -180,7 +183,7 @@ class Passage:
         assert self.catalog is not None, "else nobody watches it"
         try:
             return await self.catalog.mark(uri)
-        except UnknownItem:  # it is gone, which its watchers want to hear too
+        except CallError:  # it is gone, which its watchers want to hear too
             return b""
 
     def _resource(self, params: JsonObject) -> Item:

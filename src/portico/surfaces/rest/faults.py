@@ -122,7 +122,7 @@ def spell(call: NextCall | None, find: Find) -> str:
         return MAP
     names = call.parameters.get("names")
     if call.action == "describe" and isinstance(names, list) and names and (tool := find(str(names[0]))):
-        return f"GET {tool_path(*tool.id)}"
+        return f"GET {tool_path(tool)}"
     if call.action == "search" and (text := call.parameters.get("query")):
         wanted = {"text": text, **{name: call.parameters[name] for name in FILTERS if name in call.parameters}}
         return f"GET {search_path(wanted)}"
@@ -136,7 +136,7 @@ def _ours(error: PorticoError, find: Find) -> Response:
         return fault(status, error.code, _said(error), details=details, next=spell(error.next_call, find))
     if status == 503:
         logger.warning("%s", error)
-    return fault(status, error.code, _shown(str(error)), next=MAP)
+    return fault(status, error.code, _advised(str(error)), next=MAP)
 
 
 def _said(error: CallError) -> str:
@@ -184,6 +184,14 @@ def _detail(found: Mapping[str, Any]) -> str:
 
 def _shown(text: str, length: int = SHOWN_LENGTH) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
+
+
+def _advised(text: str) -> str:
+    """A text of several sentences in which the last one stays whole: it says what to do."""
+    said, _, advice = text.rpartition(". ")
+    if len(said) <= SHOWN_LENGTH:
+        return _shown(text, 2 * SHOWN_LENGTH)
+    return f"{said[:SHOWN_LENGTH].rsplit(' ', 1)[0]}… {_shown(advice)}"
 
 
 def _dumped(body: Mapping[str, Any]) -> bytes:

@@ -79,13 +79,15 @@ class ToolSummary(Shape):
     tool: str
     server: str | None = None
     description: str | None = None
-    params: dict[str, str] | list[str] | None = Field(
-        default=None, description="Name to `type (required)` or `type (optional)`; names alone where those do not fit."
+    params: dict[str, str] | None = Field(
+        default=None,
+        description="Name to `type (required)` or `type (optional)`; without the type where it has no room.",
     )
     returns: str | None = None
     avg_latency: str | None = None
     score: float | None = Field(default=None, description="How well it answers the search.")
     why: dict[str, float] | None = Field(default=None, description="The parts of the score.")
+    param_names: list[str] | None = Field(default=None, description="Some of them, where `params` has no room.")
     parameter_count: int | None = Field(default=None, description="Where not all parameters have room.")
 
     def to_summary(self) -> dict[str, Any]:
@@ -136,7 +138,9 @@ class FullToolSchemaResponse(Disclosed):
     tool: str | None = None
     server: str | None = None
     description: str | None = None
-    parameters: dict[str, Any] | None = Field(default=None, description="The input schema.")
+    parameters: dict[str, Any] | None = Field(
+        default=None, description="The input schema; a smaller one, required parameters first, where it has no room."
+    )
     returns: dict[str, Any] | None = Field(default=None, description="The output schema, where there is one.")
     examples: list[Example] | None = None
     performance: Performance | None = None
@@ -144,5 +148,5 @@ class FullToolSchemaResponse(Disclosed):
     docker_image: str | None = None
     network_mode: str | None = None
     handle: str | None = Field(default=None, description="The spelling to call it by.")
-    params: dict[str, str] | list[str] | None = Field(default=None, description="Instead of a schema that has no room.")
-    parameter_count: int | None = None
+    param_names: list[str] | None = Field(default=None, description="Instead of a schema that has no room.")
+    parameter_count: int | None = Field(default=None, description="Where not the whole schema has room.")

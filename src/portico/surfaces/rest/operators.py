@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
 import orjson
-from fastapi import FastAPI, Query
+from fastapi import Depends, FastAPI, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,14 +17,16 @@ from portico.admin import Admin, ServerReport
 from portico.domain.caller import Caller
 from portico.domain.report import Report, ToolLine
 from portico.domain.server import State
+from portico.domain.tool import ToolId
+from portico.errors import StoreError
 from portico.walk import Walk
 
 from .answers import answer
 from .faults import RESPONSES, ErrorResponse, Responses
 from .models import Shape
-from .tools import Asked
+from .tools import Asked, asked_once
 
-LONGEST = 365
+LONGEST = 400
 MOST_TOOLS = 100
 
 
@@ -37,10 +40,10 @@ class Days(Asked):
 class ToolFigures(Shape):
     """How one tool did in the days of a report."""
 
-    tool: str
+    tool: str = Field(description="As `server::tool`; the server may be spelled by its alias.")
     server: str
     calls: int
-    success_rate: float
+    success_rate: float = Field(description="From 0 to 100.")
     avg_latency_ms: float
     p95_latency_ms: float
     tokens_out: int
@@ -148,8 +151,10 @@ class OperatorRoutes:
 
     async def stats(self, request: Request, asked: Annotated[Days, Query()]) -> Response:
         """Calls, failures, latencies and tokens of the last days."""
+        if self.admin.trouble:  # which is known; to ask once more would only keep the caller waiting
+            raise StoreError(self.admin.trouble)
         report = await self.admin.usage_report(days=asked.days, limit=asked.limit)
-        return _sent(request, _stats(report))
+        return _sent(request, _stats(report, self.walk.gateway.spelled))
 
     async def servers(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
         """How each server is doing, and how many tools it has."""
@@ -166,7 +171,7 @@ def add_routes(app: FastAPI, routes: OperatorRoutes) -> None:
     """The routes of operators."""
     invalid: Responses = {422: RESPONSES[422]}
     away: Responses = {**invalid, 503: {"model": ErrorResponse, "description": "The store cannot be read."}}
-    add = partial(app.add_api_route, tags=["operators"])
+    add = partial(app.add_api_route, tags=["operators"], dependencies=[Depends(asked_once)])
     add("/api/v1/stats", routes.stats, response_model=StatsResponse, responses=away)
     add("/api/v1/servers", routes.servers, response_model=ServersResponse, responses=invalid)
     add("/api/v1/budget", routes.budget, response_model=BudgetResponse, responses=invalid)
@@ -176,20 +181,20 @@ def _sent(request: Request, body: dict[str, Any]) -> Response:
     return answer(request, orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS))
 
 
-def _stats(report: Report) -> dict[str, Any]:
+def _stats(report: Report, spelled: Callable[[ToolId], str]) -> dict[str, Any]:
     found = asdict(report)
     for name in ("top", "failing", "slow"):
-        found[name] = [_figures(line) for line in getattr(report, name)]
+        found[name] = [_figures(line, spelled(line.tool)) for line in getattr(report, name)]
     found["caches"] = {name: {"hits": hits, "misses": misses} for name, (hits, misses) in report.caches.items()}
     return found
 
 
-def _figures(line: ToolLine) -> dict[str, Any]:
+def _figures(line: ToolLine, tool: str) -> dict[str, Any]:
     return {
-        "tool": str(line.tool),
+        "tool": tool,
         "server": line.tool.server,
         "calls": line.calls,
-        "success_rate": line.success,
+        "success_rate": round(100 * line.success, 1),
         "avg_latency_ms": line.mean_ms,
         "p95_latency_ms": line.p95_ms,
         "tokens_out": line.tokens_out,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 from urllib.parse import unquote
 
-from fastapi import FastAPI, Path, Query
+from fastapi import Depends, FastAPI, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.discovery.paths import CATEGORIES, HOT, ROOT, SEARCH
+from portico.discovery.paths import CATEGORIES, HOT, REST, ROOT, SEARCH
 from portico.discovery.tiers import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
 from portico.domain.caller import Caller
 from portico.domain.query import Query as Search
+from portico.errors import InvalidArguments
 from portico.walk import Walk
 
 from .answers import answer
@@ -69,7 +71,13 @@ class Wanted(OnePage):
     min_success: float = Field(default=0, ge=0, le=1, description="The share of calls that ended well.")
 
     def search(self) -> Search:
-        """The same for the walk."""
+        """The same for the walk.
+
+        Raises:
+            InvalidArguments: `text` and `q` at once.
+        """
+        if self.text and self.q:
+            raise InvalidArguments("search", details=("q: the same as text; give one of the two",))
         filters = self.model_dump(exclude={"text", "q", "page", "page_size", "budget"})
         return Search(text=self.text or self.q, **filters)
 
@@ -122,13 +130,24 @@ class ToolRoutes:
         return answer(request, (await self.walk.tool(self.caller, server, tool, budget=asked.budget)).body)
 
 
+async def asked_once(request: Request) -> None:
+    """Return when no parameter is given twice: which of the two is meant, nobody can tell.
+
+    Raises:
+        InvalidArguments: with those that are.
+    """
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    if again := [name for name, times in given.items() if times > 1]:
+        raise InvalidArguments("query", details=[f"{name}: given {given[name]} times; give it once" for name in again])
+
+
 def add_routes(app: FastAPI, routes: ToolRoutes) -> None:
     """The routes of the tiers; literal ones come first, so that no server's name can stand in their place."""
-    add = partial(app.add_api_route, tags=["tools"], responses=RESPONSES)
+    add = partial(app.add_api_route, tags=["tools"], responses=RESPONSES, dependencies=[Depends(asked_once)])
     add(HOT, routes.hot, response_model=HotToolsResponse)
     add(CATEGORIES, routes.categories, response_model=CategoryOverviewResponse)
     add(SEARCH, routes.search, response_model=ToolSummariesResponse)
-    add(f"{ROOT}/category/{{name:path}}", routes.category, response_model=ToolSummariesResponse)
+    add(f"{REST.category_root}/{{name:path}}", routes.category, response_model=ToolSummariesResponse)
     add(f"{ROOT}/{{server}}/{{tool:path}}", routes.tool, response_model=FullToolSchemaResponse)
 
 

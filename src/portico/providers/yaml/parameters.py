@@ -1,0 +1,239 @@
+"""What a tool of a YAML file takes: each parameter's schema, and a strict reading of its values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+
+from portico.errors import InvalidArguments
+from portico.providers.local.unfit import Unfit
+
+from .tables import WORD, Table
+
+LONGEST = 100_000
+"""Characters of one value."""
+LARGEST = 2**63 - 1
+
+TYPES: Mapping[str, str] = {
+    **dict.fromkeys(("string", "str", "text"), "string"),
+    **dict.fromkeys(("integer", "int"), "integer"),
+    **dict.fromkeys(("number", "float", "decimal"), "number"),
+    **dict.fromkeys(("boolean", "bool"), "boolean"),
+    "date": "date",
+    **dict.fromkeys(("datetime", "timestamp"), "datetime"),
+    "identifier": "identifier",
+}
+"""What authors write for a type, and what it means."""
+
+_JSON = {"date": "string", "datetime": "string", "identifier": "string"}
+_FORMATS = {"date": "date", "datetime": "date-time"}
+_KEYS = ("type", "type_hint", "description", "required", "default", "enum", "minimum", "maximum", "allow_dash", "of")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter as its author declared it."""
+
+    name: str
+    kind: str = "string"
+    description: str = ""
+    is_required: bool = True
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    allow_dash: bool = False
+    """Whether a value may look like an option of the command."""
+    of: str = ""
+    """The table, or the parameter that names it, whose column this identifier is."""
+    bars_dash: bool = False
+    """Whether it stands where a command would take a value with a dash for an option."""
+
+    def schema(self) -> dict[str, Any]:
+        """The parameter as JSON Schema says it."""
+        found: dict[str, Any] = {"type": _JSON.get(self.kind, self.kind)}
+        if self.kind in _FORMATS:
+            found["format"] = _FORMATS[self.kind]
+        if self.description:
+            found["description"] = self.description
+        if self.choices:
+            found["enum"] = list(self.choices)
+        more = {"minimum": self.minimum, "maximum": self.maximum, "default": self.default}
+        return found | {key: value for key, value in more.items() if value is not None}
+
+    def read(self, value: Any) -> Any:
+        """The value, when it is what the author asked for.
+
+        Raises:
+            Unfit: it is not; the reason says what it should be.
+        """
+        value = read_value(self.kind, value)
+        if self.choices and value not in self.choices:
+            raise Unfit(f"must be one of {', '.join(map(repr, self.choices))}")
+        if self.minimum is not None and value < self.minimum:
+            raise Unfit(f"must be at least {self.minimum:g}")
+        if self.maximum is not None and value > self.maximum:
+            raise Unfit(f"must be at most {self.maximum:g}")
+        if self.bars_dash and written(value).startswith("-"):
+            raise Unfit("must not begin with '-': the command would take it for an option")
+        return value
+
+
+def read_value(kind: str, value: Any) -> Any:
+    """A value of one kind, without any guess at what may have been meant.
+
+    Raises:
+        Unfit: it is of another kind.
+    """
+    if kind == "boolean":
+        if not isinstance(value, bool):
+            raise Unfit("must be true or false")
+        return value
+    if kind in ("integer", "number"):
+        return _number(kind, value)
+    if not isinstance(value, str):
+        raise Unfit("must be text")
+    if len(value) > LONGEST:
+        raise Unfit(f"has {len(value)} characters; at most {LONGEST} are taken")
+    _check_letters(value)
+    return _moment(kind, value) if kind in _FORMATS else value
+
+
+def written(value: Any) -> str:
+    """A value as text: in a command or a prompt."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_parameters(entry: Table) -> dict[str, Parameter]:
+    """The parameters of an entry.
+
+    Raises:
+        ConfigError: one of them cannot be used.
+    """
+    found = {}
+    for member, table in entry.tables("parameters"):
+        if not WORD.fullmatch(member.key):
+            fix = "Use at most 60 letters, digits and _, and begin with a letter"
+            raise entry.wrong(f"a parameter cannot be called {member.key[:60]!r}", fix, member.line)
+        found[member.key] = _parameter(member.key, table)
+    return found
+
+
+def input_schema(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    """The schema of the arguments."""
+    return {
+        "type": "object",
+        "properties": {name: parameter.schema() for name, parameter in parameters.items()},
+        "required": [name for name, parameter in parameters.items() if parameter.is_required],
+        "additionalProperties": False,
+    }
+
+
+def complete(tool: str, parameters: Mapping[str, Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with the defaults of those that were not given.
+
+    Raises:
+        InvalidArguments: one is missing, or is no parameter.
+    """
+    missing = [name for name, parameter in parameters.items() if parameter.is_required and name not in values]
+    unknown = [name for name in values if name not in parameters]
+    if missing or unknown:
+        lines = [f"missing: {name}" for name in missing] + [f"unknown: {name}" for name in unknown]
+        raise InvalidArguments(tool, details=lines)
+    return {name: values.get(name, parameter.default) for name, parameter in parameters.items()}
+
+
+def _parameter(name: str, table: Table) -> Parameter:
+    table.note_unknown(_KEYS)
+    spelled = table.text("type", table.text("type_hint", "string"))
+    kind = TYPES.get(spelled.lower())
+    if kind is None:
+        raise table.wrong(
+            f"there is no type {spelled[:40]!r}", f"Use one of {', '.join(dict.fromkeys(TYPES.values()))}"
+        )
+    node, required = table.get("default"), table.flag("required")
+    found = Parameter(
+        name=name,
+        kind=kind,
+        description=table.text("description", ""),
+        is_required=node is None if required is None else required,
+        choices=tuple(_checked(table, kind, value) for value in _choices(table, kind)),
+        minimum=_bound(table, "minimum", kind),
+        maximum=_bound(table, "maximum", kind),
+        allow_dash=bool(table.flag("allow_dash")),
+        of=table.text("of", ""),
+    )
+    if node is None:
+        if kind == "identifier" and not found.is_required:
+            raise table.wrong("an identifier cannot be left out", "Give it a `default`, or delete `required: false`")
+        return found
+    if not node.is_scalar:
+        raise table.wrong(f"the default is {node.kind}", "Write a single value", node.line)
+    default = node.value if kind in ("integer", "number", "boolean") else node.spelling
+    return _with_default(table, found, default)
+
+
+def _with_default(table: Table, parameter: Parameter, default: Any) -> Parameter:
+    try:
+        value = parameter.read(default)
+    except Unfit as error:
+        raise table.wrong(
+            f"the default {str(default)[:40]!r} does not fit: it {error}", "Change one of them"
+        ) from error
+    return replace(parameter, default=value, is_required=False)
+
+
+def barring_dash(parameter: Parameter) -> Parameter:
+    """The same parameter where a dash at its beginning would be an option."""
+    return replace(parameter, bars_dash=True)
+
+
+def _choices(table: Table, kind: str) -> list[Any]:
+    return table.values("enum") if kind in ("integer", "number", "boolean") else table.texts("enum")
+
+
+def _bound(table: Table, key: str, kind: str) -> float | None:
+    bound = table.number(key)
+    if bound is not None and kind not in ("integer", "number"):
+        raise table.wrong(f"{key!r} is for numbers", "Delete it, or change the type")
+    return bound
+
+
+def _checked(table: Table, kind: str, value: Any) -> Any:
+    try:
+        return read_value(kind, value)
+    except Unfit as error:
+        raise table.wrong(f"the choice {str(value)[:40]!r} {error}", "Change it, or the type") from error
+
+
+def _number(kind: str, value: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unfit("must be a whole number" if kind == "integer" else "must be a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Unfit("must be a finite number")
+    if kind == "integer" and value != int(value):
+        raise Unfit("must be a whole number")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise Unfit(f"must lie between -{LARGEST} and {LARGEST}")
+    return int(value) if kind == "integer" else value
+
+
+def _check_letters(value: str) -> None:
+    if "\0" in value:
+        raise Unfit("must not hold a NUL character")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Unfit("holds half of a surrogate pair, which is no text") from None
+
+
+def _moment(kind: str, value: str) -> str:
+    example = "2026-05-31" if kind == "date" else "2026-05-31T12:00:00"
+    try:
+        date.fromisoformat(value) if kind == "date" else datetime.fromisoformat(value)
+    except ValueError:
+        raise Unfit(f"must be a {kind} such as {example}") from None
+    return value
