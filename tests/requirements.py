@@ -16,7 +16,6 @@ GAPS = {
     "S0-1..S0-84": "Python tools, packaged tools and `create_mcp_app` are not built yet",
     "S0-P1..S0-P1": "prompts and resources are passed through, not yet disclosed progressively",
     "S0-E4..S0-E4": "a tool's category is not yet taken from the first part of its name",
-    "S0-E9..S0-E10": "callers have no identity yet, and tools from other sources than servers are not built yet",
     "S1-84..S1-84": "latencies are measured by `make bench`; no test compares times",
     "S2-1..S2-59": "the `capabilities` surface is not built yet",
     "S2-P1..S2-P1": "the `capabilities` surface is not built yet",
