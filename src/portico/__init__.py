@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from portico.app import Settings as Settings
+    from portico.app import create_mcp_app as create_mcp_app
     from portico.catalog import Catalog as Catalog
     from portico.domain.call import Result as Result
     from portico.domain.disclosure import Disclosure as Disclosure
@@ -28,6 +30,8 @@ _HOMES = {
     "PorticoError": "portico.errors",
     "RequestContext": "portico.providers.local.injection",
     "Result": "portico.domain.call",
+    "Settings": "portico.app",
+    "create_mcp_app": "portico.app",
     "tool": "portico.providers.local.marks",
 }
 

@@ -39,12 +39,22 @@ def _open_house(config: str | None) -> AbstractAsyncContextManager[House]:
     return open_house(settings_for(config))
 
 
-def _serve(config: str | None, *, stdio: bool, surface: str | None, host: str | None, port: int | None) -> None:
+def _serve(
+    config: str | None,
+    *,
+    stdio: bool,
+    surface: str | None,
+    host: str | None,
+    port: int | None,
+    profile: str | None = None,
+    reload: bool = False,
+) -> None:
     # Loading the MCP SDK takes a second, which the other commands must not pay.
     from portico.serving import run_server
     from portico.wiring import settings_for
 
-    run_server(settings_for(config), stdio=stdio, surface=surface, host=host, port=port)
+    settings = settings_for(config, profile=profile, reload=reload)
+    run_server(settings, stdio=stdio, surface=surface, host=host, port=port)
 
 
 def _demo(once: bool, port: int | None) -> None:

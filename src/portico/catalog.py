@@ -13,12 +13,15 @@ from portico.domain.journal import Look
 from portico.domain.tool import Rejected, ToolId
 from portico.embedders.remembered import Meanings
 from portico.errors import UnknownTool
+from portico.execution.hooks import hooks_of
 from portico.gateway import Query
 from portico.intake.normalise import normalise
 from portico.ports import Embedder
 from portico.providers.local import LocalProvider
 from portico.providers.local.functions import make_tool
+from portico.providers.local.printing import prints_aside
 from portico.providers.local.provider import Runner
+from portico.providers.local.workers import Workers
 from portico.stores.memory import MemoryStore
 from portico.wiring import Parts, assemble
 
@@ -37,11 +40,14 @@ class Hits(list[Hit]):
 class Catalog:
     """Tools in one place: added at any time, found by what they do, called by name."""
 
-    def __init__(self, *, embedder: Embedder | None = None) -> None:
-        """Nothing is started; an embedder is asked in the background, and its vectors are kept in memory."""
+    def __init__(self, *, embedder: Embedder | None = None, hooks: Iterable[object] = ()) -> None:
+        """Nothing is started; an embedder is asked in the background, and its vectors are kept in memory.
+
+        Hooks are modules, or other objects, with any of `on_search`, `on_call`, `on_result` and `on_error`.
+        """
         self._providers: dict[str, LocalProvider] = {}
         self._meanings = Meanings(embedder, MemoryStore()) if embedder is not None else None
-        parts = Parts(meanings=self._meanings)
+        parts = Parts(meanings=self._meanings, hooks=hooks_of(hooks, Workers(), around=prints_aside))
         self._registered = parts.providers
         self._house = assemble(parts)
         self._caller = Caller(surface="library")
@@ -139,6 +145,8 @@ class Catalog:
         gateway, started = self._house.gateway, perf_counter()
         found = gateway.best(self._caller, question)
         gateway.executor.trail.showed(self._caller, [hit.tool.id for hit in found.hits])
+        if gateway.executor.hooks is not None:
+            gateway.executor.hooks.searched(self._caller, query, found)
         count = len(found.hits)
         answer = Disclosure(text="", tokens=0, shown=count, total=count, fits=found.fits)
         gateway.looked(self._caller, Look.SEARCH, query, answer, since=started)

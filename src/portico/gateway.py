@@ -23,9 +23,10 @@ from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Budget, Disclosure, Findings, Hit, Level
 from portico.domain.edition import Edition
-from portico.domain.items import Item
+from portico.domain.items import Item, Items
 from portico.domain.journal import Look, Lookup
 from portico.domain.names import identifier
+from portico.domain.profile import OPEN, Profile
 from portico.domain.query import Query as Query
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, UnknownFilter, UnknownTool
@@ -73,14 +74,22 @@ class Gateway:
     first_calls: FirstCalls = field(default_factory=FirstCalls)
     filters: Filters = field(default_factory=Filters)
     pins: tuple[str, ...] = ()
+    profile: Profile = OPEN
     search_tokens: int = 800
     search_limit: int = 5
     _hot: PerEdition[list[Tool]] = field(default_factory=PerEdition)
+    _items: PerEdition[Items] = field(default_factory=PerEdition)
 
     @property
     def edition(self) -> Edition:
         """The current edition of the catalog."""
         return self.editions.current.edition
+
+    @property
+    def items(self) -> Items:
+        """The prompts, resources and templates that the profile offers, sorted out once per edition."""
+        edition = self.edition
+        return self._items.get(edition, "items", lambda: self.profile.offered(edition.items))
 
     async def settled(self, seconds: float = FIRST_OFFER_SECONDS) -> set[str]:
         """Wait for servers that are being asked for the first time; returns those that are not done yet."""
@@ -191,14 +200,21 @@ class Gateway:
             return self._map(caller, edition, budget, spell)
         exact = self._exact(caller, edition, query)
         if exact is not None:
+            self._tell(caller, query, Findings(hits=(Hit(tool=exact, score=1.0),), fits=True))
             self.executor.trail.showed(caller, [exact.id])
             return fit([self._rungs(exact, Level.FULL, spell)], tokens=exact_tokens, counter=self.counter)
         found = self.hits(caller, query)
         if not found.fits:
             nearest = self._nearest(caller, query, found, NEAREST)
+            self._tell(caller, query, Findings(hits=tuple(nearest), fits=False))
             self.executor.trail.showed(caller, [hit.tool.id for hit in nearest])
             return self._nothing(caller, edition, query, nearest, budget, spell)
+        self._tell(caller, query, found)
         return self._page(caller, query, found.hits, budget, spell)
+
+    def _tell(self, caller: Caller, query: Query, findings: Findings) -> None:
+        if self.executor.hooks is not None and query.text.strip():  # to browse is no search
+            self.executor.hooks.searched(caller, query.text, findings)
 
     def describe(
         self,

@@ -12,6 +12,7 @@ from portico.gateway import Gateway
 from portico.ports import MeaningSource
 from portico.stores.journal import StoredJournal
 from portico.walk import Walk
+from portico.workshop import Workshop
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +33,8 @@ class House:
     notices: list[Callable[[str, str, Mapping[str, Any]], None]] = field(default_factory=list)
     """Who wants to hear what upstream servers announce."""
 
+    workshop: Workshop | None = None
+    """Where tools of our own come from, when they are loaded again on a change."""
     journal: StoredJournal | None = None
     """The journal, where a database keeps it."""
     closing: list[Callable[[], None]] = field(default_factory=list)

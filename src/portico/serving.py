@@ -68,7 +68,7 @@ async def serve_over_http(
     async with open_house(settings) as house, anyio.create_task_group() as tasks:
         await _read_usage(house)
         servers = {name: _surface_server(house, settings, name) for name in SURFACES}
-        _keep_in_step(house, tasks, servers)
+        keep_in_step(house, tasks, servers)
         app = build_app(servers, default=surface, port=actual, api=_api(house))
         _settle_memory()
         url = f"http://{_shown(host)}:{actual}/mcp"
@@ -86,7 +86,7 @@ async def serve_over_stdio(settings: Settings, *, surface: str) -> None:
     async with open_house(settings) as house, anyio.create_task_group() as tasks:
         await _read_usage(house)
         server = _surface_server(house, settings, surface)
-        _keep_in_step(house, tasks, {surface: server})
+        keep_in_step(house, tasks, {surface: server})
         _settle_memory()
         await serve_stdio(server)
         tasks.cancel_scope.cancel()
@@ -110,7 +110,7 @@ def _surface_server(house: House, settings: Settings, surface: str) -> SurfaceSe
     return SurfaceServer(house.gateway, SURFACES[surface](house.gateway, settings), VERSION, house.walk)
 
 
-def _keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:
+def keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:
     """Tell clients what changes, and start what is not known yet."""
     last = [house.gateway.edition]
 

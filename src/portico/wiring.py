@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 from zlib import crc32
@@ -23,18 +24,23 @@ from portico.discovery.index import build_index
 from portico.discovery.listing import ListingCosts
 from portico.discovery.standings import Standings
 from portico.discovery.tokens import TokenEstimate, counter_for
+from portico.domain.profile import OPEN, Profile
 from portico.domain.server import ServerSpec
+from portico.domain.tool import ToolId
 from portico.embedders.local import INSTALL, is_installed
 from portico.embedders.opening import open_meanings
 from portico.errors import ConfigError, StoreError, UnknownServer
 from portico.execution.executor import Executor
 from portico.execution.gauge import TokenGauge
+from portico.execution.hooks import EVENTS, Hooks, hooks_of
 from portico.gateway import Gateway
 from portico.house import House
 from portico.intake.categories import CategoryRule
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
+from portico.packaged.demo import demo_url
 from portico.policies.globs import GlobPolicy
+from portico.policies.profiles import ProfilePolicy
 from portico.ports import (
     IndexBuilder,
     Journal,
@@ -46,6 +52,10 @@ from portico.ports import (
     TierRecords,
     TokenCounter,
 )
+from portico.providers.database import DatabaseSource
+from portico.providers.local.importing import import_file, import_name
+from portico.providers.local.printing import prints_aside
+from portico.providers.local.workers import Workers
 from portico.providers.upstream import UpstreamProvider
 from portico.providers.upstream.packaging import packaging_of
 from portico.stores.database import Database
@@ -57,6 +67,7 @@ from portico.stores.opening import open_database, open_signals
 from portico.stores.tiers import DatabaseTiers
 from portico.version import VERSION
 from portico.walk import Walk
+from portico.workshop import Workshop
 
 CLOSE_SECONDS = 10.0
 
@@ -85,6 +96,8 @@ class Parts:
     """What texts mean to an embedder; None without one."""
     explicit_categories: Mapping[str, str] = field(default_factory=dict)
     pins: tuple[str, ...] = ()
+    profile: Profile = OPEN
+    hooks: Hooks | None = None
     search_tokens: int = 800
     search_limit: int = 5
 
@@ -92,20 +105,15 @@ class Parts:
 def assemble(parts: Parts) -> House:
     """Put a house together; nothing is started, read or written."""
     specs = parts.specs
-    rule = CategoryRule(
-        explicit=parts.explicit_categories,
-        servers={name: spec.category for name, spec in specs.items() if spec.category},
-    )
-    editions = Editions(
-        build_index=parts.index or partial(build_index, source=parts.meanings),
-        rule=rule,
-        aliases={n: s.alias for n, s in specs.items() if s.enabled},
-        descriptions={n: s.description for n, s in specs.items()},
-    )
+    editions = _editions(parts)
     intake = Intake(providers=parts.providers, editions=editions, store=parts.store)
-    policy = GlobPolicy({name: spec.tools for name, spec in specs.items()})
+    policy = ProfilePolicy(GlobPolicy({name: spec.tools for name, spec in specs.items()}), parts.profile)
     executor = Executor(
-        provider_of=_lookup(parts.providers), policy=policy, journal=parts.journal, gauge=TokenGauge(parts.counter)
+        provider_of=_lookup(parts.providers),
+        policy=policy,
+        journal=parts.journal,
+        gauge=TokenGauge(parts.counter),
+        hooks=parts.hooks or None,
     )
     standings = Standings(packaging={name: packaging_of(spec) for name, spec in specs.items()})
     gateway = Gateway(
@@ -118,6 +126,7 @@ def assemble(parts: Parts) -> House:
         standings=standings,
         meanings=parts.meanings,
         pins=parts.pins,
+        profile=parts.profile,
         search_tokens=parts.search_tokens,
         search_limit=parts.search_limit,
     )
@@ -142,6 +151,20 @@ def assemble(parts: Parts) -> House:
     return House(gateway=gateway, admin=admin, walk=walk, meanings=parts.meanings)
 
 
+def _editions(parts: Parts) -> Editions:
+    specs = parts.specs
+    rule = CategoryRule(
+        explicit=parts.explicit_categories,
+        servers={name: spec.category for name, spec in specs.items() if spec.category},
+    )
+    return Editions(
+        build_index=parts.index or partial(build_index, source=parts.meanings),
+        rule=rule,
+        aliases={n: s.alias for n, s in specs.items() if s.enabled},
+        descriptions={n: s.description for n, s in specs.items()},
+    )
+
+
 def build(settings: Settings) -> House:
     """A house for these settings, with what the store remembers already published."""
     remembered = _open_stores(settings)
@@ -152,6 +175,8 @@ def build(settings: Settings) -> House:
         meanings=_open_meanings(settings, remembered.store),
         explicit_categories=settings.categories,
         pins=settings.pins,
+        profile=settings.selected,
+        hooks=_hooks(settings),
         search_tokens=settings.search.tokens,
         search_limit=settings.search.limit,
     )
@@ -163,15 +188,20 @@ def build(settings: Settings) -> House:
         for spec in settings.servers
         if spec.enabled
     }
-    parts.providers.update(upstreams)
+    workshop = _open_workshop(settings)
+    parts.providers.update({**upstreams, **workshop.providers})
     house.journal, house.closing = remembered.journal, remembered.closing
     house.admin.settle, house.admin.reread = remembered.journal.settle_now, remembered.journal.reread
-    house.problems = settings.problems
+    house.problems = (*settings.problems, *workshop.problems)
+    house.workshop = workshop if settings.reload else None
+    house.closing.append(workshop.close)
     house.surface = settings.surface
-    house.unknown = house.admin.intake.load()
+    house.unknown = house.admin.intake.load() - workshop.providers.keys()
+    _show(house.gateway.editions, workshop)
     _recall(house.admin)
     for name, server in house.gateway.edition.servers.items():
-        upstreams[name].remember(server.protocol)
+        if name in upstreams:
+            upstreams[name].remember(server.protocol)
     return house
 
 
@@ -186,13 +216,13 @@ async def open_house(settings: Settings) -> AsyncIterator[House]:
             await _close(house)
 
 
-def settings_for(config: str | None) -> Settings:
+def settings_for(config: str | None, *, profile: str | None = None, reload: bool = False) -> Settings:
     """The settings that the command line, the environment and the config file give.
 
     Raises:
         ConfigError: the file cannot be used at all.
     """
-    settings = load_settings(config, os.environ, Path.cwd())
+    settings = replace(load_settings(config, os.environ, Path.cwd(), profile=profile), reload=reload)
     ahead = list(settings.extra)
     unknown = tuple(
         ConfigError(
@@ -211,6 +241,20 @@ def watch(house: House, tasks: TaskGroup) -> None:
         house.admin.intake.begin(server)
     if house.meanings is not None:
         house.meanings.wake()
+    if house.workshop is not None:
+        tasks.start_soon(house.workshop.follow, partial(_reshow, house))
+
+
+def _reshow(house: House, server: str) -> None:
+    """Offer what one of our own servers has now."""
+    assert house.workshop is not None, "else nothing changes"
+    provider = house.workshop.providers[server]
+    providers = house.admin.providers
+    if isinstance(providers, dict):
+        providers[server] = provider
+    for name, category in provider.categories.items():
+        house.gateway.editions.shelve(ToolId(server, name), category)
+    house.gateway.editions.accept([(provider.offering(), provider.source)])
 
 
 async def _close(house: House) -> None:
@@ -296,6 +340,61 @@ def _recall(admin: Admin) -> None:
             admin.standings.replace_categories(admin.records.categories())
     except StoreError as error:
         logger.warning("how tools stand is not remembered: %s", error)
+
+
+def _open_workshop(settings: Settings) -> Workshop:
+    """The tools of our own that the settings name; those of the package read the demo's data without a database."""
+    wants_packaged = settings.selected.wants_packaged
+    workshop = Workshop(
+        python=settings.python,
+        yaml=settings.yaml,
+        folder=settings.folder,
+        packaged=wants_packaged,
+        taken={spec.name for spec in settings.servers},
+    )
+    if not (settings.python or settings.yaml or wants_packaged):
+        return workshop
+    url = settings.database_uri or (demo_url(settings.home.data) if wants_packaged else "")
+    bad: tuple[ConfigError, ...] = ()
+    try:
+        workshop.database = DatabaseSource(url) if url else None
+    except ConfigError as error:
+        bad = (error,)
+    workshop.load()
+    workshop.problems = (*bad, *workshop.problems)
+    return workshop
+
+
+def _show(editions: Editions, workshop: Workshop) -> None:
+    """Publish what needs nobody to be asked, each tool on the shelf that its author chose."""
+    for server, provider in workshop.providers.items():
+        for name, category in provider.categories.items():
+            editions.shelve(ToolId(server, name), category)
+    editions.accept((provider.offering(), provider.source) for provider in workshop.providers.values())
+
+
+def _hooks(settings: Settings) -> Hooks | None:
+    """The hooks of the settings.
+
+    Raises:
+        ConfigError: one of them cannot be imported; it may be a guard, so nothing is served without it.
+    """
+    if not settings.hooks:
+        return None
+    modules = [_hook_module(source, settings.folder) for source in settings.hooks]
+    return hooks_of(modules, Workers(), around=prints_aside)
+
+
+def _hook_module(source: str, folder: Path) -> ModuleType:
+    is_path = source.endswith(".py") or "/" in source
+    try:
+        module = import_file((folder / source).resolve()) if is_path else import_name(source, folder)
+    except ConfigError as error:
+        raise ConfigError(error.problem, file=error.file, line=error.line, where="hooks", fix=error.fix) from error
+    if not any(callable(getattr(module, event, None)) for event in EVENTS):
+        fix = f"Name its functions {', '.join(EVENTS)}, or delete the entry."
+        raise ConfigError(f"{source!r} has no hook in it", where="hooks", fix=fix)
+    return module
 
 
 def _open_meanings(settings: Settings, store: Store) -> MeaningSource | None:

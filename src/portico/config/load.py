@@ -16,6 +16,8 @@ from .expansion import Variables
 from .fields import SWITCHES, Fields, meant
 from .journal import read_journal, read_store
 from .paths import Paths, find_config, find_paths
+from .profiles import with_profile
+from .python_tools import read_sources
 from .semantic import read_semantic
 from .servers import read_server
 from .settings import COUNTERS, ORDERS, SURFACES, CapabilitiesSettings, SearchLimits, Settings
@@ -27,20 +29,29 @@ SWITCH = "PROGRESSIVE_DISCLOSURE"
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,32}")
 """What may stand before the names of tools: the letters that clients allow in them."""
 
-EXTRA = ("databases", "python", "yaml", "profiles")
+DATABASE = "DATABASE_URI"
+"""An environment variable that names the database which packaged tools read."""
+
+EXTRA = ("databases",)
 """Keys that other parts of the house read themselves."""
 
 
-def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path) -> Settings:
+def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path, *, profile: str | None = None) -> Settings:
     """Read the config file that the command line, the environment or the folder names; none at all is no error.
+
+    The profile is the one that is named here, or else by the environment.
 
     Raises:
         ConfigError: the file does not exist although it was named, it cannot be read or parsed as a whole, or its store
-            cannot be used.
+            or the chosen profile cannot be used.
     """
     home = find_paths(environ, cwd)
     file = find_config(config, environ, cwd)
-    settings = read_settings(read_document(file), home, environ, cwd) if file else Settings(home=home)
+    document = read_document(file) if file else None
+    settings = read_settings(document, home, environ, cwd) if document else Settings(home=home)
+    settings = replace(settings, database_uri=environ.get(DATABASE, "").strip())
+    is_own = document is not None and recognise(document) == "portico"
+    settings = with_profile(settings, document if is_own else None, profile, environ, cwd)
     return _switched(settings, environ.get(SWITCH, "").strip())
 
 
@@ -118,6 +129,9 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         tokens=fields.choice("tokens", among=COUNTERS) or defaults.tokens,
         store=store or defaults.store,
         journal=read_journal(fields),
+        python=read_sources(fields, "python"),
+        yaml=read_sources(fields, "yaml"),
+        hooks=read_sources(fields, "hooks"),
         extra={key: value for key, value in (document.data or {}).items() if key in EXTRA},
     )
 

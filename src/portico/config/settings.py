@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from portico.domain.profile import OPEN, Profile
 from portico.domain.server import ServerSpec
 from portico.errors import ConfigError
 
@@ -99,11 +100,30 @@ class Settings:
     store: str = field(default="sqlite", repr=False)
     """`sqlite`, `memory`, or the address of a database, which may hold a password."""
     journal: JournalSettings = JournalSettings()
+    python: tuple[str, ...] = ()
+    """Modules, files and patterns of files with tools, relative to `folder`."""
+    yaml: tuple[str, ...] = ()
+    """Patterns of files with definitions, relative to `folder`."""
+    hooks: tuple[str, ...] = ()
+    """Modules and files with hooks, relative to `folder`."""
+    database_uri: str = field(default="", repr=False)
+    """The database that packaged tools read, which may hold a password; empty for the demo's."""
+    profile: str = ""
+    """The name of the chosen profile; its surface, pins and servers are already in force."""
+    selected: Profile = OPEN
+    """The chosen profile, for what it lets through."""
+    reload: bool = False
+    """Whether tools are loaded again when their files change."""
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Keys that other parts read themselves, as they were written."""
     problems: tuple[ConfigError, ...] = ()
     """What could not be used; everything else is in force."""
     file: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths in the config are relative to: that of the file, or the current one without a file."""
+        return self.file.absolute().parent if self.file else Path.cwd()
 
     @property
     def store_shown(self) -> str:

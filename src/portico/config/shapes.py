@@ -15,7 +15,7 @@ from .tree import Path
 
 OWN_KEYS = (
     "surface servers mcpServers databases python yaml pins store journal host port categories search semantic"
-    " profiles tokens capabilities".split()
+    " profiles tokens capabilities hooks".split()
 )
 """The top-level keys of a Portico config."""
 

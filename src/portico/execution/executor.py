@@ -28,9 +28,10 @@ from portico.errors import (
 )
 from portico.ports import Journal, Policy, Provider
 
-from .arguments import ArgumentCheck
+from .arguments import ArgumentCheck, Checked
 from .counts import Counts
 from .gauge import TokenGauge, text_of_arguments, text_of_result
+from .hooks import Hooks
 from .trail import Trail
 
 
@@ -44,6 +45,8 @@ class Executor:
     gauge: TokenGauge | None = None
     """What counts the tokens of calls; without one they are not counted."""
     arguments: ArgumentCheck = field(default_factory=ArgumentCheck)
+    hooks: Hooks | None = None
+    """Operators' own code around calls; None costs nothing."""
     trail: Trail = field(default_factory=Trail)
     counts: Counts = field(default_factory=Counts)
     running: Counter[str] = field(default_factory=Counter)
@@ -104,8 +107,26 @@ class Executor:
         return self.gauge.tokens((tool.id, "out"), text_of_result(result))
 
     async def _run(self, caller: Caller, call: Call, tool: Tool) -> Result:
+        if self.hooks is None:
+            return await self._send(caller, call, tool, self._check(caller, call, tool))
+        arguments = call.arguments
+        try:
+            before = self._check(caller, call, tool)
+            checked = await self.hooks.called(caller, tool, before, self.arguments.check)
+            if checked is not before:
+                self.policy.admit(caller, tool, checked.arguments)
+            arguments = checked.arguments
+            result = await self._send(caller, call, tool, checked)
+        except Exception as error:
+            await self.hooks.failed(caller, tool, arguments, error)
+            raise
+        return await self.hooks.answered(caller, tool, arguments, result)
+
+    def _check(self, caller: Caller, call: Call, tool: Tool) -> Checked:
         self.policy.admit(caller, tool, call.arguments)
-        checked = self.arguments.check(tool, call.arguments)
+        return self.arguments.check(tool, call.arguments)
+
+    async def _send(self, caller: Caller, call: Call, tool: Tool, checked: Checked) -> Result:
         provider = self.provider_of(tool.id.server)
         self.running[tool.id.server] += 1
         try:

@@ -1,4 +1,4 @@
-"""The one category rule: explicit config, longest name prefix, server default, `misc`.
+"""The one category rule: explicit config, longest name prefix, first part of a local name, server default, `misc`.
 
 A server's default is what the config gives it, or the shelf that an upstream server's name speaks of.
 """
@@ -41,9 +41,16 @@ class CategoryRule:
             or _longest(name, wide)
             or self.explicit.get(server)
             or _longest(name, prefixes)
+            or (_first_part(name) if source == "local" else "")
             or default
             for name in names
         }
+
+
+def _first_part(name: str) -> str:
+    """The first word of a name that has several: what local tools with names such as `sales_report` belong to."""
+    first, mark, _ = name.partition("_")
+    return first.lower() if mark and first.isalnum() else ""
 
 
 def _longest(name: str, prefixes: Mapping[str, str]) -> str:

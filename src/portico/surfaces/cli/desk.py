@@ -30,7 +30,15 @@ class Serve(Protocol):
     """Serves until it is told to stop."""
 
     def __call__(
-        self, config: str | None, *, stdio: bool, surface: str | None, host: str | None, port: int | None
+        self,
+        config: str | None,
+        *,
+        stdio: bool,
+        surface: str | None,
+        host: str | None,
+        port: int | None,
+        profile: str | None = None,
+        reload: bool = False,
     ) -> None:
         """Serve over stdio or HTTP; what is None comes from the config."""
         ...

@@ -22,13 +22,16 @@ def serve(
     ] = False,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Profile to use.")] = None,
+    reload: Annotated[bool, typer.Option("--reload", help="Load local tools again when their files change.")] = False,
     config: Annotated[str | None, typer.Option(help="Config file.")] = None,
 ) -> None:
     """Run the gateway, over HTTP or stdio."""
     found = options(ctx)
     try:
         chosen = _chosen(surface, progressive_disclosure)
-        found.desk.serve(config or found.config, stdio=stdio, surface=chosen, host=host, port=port)
+        file = config or found.config
+        found.desk.serve(file, stdio=stdio, surface=chosen, host=host, port=port, profile=profile, reload=reload)
     except PorticoError as error:
         raise fail(error) from error
     except BaseExceptionGroup as group:

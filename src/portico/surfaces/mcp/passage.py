@@ -14,7 +14,7 @@ from mcp.server.connection import Connection
 from mcp.shared.exceptions import MCPError
 
 from portico.domain.items import Item
-from portico.errors import CallError, InvalidArguments
+from portico.errors import CallError, InvalidArguments, UnknownItem
 from portico.gateway import Gateway
 
 from .asking import until_complete
@@ -41,23 +41,23 @@ class Passage:
     async def list_prompts(self, ctx: Context, params: JsonObject) -> JsonObject:
         """All prompts, under their listed names."""
         await self.gateway.settled()
-        return {"prompts": [item.definition for item in self.gateway.edition.items.prompts]}
+        return {"prompts": [item.definition for item in self.gateway.items.prompts]}
 
     async def list_resources(self, ctx: Context, params: JsonObject) -> JsonObject:
         """All resources, our own first."""
         await self.gateway.settled()
         own = LISTED if self.catalog else ()
-        return {"resources": [*own, *(item.definition for item in self.gateway.edition.items.resources)]}
+        return {"resources": [*own, *(item.definition for item in self.gateway.items.resources)]}
 
     async def list_templates(self, ctx: Context, params: JsonObject) -> JsonObject:
         """All resource templates, our own first."""
         await self.gateway.settled()
         own = TEMPLATES if self.catalog else ()
-        return {"resourceTemplates": [*own, *(item.definition for item in self.gateway.edition.items.templates)]}
+        return {"resourceTemplates": [*own, *(item.definition for item in self.gateway.items.templates)]}
 
     async def get_prompt(self, ctx: Context, params: JsonObject) -> JsonObject:
         """One prompt, from its server."""
-        item = self.gateway.edition.items.prompt(_text(params, "name"))
+        item = self.gateway.items.prompt(_text(params, "name"))
         arguments = params.get("arguments")
         own = {"arguments": arguments} if arguments is not None else {}
         return await self._pass_on(ctx, params, item, "prompts/get", {"name": item.original, **own})
@@ -145,7 +145,7 @@ class Passage:
         ref = params.get("ref")
         if not isinstance(ref, dict):
             raise MCPError(types.INVALID_PARAMS, "completion/complete needs `ref`")
-        items = self.gateway.edition.items
+        items = self.gateway.items
         if ref.get("type") == "ref/prompt":
             item = items.prompt(_text(ref, "name"))
             own = {**ref, "name": item.original}
@@ -190,7 +190,10 @@ class Passage:
         uri = _text(params, "uri")
         if self.catalog and is_ours(uri):
             return Item(server=OURS, original=uri, listed=uri, definition={})
-        return self.gateway.edition.items.resource(uri)
+        item = self.gateway.items.resource(uri)
+        if not self.gateway.profile.permits_resource(item.original):  # a template may give what the profile does not
+            raise UnknownItem(uri, details=("no resource of that name",))
+        return item
 
 
 def _text(params: JsonObject, key: str) -> str:

@@ -13,7 +13,7 @@ from portico.discovery.keywords import KeywordIndex, build_keyword_index
 from portico.discovery.listing import sampled_tokens
 from portico.discovery.spelling import spelled
 from portico.domain.caller import Caller
-from portico.domain.disclosure import Disclosure
+from portico.domain.disclosure import Disclosure, Findings, Hit
 from portico.domain.journal import Look
 from portico.domain.resolver import SEPARATORS
 from portico.domain.tool import Tool
@@ -163,8 +163,11 @@ class Search:
         """Write down what was looked for, and what the answer has shown."""
         names = shown_names(answer)
         if question.text:
-            found = [tool.id for name in names if (tool := self.gateway.find(caller, name))]
-            self.gateway.executor.trail.showed(caller, found)
+            found = [tool for name in names if (tool := self.gateway.find(caller, name))]
+            self.gateway.executor.trail.showed(caller, [tool.id for tool in found])
+            if (hooks := self.gateway.executor.hooks) is not None:
+                hits = tuple(Hit(tool=tool, score=0.0) for tool in found)
+                hooks.searched(caller, question.text, Findings(hits=hits, fits=bool(hits)))
         tokens = sampled_tokens(text, self.gateway.counter)
         disclosure = Disclosure(text="", tokens=tokens, shown=len(names), total=len(names), fits=bool(names))
         look = Look.SEARCH if question.text else Look.BROWSE

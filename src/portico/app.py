@@ -1,0 +1,209 @@
+"""Portico inside a program: `create_mcp_app(Settings(...))` gives an MCP server of one surface."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from portico import config
+from portico.config.documents import parse_document
+from portico.config.load import DATABASE, read_settings
+from portico.config.profiles import with_profile
+from portico.domain.server import ServerSpec
+from portico.errors import ConfigError
+from portico.house import House
+from portico.serving import SURFACES, keep_in_step, serve_over_http
+from portico.surfaces.mcp.server import SurfaceServer
+from portico.surfaces.mcp.stdio import serve_stdio
+from portico.version import VERSION
+from portico.wiring import Parts, assemble, open_house
+
+OURS = Path("Settings")
+"""Stands where the name of a file would, in what is said of a program's own settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a program wants of Portico; with a config file, on top of what the file says."""
+
+    progressive_disclosure: bool = False
+    """False lists every tool (the surface `static`), True a few that find the others (`search`)."""
+    surface: str | None = None
+    """Another surface; it counts more than `progressive_disclosure`."""
+    config: str | os.PathLike[str] | None = None
+    """A config file; without one no file is read."""
+    profile: str | None = None
+    """The name of a profile; None leaves it to the environment."""
+    servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """Servers by name, as `servers` in a config file."""
+    python: Sequence[str | os.PathLike[str]] = ()
+    yaml: Sequence[str | os.PathLike[str]] = ()
+    hooks: Sequence[str | os.PathLike[str]] = ()
+    pins: Sequence[str] = ()
+    categories: Mapping[str, str] = field(default_factory=dict)
+    database_uri: str | None = field(default=None, repr=False)
+    """The database of packaged tools; None leaves it to the environment."""
+    store: str | None = field(default=None, repr=False)
+    """Where things are remembered: that of the config file unless told, in memory without one."""
+
+
+def create_mcp_app(settings: Settings | None = None) -> tuple[App, logging.Logger]:
+    """An MCP server over these settings, and the logger that it speaks through; nothing is started yet.
+
+    Raises:
+        ConfigError: a file, surface, profile or store cannot be used.
+    """
+    logger = logging.getLogger("portico")
+    found = settings_of(settings or Settings())
+    for problem in found.problems:
+        logger.warning("config: %s", problem)
+    return App(found), logger
+
+
+class App(SurfaceServer):
+    """The SDK server of one surface; its house is opened with the first client and closed after the last."""
+
+    def __init__(self, settings: config.Settings) -> None:
+        self.settings = settings
+        self._door = anyio.Lock()
+        self._guests, self._is_empty = 0, anyio.Event()
+        self._move_into(assemble(Parts(pins=settings.pins)))
+
+    async def run_stdio(self) -> None:
+        """Serve one client over stdin and stdout until it goes away."""
+        await serve_stdio(self)
+
+    async def run_http(self, host: str | None = None, port: int | None = None) -> None:
+        """Serve over HTTP as `portico serve` does, until a signal comes; what is None comes from the config.
+
+        Raises:
+            ConfigError: the address cannot or must not be used.
+        """
+        await serve_over_http(
+            self.settings,
+            surface=self.settings.surface,
+            host=host or self.settings.host,
+            port=self.settings.port if port is None else port,
+            on_ready=lambda serving: logging.getLogger("portico").info("serving %s", serving.url),
+        )
+
+    def _move_into(self, house: House) -> None:
+        """Answer from this house from now on."""
+        manager = getattr(self, "_session_manager", None)
+        surface = SURFACES[self.settings.surface](house.gateway, self.settings)
+        super().__init__(house.gateway, surface, VERSION, house.walk)
+        self._session_manager = manager
+        self.lifespan = self._live
+
+    @asynccontextmanager
+    async def _live(self, server: object) -> AsyncIterator[dict[str, Any]]:
+        """One stay in the house; whoever came first opens it, and closes it when everybody has left."""
+        async with AsyncExitStack() as stack:
+            async with self._door:
+                is_host = self._guests == 0
+                if is_host:
+                    await self._open(stack)
+                self._guests += 1
+            try:
+                yield {}
+            finally:
+                self._guests -= 1
+                if self._guests == 0:
+                    self._is_empty.set()
+                if is_host:
+                    with anyio.CancelScope(shield=True):
+                        await self._is_empty.wait()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self._is_empty = anyio.Event()
+        house = await stack.enter_async_context(open_house(self.settings))
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        self._move_into(house)
+        keep_in_step(house, tasks, {self.settings.surface: self})
+
+
+def settings_of(asked: Settings) -> config.Settings:
+    """What a program asks for, in the words of a config file and read by the same rules.
+
+    Raises:
+        ConfigError: a file, surface, profile or store cannot be used.
+    """
+    file = os.fspath(asked.config) if asked.config is not None else None
+    given = _given(asked)
+    found = config.load_settings(file, os.environ, Path.cwd(), profile=asked.profile) if file else _bare(asked.profile)
+    return replace(
+        found,
+        surface=_surface(asked, found),
+        servers=_servers(given, found),
+        python=(*found.python, *given.python),
+        yaml=(*found.yaml, *given.yaml),
+        hooks=(*found.hooks, *given.hooks),
+        pins=given.pins or found.pins,
+        categories={**found.categories, **given.categories},
+        database_uri=found.database_uri if asked.database_uri is None else asked.database_uri,
+        store=given.store if asked.store or not file else found.store,
+        problems=(*found.problems, *given.problems),
+    )
+
+
+def _given(asked: Settings) -> config.Settings:
+    """The program's own part, as if it stood in a file."""
+    table = {
+        "servers": {name: dict(entry) for name, entry in asked.servers.items()},
+        "categories": dict(asked.categories),
+        "python": [*map(_located, asked.python)],
+        "yaml": [*map(_located, asked.yaml)],
+        "hooks": [*map(_located, asked.hooks)],
+        "pins": list(asked.pins),
+        "store": asked.store or "memory",
+    }
+    try:
+        document = parse_document(json.dumps(table, default=os.fspath), OURS)
+    except TypeError as error:
+        fix = "Use texts, numbers, lists and tables."
+        raise ConfigError(f"this cannot stand in a config: {error}", file=str(OURS), fix=fix) from error
+    home = config.find_paths(os.environ, Path.cwd())
+    found = read_settings(document, home, os.environ, Path.cwd())
+    # What was written has no lines.
+    problems = (ConfigError(p.problem, file=p.file, where=p.where, fix=p.fix) for p in found.problems)
+    return replace(found, problems=tuple(problems))
+
+
+def _bare(profile: str | None) -> config.Settings:
+    """The settings of no file at all."""
+    cwd = Path.cwd()
+    found = config.Settings(home=config.find_paths(os.environ, cwd), database_uri=os.environ.get(DATABASE, "").strip())
+    return with_profile(found, None, profile, os.environ, cwd)
+
+
+def _servers(given: config.Settings, found: config.Settings) -> tuple[ServerSpec, ...]:
+    """The program's servers in the place of those of the same name, as far as the profile uses them."""
+    own = {spec.name: spec for spec in given.servers if found.selected.permits_server(spec.name)}
+    return tuple({**{spec.name: spec for spec in found.servers}, **own}.values())
+
+
+def _surface(asked: Settings, found: config.Settings) -> str:
+    chosen = asked.surface or ("search" if asked.progressive_disclosure else found.selected.surface or "static")
+    if chosen not in SURFACES:
+        fix = f"Choose one of: {', '.join(SURFACES)}."
+        raise ConfigError(f"there is no surface {chosen!r}", file=str(OURS), where="surface", fix=fix)
+    return chosen
+
+
+def _located(source: str | os.PathLike[str]) -> str:
+    """A path as seen from here, since a config file may be elsewhere; a module as it is."""
+    text = os.fspath(source)
+    is_path = not isinstance(source, str) or any(sign in text for sign in "/\\*?[") or text.endswith(_SUFFIXES)
+    return str(Path.cwd() / Path(text).expanduser()) if is_path else text
+
+
+_SUFFIXES = (".py", ".yml", ".yaml")

@@ -1,0 +1,234 @@
+"""Profiles: `profiles.yml`, the key `profiles`, and those that come with Portico; one of them may be chosen."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from portico.domain.patterns import Pattern, read_pattern
+from portico.domain.profile import Profile
+from portico.errors import ConfigError
+
+from .documents import Document, read_document
+from .expansion import Variables
+from .fields import Fields, meant
+from .paths import absolute
+from .settings import SURFACES, Settings
+from .tree import Path as Place
+
+NAMES = ("profiles.yml", "profiles.yaml")
+"""Names of a file of profiles, in the order they are looked for."""
+VARIABLES = ("MCP_PROFILE", "PROFILE")
+"""The environment variables that choose a profile; the first one that says something counts."""
+KEYS = ("tool", "prompt", "resource", "registry", "surface", "pins", "servers")
+
+PACKAGED: Mapping[str, Mapping[str, Any]] = {
+    "all": {"tool": [".*"], "prompt": [".*"], "resource": [".*"]},
+    "base": {
+        "tool": ["^base_.*", "^qlty_.*", "^sec_.*", "^plot_.*", "^rag_.*", "^sql_opt_.*"],
+        "prompt": [".*"],
+        "resource": [".*"],
+    },
+    # No tool is called so: what is left is what the registry holds.
+    "db-registry": {"tool": ["X"], "prompt": [".*"], "registry": "mcp"},
+}
+"""The profiles that come with Portico; one of the same name in a file takes the place of its namesake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """One table of profiles, and where it stands."""
+
+    document: Document
+    place: Place
+    is_ours: bool
+    """Whether a config names it: then all of it is judged, and not only what is chosen."""
+
+    @property
+    def words(self) -> dict[str, Any]:
+        found = self.document.words(*self.place)
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Reads the tables that there are, and remembers what is wrong with them."""
+
+    variables: Variables
+    config: Document | None
+    cwd: Path
+    problems: list[ConfigError] = field(default_factory=list)
+    unread: ConfigError | None = None
+    """Why a file of profiles could not be read."""
+
+    def tables(self, *, wanted: bool) -> list[_Table]:
+        """The tables, nearest first; a file that only has the right name is left alone unless a profile is wanted."""
+        written = self.config.data.get("profiles") if self.config and isinstance(self.config.data, dict) else None
+        if isinstance(written, str):
+            return [*self._named(written)]
+        inline = []
+        if isinstance(written, dict) and self.config is not None:
+            inline.append(_Table(document=self.config, place=("profiles",), is_ours=True))
+        elif written is not None and self.config is not None:
+            fix = "Write the path of a file of profiles, or a table of them."
+            self.problems.append(self.config.error("this must be a path or a table", ("profiles",), fix=fix))
+        return [*inline, *(self._found() if wanted else ())]
+
+    def _named(self, text: str) -> Iterator[_Table]:
+        assert self.config is not None, "the text stands in it"
+        try:
+            path = absolute(self.variables.expand(text), self.variables.environ, self.variables.folder)
+        except ConfigError as error:
+            self.unread = self.config.error(error.problem, ("profiles",), fix=error.fix)
+            self.problems.append(self.unread)
+            return
+        yield from self._file(path, is_ours=True)
+
+    def _found(self) -> Iterator[_Table]:
+        folders = [self.variables.folder, self.cwd] if self.config else [self.cwd]
+        file = next((file for folder in folders for name in NAMES if (file := folder / name).is_file()), None)
+        if file is not None:
+            yield from self._file(file, is_ours=False)
+
+    def _file(self, file: Path, *, is_ours: bool) -> Iterator[_Table]:
+        try:
+            document = read_document(file)
+            if document.data is not None and not isinstance(document.data, dict):
+                fix = "Write a name for each profile, with its lists below it."
+                raise document.error("a file of profiles must be a table", line=1, fix=fix)
+        except ConfigError as error:
+            self.unread = error
+            self.problems.append(error)
+            return
+        yield _Table(document=document, place=(), is_ours=is_ours)
+
+    def profile(self, table: _Table, name: str, surfaces: Sequence[str]) -> Profile | ConfigError:
+        """One profile, or what makes it unusable: a wrong reading of it could offer what it was meant to hide."""
+        place, words = (*table.place, name), table.words[name]
+        if words is not None and not isinstance(words, dict):
+            problem = table.document.error("a profile must be a table", place, fix=f"Use some of: {', '.join(KEYS)}.")
+            self.problems.append(problem)
+            return problem
+        fields = Fields(words or {}, document=table.document, path=place, variables=self.variables)
+        found = _profile(name, fields, surfaces)
+        self.problems += fields.problems
+        return found if fields.is_usable else fields.problems[0]
+
+
+def with_profile(
+    settings: Settings, config: Document | None, named: str | None, environ: Mapping[str, str], cwd: Path
+) -> Settings:
+    """The settings under the profile that the command line or the environment chooses, if any.
+
+    Raises:
+        ConfigError: there is no such profile, or it cannot be used.
+    """
+    asked, source = _asked(named, environ)
+    folder = config.file.absolute().parent if config else cwd
+    reader = _Reader(variables=Variables(environ=environ, folder=folder), config=config, cwd=cwd)
+    tables = reader.tables(wanted=bool(asked))
+    judged = {
+        (number, name): reader.profile(table, name, SURFACES)
+        for number, table in enumerate(tables)
+        for name in table.words
+        if table.is_ours or name == asked
+    }
+    if not asked:
+        return replace(settings, problems=(*settings.problems, *reader.problems))
+    nearest = next((judged[number, asked] for number in range(len(tables)) if (number, asked) in judged), None)
+    # A file that cannot be read may hold a profile of this name: what comes with Portico must not stand in for it.
+    profile = nearest or reader.unread or packaged(asked) or _unknown(asked, source, tables)
+    if isinstance(profile, ConfigError):
+        raise profile
+    problems = (*settings.problems, *reader.problems, *_strangers(settings, profile))
+    return _applied(replace(settings, problems=problems), profile)
+
+
+def packaged(name: str) -> Profile | None:
+    """The profile of that name that comes with Portico."""
+    table = PACKAGED.get(name)
+    if table is None:
+        return None
+    tool, prompt, resource = (
+        tuple(map(read_pattern, table[key])) if key in table else None for key in ("tool", "prompt", "resource")
+    )
+    return Profile(name=name, tool=tool, prompt=prompt, resource=resource, registry=table.get("registry", ""))
+
+
+def _asked(named: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    candidates = (("--profile", named), *((variable, environ.get(variable)) for variable in VARIABLES))
+    return next(((text.strip(), source) for source, text in candidates if text and text.strip()), ("", ""))
+
+
+def _profile(name: str, fields: Fields, surfaces: Sequence[str]) -> Profile:
+    for key in fields.table:
+        if key not in KEYS:
+            is_misspelt = bool(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.7))
+            fields.report("this key is not known", key, fix=meant(key, KEYS), fatal=is_misspelt)
+    surface = fields.text("surface").strip()
+    if surface and surface not in surfaces:
+        fields.report("this is not a surface", "surface", fix=meant(surface, surfaces), fatal=False)
+        surface = ""
+    return Profile(
+        name=name,
+        tool=_patterns(fields, "tool"),
+        prompt=_patterns(fields, "prompt"),
+        resource=_patterns(fields, "resource"),
+        servers=_list(fields, "servers"),
+        registry=fields.text("registry").strip(),
+        surface=surface,
+        pins=_list(fields, "pins"),
+    )
+
+
+def _list(fields: Fields, key: str) -> tuple[str, ...] | None:
+    if key not in fields.table:
+        return None
+    if fields.table[key] is None:
+        fields.report("this is empty", key, fix="Write [] for none of them, or delete the line for all.", fatal=False)
+    return tuple(text.strip() for text in fields.texts(key))
+
+
+def _patterns(fields: Fields, key: str) -> tuple[Pattern, ...] | None:
+    """The patterns that can be used; the others let nothing through, so that a mistake never opens anything."""
+    texts = _list(fields, key)
+    if texts is None:
+        return None
+    found = []
+    for index, text in enumerate(texts):
+        try:
+            found.append(read_pattern(text))
+        except ValueError as error:
+            fields.report(str(error), key, index, fix="Write a simple one, such as ^base_.*", fatal=False)
+    return tuple(found)
+
+
+def _strangers(settings: Settings, profile: Profile) -> Iterator[ConfigError]:
+    """Servers of a profile that are probably misspelt; one that resembles nothing may be a server of local tools."""
+    names = [spec.name for spec in settings.servers]
+    for server in profile.servers or ():
+        near = difflib.get_close_matches(server, names, n=1, cutoff=0.7)
+        if near and server not in names and not any(sign in server for sign in "*?["):
+            where = f"profile {profile.name!r}"
+            yield ConfigError(f"no server is called {server!r}", where=where, fix=f"Did you mean {near[0]!r}?")
+
+
+def _applied(settings: Settings, profile: Profile) -> Settings:
+    return replace(
+        settings,
+        profile=profile.name,
+        selected=profile,
+        surface=profile.surface or settings.surface,
+        pins=settings.pins if profile.pins is None else profile.pins,
+        servers=tuple(spec for spec in settings.servers if profile.permits_server(spec.name)),
+    )
+
+
+def _unknown(asked: str, source: str, tables: Sequence[_Table]) -> ConfigError:
+    known = sorted({*PACKAGED, *(name for table in tables for name in table.words)})
+    near = difflib.get_close_matches(asked, known, n=1, cutoff=0.6)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return ConfigError(f"there is no profile {asked!r}", where=source, fix=f"{hint}There are: {', '.join(known)}.")

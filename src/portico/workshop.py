@@ -1,0 +1,121 @@
+"""Tools of our own: Python functions, YAML definitions and what comes with the package, as local servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from portico.errors import ConfigError
+from portico.packaged import MODULES
+from portico.packaged.injecting import injected
+from portico.providers.database import DatabaseSource
+from portico.providers.local import LocalProvider
+from portico.providers.local.functions import LocalTool
+from portico.providers.local.injection import Source
+from portico.providers.local.modules import Loaded, ToolModules
+from portico.providers.local.watching import watch
+from portico.providers.yaml import LoadedYaml, load_yaml
+
+LOCAL = "local"
+
+
+@dataclass(slots=True, kw_only=True)
+class Workshop:
+    """Loads tools from their files, keeps one provider for each server that they name, and loads them again."""
+
+    python: tuple[str, ...] = ()
+    yaml: tuple[str, ...] = ()
+    folder: Path = field(default_factory=Path.cwd)
+    packaged: bool = False
+    """Whether the tools that come with Portico are offered too."""
+    database: DatabaseSource | None = None
+    """What functions and definitions with SQL read."""
+    taken: Collection[str] = ()
+    """Names of servers that are not ours to use."""
+    providers: dict[str, LocalProvider] = field(default_factory=dict)
+    problems: tuple[ConfigError, ...] = ()
+    _modules: ToolModules | None = None
+    _files: tuple[Path, ...] = ()
+
+    def load(self) -> None:
+        """Load everything; what cannot be used is a problem, and the rest is offered."""
+        sources = (*self.python, *(MODULES if self.packaged else ()))
+        self._modules = ToolModules(sources, self.folder)
+        self._offer(self._modules.load())
+
+    async def follow(self, on_change: Callable[[str], None], every: float = 1.0) -> None:
+        """Load again whatever changes, for ever; tells the servers that may offer something else now."""
+
+        async def reload(changed: set[Path]) -> None:
+            assert self._modules is not None, "load() comes first"
+            self._offer(self._modules.reload(changed))
+            for server in sorted(self.providers):
+                on_change(server)
+
+        await watch(self._watched, reload, every)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self.database is not None:
+            self.database.close()
+
+    def _watched(self) -> set[Path]:
+        return {*(self._modules.files() if self._modules else ()), *self._files}
+
+    def _offer(self, loaded: Loaded) -> None:
+        written = self._read_yaml()
+        known = {(tool.server, tool.name) for tool in loaded.tools}
+        clashes = [tool for tool in written.tools if (tool.server, tool.name) in known]
+        usable = [tool for tool in (*loaded.tools, *written.tools) if tool.server not in self.taken]
+        strangers = {tool.server for tool in (*loaded.tools, *written.tools) if tool.server in self.taken}
+        groups = _grouped(usable)
+        if written.prompts or written.terms:
+            groups.setdefault(LOCAL, [])
+        for server in {*groups, *self.providers}:
+            self._provider(server).take(groups.get(server, ()))
+        if LOCAL in self.providers:
+            written.furnish(self.providers[LOCAL])
+        self.problems = (
+            *loaded.problems,
+            *written.problems,
+            *(_clash(tool) for tool in clashes),
+            *(_strange(server) for server in sorted(strangers)),
+            *(problem for provider in self.providers.values() for problem in provider.problems),
+        )
+
+    def _read_yaml(self) -> LoadedYaml:
+        dialect = self.database.dialect if self.database is not None else ""
+        written = load_yaml(self.yaml, self.folder, packaged=self.packaged, dialect=dialect)
+        self._files = written.files
+        return written
+
+    def _provider(self, server: str) -> LocalProvider:
+        if server not in self.providers:
+            self.providers[server] = LocalProvider(server=server, inject=self._injected())
+        return self.providers[server]
+
+    def _injected(self) -> Mapping[type, Source]:
+        return injected(self.database) if self.database is not None else {}
+
+
+def _grouped(tools: Iterable[LocalTool]) -> dict[str, list[LocalTool]]:
+    groups: dict[str, list[LocalTool]] = {}
+    for tool in tools:
+        groups.setdefault(tool.server, []).append(tool)
+    return groups
+
+
+def _clash(tool: LocalTool) -> ConfigError:
+    fix = "Rename one of them; until then the function is offered."
+    return ConfigError(
+        f"{tool.name!r} is a Python function too", file=tool.file or None, line=tool.line or None, fix=fix
+    )
+
+
+def _strange(server: str) -> ConfigError:
+    return ConfigError(
+        f"tools of our own name the server {server!r}, which is another one's name",
+        where=f"servers.{server}",
+        fix="Give one of the two another name.",
+    )

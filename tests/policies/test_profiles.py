@@ -1,0 +1,105 @@
+"""A profile narrows what another policy shows: code tools by name, servers by name, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from portico.domain.caller import Caller
+from portico.domain.edition import Edition
+from portico.domain.patterns import read_pattern
+from portico.domain.profile import OPEN, Profile
+from portico.domain.server import Offering, ToolFilter
+from portico.errors import Refused
+from portico.policies.globs import GlobPolicy
+from portico.policies.profiles import ProfilePolicy
+from portico.testing import AGENT, FakeHouse, definition, furnish
+
+SOURCES = {"local": "local", "notes": "yaml", "warehouse": "database", "github": "upstream"}
+
+
+def offer(house: FakeHouse, server: str, *names: str) -> None:
+    tools = tuple(definition(name) for name in names)
+    house.gateway.editions.accept([(Offering(server=server, tools=tools), SOURCES[server])])
+
+
+@pytest.fixture
+def house() -> FakeHouse:
+    house = furnish({})
+    for server in SOURCES:
+        offer(house, server, "base_read", "dba_drop")
+    return house
+
+
+def profile(**lists: list[str]) -> Profile:
+    patterns = {key: tuple(map(read_pattern, texts)) for key, texts in lists.items() if key != "servers"}
+    servers = tuple(lists["servers"]) if "servers" in lists else None
+    return Profile(name="mine", servers=servers, **patterns)
+
+
+def shown(policy: ProfilePolicy, edition: Edition) -> list[str]:
+    return sorted(f"{id.server}.{id.name}" for id in policy.visible(AGENT, edition))
+
+
+@pytest.mark.requirement("S4-48", "S4-49")
+def test_names_are_asked_of_code_only(house: FakeHouse):
+    edition = house.gateway.edition
+    policy = ProfilePolicy(GlobPolicy(), profile(tool=["^base_"]))
+    theirs = ["github.base_read", "github.dba_drop"]
+    registry = ["warehouse.base_read", "warehouse.dba_drop"]
+    assert shown(policy, edition) == sorted([*theirs, *registry, "local.base_read", "notes.base_read"])
+    none = ProfilePolicy(GlobPolicy(), profile(tool=["X"]))
+    assert shown(none, edition) == sorted([*theirs, *registry])
+    alone = ProfilePolicy(GlobPolicy(), profile(tool=["X"], servers=["warehouse"]))
+    assert shown(alone, edition) == registry
+
+
+def test_servers_that_are_not_named_are_left_out(house: FakeHouse):
+    policy = ProfilePolicy(GlobPolicy(), profile(servers=["git*", "local"]))
+    assert {id.server for id in policy.visible(AGENT, house.gateway.edition)} == {"github", "local"}
+    assert shown(ProfilePolicy(GlobPolicy(), profile(servers=[])), house.gateway.edition) == []
+
+
+@pytest.mark.requirement("P-POLICY-CONTRACT")
+def test_it_only_ever_narrows(house: FakeHouse):
+    edition = house.gateway.edition
+    inner = GlobPolicy({"local": ToolFilter(deny=("base_*",)), "github": ToolFilter(allow=("dba_*",))})
+    policy = ProfilePolicy(inner, profile(tool=[".*"], servers=["*"]))
+    assert policy.visible(AGENT, edition) == inner.visible(AGENT, edition)
+    narrow = ProfilePolicy(inner, profile(tool=["^base_"]))
+    assert set(narrow.visible(AGENT, edition)) < set(inner.visible(AGENT, edition))
+
+
+def test_what_it_shows_is_worked_out_once_and_stays_the_same_object(house: FakeHouse):
+    edition = house.gateway.edition
+    policy = ProfilePolicy(GlobPolicy(), profile(tool=["^base_"]))
+    first = policy.visible(AGENT, edition)
+    assert policy.visible(Caller(name="another"), edition) is first
+    offer(house, "local", "base_read", "base_write")
+    assert "local.base_write" in shown(policy, house.gateway.edition)
+    assert policy.visible(AGENT, edition) is first
+
+
+def test_without_a_filter_the_inner_answer_is_passed_on(house: FakeHouse):
+    inner = GlobPolicy()
+    edition = house.gateway.edition
+    assert ProfilePolicy(inner).visible(AGENT, edition) is inner.visible(AGENT, edition)
+    assert OPEN.permits_tool("anything", "local")
+    assert not OPEN.wants_packaged
+
+
+def test_a_tool_that_slipped_through_is_still_refused(house: FakeHouse):
+    tools = {f"{id.server}.{id.name}": tool for id, tool in house.gateway.edition.tools.items()}
+    policy = ProfilePolicy(GlobPolicy({"github": ToolFilter(deny=("*",))}), profile(tool=["^base_"]))
+    policy.admit(AGENT, tools["local.base_read"], {})
+    for handle in ("local.dba_drop", "github.base_read"):
+        with pytest.raises(Refused):
+            policy.admit(AGENT, tools[handle], {})
+
+
+def test_prompts_and_resources_are_narrowed_by_their_own_lists():
+    policy = ProfilePolicy(GlobPolicy(), profile(prompt=["^base_"], resource=["docs://"]))
+    assert policy.permits_prompt("base_explain")
+    assert not policy.permits_prompt("dba_explain")
+    assert policy.permits_resource("docs://a/b")
+    assert not policy.permits_resource("file:///etc/passwd")
+    assert ProfilePolicy(GlobPolicy()).permits_prompt("anything")
