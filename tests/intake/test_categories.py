@@ -115,3 +115,38 @@ def test_hardly_a_server_is_left_without_a_shelf() -> None:
     fleet = load_fleet()
     if fleet is not None:
         assert [server for server in fleet if not shelf_of(server)] in ([], ["everything(npm)"])
+
+
+@pytest.mark.requirement(
+    "S0-E4", "S0-54", "S0-55", "S0-56", "S0-57", "S0-58", "S0-59", "S0-60", "S0-61", "S0-62", "S0-63", "S0-64", "S0-65"
+)
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("base_tableList", "base"),
+        ("dba_tableSpace", "dba"),
+        ("fs_setFeature", "fs"),
+        ("qlty_missingValues", "qlty"),
+        ("sec_userRoles", "sec"),
+        ("tdvs_ask", "tdvs"),
+        ("plot_pie_chart", "plot"),
+        ("rag_searchText", "rag"),
+        ("sql_opt_explain", "sql_opt"),
+        ("chat_completeChat", "chat"),
+        ("bar_createJob", "bar"),
+        ("sales_report", "sales"),
+        ("Sales_report", "sales"),
+        ("report", "misc"),
+        ("_private", "misc"),
+        ("données_x", "données"),
+    ],
+)
+def test_a_local_tool_stands_where_the_longest_prefix_or_else_the_first_part_of_its_name_says(
+    name: str, category: str
+) -> None:
+    assert CategoryRule().category("local", name, "local") == category
+
+
+def test_the_first_part_of_a_name_says_nothing_of_other_servers_tools() -> None:
+    assert CategoryRule().category("odd", "sales_report", "upstream") == "misc"
+    assert CategoryRule().category("odd", "sales_report", "library") == "misc"
