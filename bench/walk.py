@@ -90,7 +90,7 @@ async def _times(walk: Walk, category: str, tool: tuple[str, str]) -> dict[str, 
     cold: dict[str, list[float]] = {tier: [] for tier in asks}
     warm: dict[str, list[float]] = {tier: [] for tier in asks}
     for _ in range(ROUNDS):
-        walk.standings.replace_tiers(dict(walk.standings.tiers))  # a new revision: nothing that is kept is still right
+        walk.cache.clear()
         for tier, ask in asks.items():
             cold[tier].append(await _timed(ask))
             warm[tier].append(await _timed(ask))
