@@ -150,7 +150,7 @@ def _advise(error: CallError, tool: Tool, arguments: Mapping[str, Any]) -> None:
     """Name the tool as the caller does; where nothing can have happened twice, the next call is the same once more."""
     error.about(tool.handle)
     is_safe = error.sent is Sent.NOTHING or tool.effect is Effect.READ
-    if error.next_call is None and is_safe and not isinstance(error, UpstreamError):
+    if error.next_call is None and is_safe and not isinstance(error, UpstreamError | InvalidArguments | Refused):
         error.next_call = NextCall("call", {"name": tool.handle, "arguments": dict(arguments)})
 
 

@@ -54,9 +54,9 @@ async def test_a_sql_tool_is_found_checked_and_called_like_any_other(sales_house
 async def test_an_identifier_is_a_name_that_the_database_has(sales_house: FakeHouse) -> None:
     assert (await call(sales_house, "base_topCustomers", table="suppliers")).structured["rows"] == [["Nut & Bolt", 7]]
     assert (await call(sales_house, "base_topCustomers", table="SUPPLIERS")).structured["rows"] == [["Nut & Bolt", 7]]
-    unknown = await call(sales_house, "base_topCustomers", table="suppliars")
-    assert unknown.is_error
-    assert "no table is called 'suppliars'; did you mean: suppliers" in unknown.text
+    with pytest.raises(InvalidArguments, match="no table is called 'suppliars'; did you mean: suppliers"):
+        await call(sales_house, "base_topCustomers", table="suppliars")
+    assert sales_house.invocations[-1].outcome is Outcome.INVALID
 
 
 @pytest.mark.parametrize(("column", "value"), [("a b", 1), ("SELECT", "x")])
@@ -73,9 +73,8 @@ async def test_signs_that_mean_something_to_drivers_are_letters_in_a_name(sales_
 
 
 async def test_a_column_is_looked_up_in_its_own_table(sales_house: FakeHouse) -> None:
-    result = await call(sales_house, "base_column", table="customers", column="region")
-    assert result.is_error
-    assert "no column of 'customers' is called 'region'" in result.text
+    with pytest.raises(InvalidArguments, match="no column of 'customers' is called 'region'"):
+        await call(sales_house, "base_column", table="customers", column="region")
 
 
 async def test_five_hundred_injections_into_a_value_find_nothing_and_change_nothing(
@@ -97,11 +96,10 @@ async def test_injections_into_an_identifier_are_names_that_nobody_has(
     before = dump()
     provider: Any = sales_house.admin.providers["local"]
     for text in [*INJECTIONS[::5], "customers; --", 'customers"', "customers WHERE 1=1", "", ".", "a.b.c"]:
-        result = await ask(provider, "base_topCustomers", table=text)
-        assert result["isError"], text
-        assert "is called" in result["content"][0]["text"], text
-        result = await ask(provider, "base_column", table="customers", column=text)
-        assert result["isError"], text
+        with pytest.raises(InvalidArguments, match="is called"):
+            await ask(provider, "base_topCustomers", table=text)
+        with pytest.raises(InvalidArguments):
+            await ask(provider, "base_column", table="customers", column=text)
     assert dump() == before
 
 

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import anyio
 
+from portico.errors import CallError
+
 from .functions import LocalTool
 from .injection import RequestContext, Source
 from .printing import prints_aside
@@ -56,6 +58,8 @@ class Run:
                     )
                 value = self.function(self.values)
                 return value if inspect.isawaitable(value) else as_result(value)
+        except CallError:  # our own words for what went wrong, with what to do
+            raise
         except BaseException as error:  # noqa: BLE001  a user's function may raise anything, and it is the tool's answer
             return as_error(error)
 
@@ -99,6 +103,8 @@ async def _answer(value: Awaitable[Any]) -> Mapping[str, Any]:
     try:
         with prints_aside():
             return as_result(await value)
+    except CallError:
+        raise
     except BaseException as error:  # a user's function may raise anything, and it is the tool's answer
         if isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
             raise
