@@ -66,7 +66,6 @@ async def test_names_with_quotes_and_spaces_are_quoted(sales_house: FakeHouse, c
     assert result.structured["rows"] == [[value]]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_signs_that_mean_something_to_drivers_are_letters_in_a_name(sales_house: FakeHouse) -> None:
     result = await call(sales_house, "base_column", table="ten %s: {table}", column="share")
     assert result.structured["rows"] == [[10]]

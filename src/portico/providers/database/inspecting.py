@@ -119,10 +119,16 @@ class Inspection:
 
 def quoted(dialect: Any, subject: Table | Column | str) -> str:
     """A name between a database's quotes, whatever letters it has."""
-    quote = dialect.identifier_preparer.quote_identifier
+    preparer = dialect.identifier_preparer
+
+    def quote(name: str) -> str:
+        found = str(preparer.quote_identifier(name))
+        # Statements are texts, in which a percent sign is doubled for the driver later on; once is enough.
+        return found.replace("%%", "%") if preparer._double_percents else found
+
     if isinstance(subject, Table):
         return ".".join(quote(part) for part in (subject.schema, subject.name) if part)
-    return str(quote(subject if isinstance(subject, str) else subject.name))
+    return quote(subject if isinstance(subject, str) else subject.name)
 
 
 def _is_system(name: str) -> bool:
