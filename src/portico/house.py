@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portico.admin import Admin
 from portico.errors import ConfigError
@@ -12,7 +12,9 @@ from portico.gateway import Gateway
 from portico.ports import MeaningSource
 from portico.stores.journal import StoredJournal
 from portico.walk import Walk
-from portico.workshop import Workshop
+
+if TYPE_CHECKING:
+    from portico.workshop import Workshop
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +36,9 @@ class House:
     """Who wants to hear what upstream servers announce."""
 
     workshop: Workshop | None = None
-    """Where tools of our own come from, when they are loaded again on a change."""
+    """Where tools of our own come from."""
+    is_reloading: bool = False
+    """Whether they are loaded again when their files change."""
     journal: StoredJournal | None = None
     """The journal, where a database keeps it."""
     closing: list[Callable[[], None]] = field(default_factory=list)

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from zlib import crc32
 
@@ -38,7 +39,6 @@ from portico.house import House
 from portico.intake.categories import CategoryRule
 from portico.intake.editions import Editions
 from portico.intake.intake import Intake
-from portico.packaged.demo import demo_url
 from portico.policies.globs import GlobPolicy
 from portico.policies.profiles import ProfilePolicy
 from portico.ports import (
@@ -52,7 +52,6 @@ from portico.ports import (
     TierRecords,
     TokenCounter,
 )
-from portico.providers.database import DatabaseSource
 from portico.providers.local.importing import import_file, import_name
 from portico.providers.local.printing import prints_aside
 from portico.providers.local.workers import Workers
@@ -67,7 +66,9 @@ from portico.stores.opening import open_database, open_signals
 from portico.stores.tiers import DatabaseTiers
 from portico.version import VERSION
 from portico.walk import Walk
-from portico.workshop import Workshop
+
+if TYPE_CHECKING:
+    from portico.workshop import Workshop
 
 CLOSE_SECONDS = 10.0
 
@@ -188,16 +189,14 @@ def build(settings: Settings) -> House:
         for spec in settings.servers
         if spec.enabled
     }
-    workshop = _open_workshop(settings)
-    parts.providers.update({**upstreams, **workshop.providers})
+    parts.providers.update(upstreams)
     house.journal, house.closing = remembered.journal, remembered.closing
     house.admin.settle, house.admin.reread = remembered.journal.settle_now, remembered.journal.reread
-    house.problems = (*settings.problems, *workshop.problems)
-    house.workshop = workshop if settings.reload else None
-    house.closing.append(workshop.close)
-    house.surface = settings.surface
-    house.unknown = house.admin.intake.load() - workshop.providers.keys()
-    _show(house.gateway.editions, workshop)
+    house.problems = settings.problems
+    house.surface, house.is_reloading = settings.surface, settings.reload
+    house.unknown = house.admin.intake.load()
+    if settings.python or settings.yaml or settings.selected.wants_packaged:
+        _add_workshop(house, settings, parts.providers)
     _recall(house.admin)
     for name, server in house.gateway.edition.servers.items():
         if name in upstreams:
@@ -241,20 +240,16 @@ def watch(house: House, tasks: TaskGroup) -> None:
         house.admin.intake.begin(server)
     if house.meanings is not None:
         house.meanings.wake()
-    if house.workshop is not None:
+    if house.workshop is not None and house.is_reloading:
         tasks.start_soon(house.workshop.follow, partial(_reshow, house))
 
 
 def _reshow(house: House, server: str) -> None:
-    """Offer what one of our own servers has now."""
+    """Offer what one of our own servers has now; it may be a new one."""
     assert house.workshop is not None, "else nothing changes"
-    provider = house.workshop.providers[server]
-    providers = house.admin.providers
-    if isinstance(providers, dict):
-        providers[server] = provider
-    for name, category in provider.categories.items():
-        house.gateway.editions.shelve(ToolId(server, name), category)
-    house.gateway.editions.accept([(provider.offering(), provider.source)])
+    if isinstance(house.admin.providers, dict):
+        house.admin.providers[server] = house.workshop.providers[server]
+    _show(house, server)
 
 
 async def _close(house: House) -> None:
@@ -342,35 +337,33 @@ def _recall(admin: Admin) -> None:
         logger.warning("how tools stand is not remembered: %s", error)
 
 
-def _open_workshop(settings: Settings) -> Workshop:
-    """The tools of our own that the settings name; those of the package read the demo's data without a database."""
-    wants_packaged = settings.selected.wants_packaged
-    workshop = Workshop(
+def _add_workshop(house: House, settings: Settings, providers: dict[str, Provider]) -> None:
+    """Offer the tools of our own that the settings name; they need nobody to be asked."""
+    # A twentieth of a second to load, which a command without such tools must not pay.
+    workshop: Workshop = import_module("portico.workshop").open_workshop(
         python=settings.python,
         yaml=settings.yaml,
         folder=settings.folder,
-        packaged=wants_packaged,
+        packaged=settings.selected.wants_packaged,
         taken={spec.name for spec in settings.servers},
+        database=settings.database_uri,
+        data=settings.home.data,
     )
-    if not (settings.python or settings.yaml or wants_packaged):
-        return workshop
-    url = settings.database_uri or (demo_url(settings.home.data) if wants_packaged else "")
-    bad: tuple[ConfigError, ...] = ()
-    try:
-        workshop.database = DatabaseSource(url) if url else None
-    except ConfigError as error:
-        bad = (error,)
-    workshop.load()
-    workshop.problems = (*bad, *workshop.problems)
-    return workshop
+    house.problems = (*house.problems, *workshop.problems)
+    house.workshop = workshop
+    house.closing.append(workshop.close)
+    providers.update(workshop.providers)
+    for server in workshop.providers:
+        _show(house, server)
 
 
-def _show(editions: Editions, workshop: Workshop) -> None:
-    """Publish what needs nobody to be asked, each tool on the shelf that its author chose."""
-    for server, provider in workshop.providers.items():
-        for name, category in provider.categories.items():
-            editions.shelve(ToolId(server, name), category)
-    editions.accept((provider.offering(), provider.source) for provider in workshop.providers.values())
+def _show(house: House, server: str) -> None:
+    """Publish what one of our own servers offers now, each tool on the shelf that its author chose."""
+    assert house.workshop is not None, "else there is no such server"
+    provider = house.workshop.providers[server]
+    for name, category in provider.categories.items():
+        house.gateway.editions.shelve(ToolId(server, name), category)
+    house.gateway.editions.accept([(provider.offering(), provider.source)])
 
 
 def _hooks(settings: Settings) -> Hooks | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from portico.errors import ConfigError
 from portico.packaged import MODULES
+from portico.packaged.demo import demo_url
 from portico.packaged.injecting import injected
 from portico.providers.database import DatabaseSource
 from portico.providers.local import LocalProvider
@@ -18,6 +20,8 @@ from portico.providers.local.watching import watch
 from portico.providers.yaml import LoadedYaml, load_yaml
 
 LOCAL = "local"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +53,11 @@ class Workshop:
 
         async def reload(changed: set[Path]) -> None:
             assert self._modules is not None, "load() comes first"
+            before = {str(problem) for problem in self.problems}
             self._offer(self._modules.reload(changed))
+            for problem in self.problems:
+                if str(problem) not in before:
+                    logger.warning("%s", problem)
             for server in sorted(self.providers):
                 on_change(server)
 
@@ -97,6 +105,29 @@ class Workshop:
 
     def _injected(self) -> Mapping[type, Source]:
         return injected(self.database) if self.database is not None else {}
+
+
+def open_workshop(
+    *,
+    python: tuple[str, ...],
+    yaml: tuple[str, ...],
+    folder: Path,
+    packaged: bool,
+    taken: Collection[str],
+    database: str,
+    data: Path,
+) -> Workshop:
+    """A workshop with everything loaded; packaged tools read the demo's data where no database is named."""
+    workshop = Workshop(python=python, yaml=yaml, folder=folder, packaged=packaged, taken=taken)
+    url = database or (demo_url(data) if packaged else "")
+    bad: tuple[ConfigError, ...] = ()
+    try:
+        workshop.database = DatabaseSource(url) if url else None
+    except ConfigError as error:
+        bad = (error,)
+    workshop.load()
+    workshop.problems = (*bad, *workshop.problems)
+    return workshop
 
 
 def _grouped(tools: Iterable[LocalTool]) -> dict[str, list[LocalTool]]:
