@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from .journal import Losses
 from .tool import ToolId
@@ -24,6 +25,18 @@ class ToolLine:
     def success(self) -> float:
         """The share of calls that ended well."""
         return self.done / self.calls if self.calls else 0.0
+
+    def as_data(self, tool: str) -> dict[str, Any]:
+        """The line, ready for JSON, with the tool as it is spelled there."""
+        return {
+            "tool": tool,
+            "server": self.tool.server,
+            "calls": self.calls,
+            "success_rate": round(100 * self.success, 1),
+            "avg_latency_ms": self.mean_ms,
+            "p95_latency_ms": self.p95_ms,
+            "tokens_out": self.tokens_out,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +76,15 @@ class Report:
     caches: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Hits and misses of each cache."""
     losses: Losses = field(default_factory=Losses)
+
+    def as_data(self, spelled: Callable[[ToolId], str]) -> dict[str, Any]:
+        """The report, ready for JSON, the same through every door; `spelled` says what tools are called there."""
+        return {
+            **asdict(self),
+            **{
+                name: [line.as_data(spelled(line.tool)) for line in lines]
+                for name, lines in (("top", self.top), ("failing", self.failing), ("slow", self.slow))
+            },
+            "ranks": dict(sorted(self.ranks.items())),
+            "caches": {name: {"hits": hits, "misses": misses} for name, (hits, misses) in sorted(self.caches.items())},
+        }

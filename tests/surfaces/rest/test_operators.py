@@ -19,7 +19,6 @@ from portico.execution.counts import BOUNDS, Counts
 from portico.ports import Provider
 from portico.stores.journal import JournalState
 from portico.stores.memory import RecentJournal
-from portico.surfaces.cli.stats import report_data
 from portico.surfaces.rest.health import Live, Ready
 from portico.surfaces.rest.operators import BudgetResponse, ServersResponse, StatsResponse
 from portico.testing import AGENT, FakeProvider
@@ -61,7 +60,7 @@ async def test_usage_is_summed_up_alike_over_rest_and_on_the_command_line():
     await rest.house.gateway.call(AGENT, Call(tool="serena.replace_body", arguments={"body": "x"}))
     told = (await rest.get("/api/v1/stats?days=7&limit=10")).json
     report = await rest.house.admin.usage_report(days=7, limit=10)
-    printed = json.loads(json.dumps(report_data(report, rest.house.gateway.spelled)))
+    printed = json.loads(json.dumps(report.as_data(rest.house.gateway.spelled)))
     assert printed == told
 
 

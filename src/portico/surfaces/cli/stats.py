@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -50,29 +49,11 @@ def stats(
         return tool.handle if tool else str(id)
 
     if as_json:
-        data(report_data(report, gateway.spelled))
+        data(report.as_data(gateway.spelled))
     elif _is_empty(report):
         _print_empty(report, is_forgetful=is_forgetful)
     else:
         _print_report(report, spelled)
-
-
-def report_data(report: Report, spelled: Spelled) -> dict[str, Any]:
-    """A report as data, with the names and the spelling of tools that REST has for it."""
-    return {
-        "days": report.days,
-        "calls": report.calls,
-        "outcomes": dict(report.outcomes),
-        "top": [_line_data(line, spelled(line.tool)) for line in report.top],
-        "failing": [_line_data(line, spelled(line.tool)) for line in report.failing],
-        "slow": [_line_data(line, spelled(line.tool)) for line in report.slow],
-        "by_day": [asdict(day) for day in report.by_day],
-        "searches": report.searches,
-        "unanswered": report.unanswered,
-        "ranks": dict(sorted(report.ranks.items())),
-        "caches": {name: {"hits": hits, "misses": misses} for name, (hits, misses) in sorted(report.caches.items())},
-        "losses": asdict(report.losses),
-    }
 
 
 def bar(value: float, largest: float, width: int = WIDTH) -> str:
@@ -97,18 +78,6 @@ def _is_rich() -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
-
-
-def _line_data(line: ToolLine, tool: str) -> dict[str, Any]:
-    return {
-        "tool": tool,
-        "server": line.tool.server,
-        "calls": line.calls,
-        "success_rate": round(100 * line.success, 1),
-        "avg_latency_ms": line.mean_ms,
-        "p95_latency_ms": line.p95_ms,
-        "tokens_out": line.tokens_out,
-    }
 
 
 def _is_empty(report: Report) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,9 +14,7 @@ from starlette.responses import Response
 
 from portico.admin import Admin, ServerReport
 from portico.domain.caller import Caller
-from portico.domain.report import Report, ToolLine
 from portico.domain.server import State
-from portico.domain.tool import ToolId
 from portico.errors import StoreError
 from portico.walk import Walk
 
@@ -154,7 +151,7 @@ class OperatorRoutes:
         if self.admin.trouble:  # which is known; to ask once more would only keep the caller waiting
             raise StoreError(self.admin.trouble)
         report = await self.admin.usage_report(days=asked.days, limit=asked.limit)
-        return _sent(request, _stats(report, self.walk.gateway.spelled))
+        return _sent(request, report.as_data(self.walk.gateway.spelled))
 
     async def servers(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
         """How each server is doing, and how many tools it has."""
@@ -179,26 +176,6 @@ def add_routes(app: FastAPI, routes: OperatorRoutes) -> None:
 
 def _sent(request: Request, body: dict[str, Any]) -> Response:
     return answer(request, orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS))
-
-
-def _stats(report: Report, spelled: Callable[[ToolId], str]) -> dict[str, Any]:
-    found = asdict(report)
-    for name in ("top", "failing", "slow"):
-        found[name] = [_figures(line, spelled(line.tool)) for line in getattr(report, name)]
-    found["caches"] = {name: {"hits": hits, "misses": misses} for name, (hits, misses) in report.caches.items()}
-    return found
-
-
-def _figures(line: ToolLine, tool: str) -> dict[str, Any]:
-    return {
-        "tool": tool,
-        "server": line.tool.server,
-        "calls": line.calls,
-        "success_rate": round(100 * line.success, 1),
-        "avg_latency_ms": line.mean_ms,
-        "p95_latency_ms": line.p95_ms,
-        "tokens_out": line.tokens_out,
-    }
 
 
 def _server(report: ServerReport) -> dict[str, Any]:
