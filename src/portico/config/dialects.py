@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .tree import Path
+from portico.trees.tree import Path
 
 Dialect = Literal["portico", "mcpServers", "vscode", "codex", "gemini", "zed"]
 

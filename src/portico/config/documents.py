@@ -7,9 +7,10 @@ from pathlib import Path as File
 from typing import Any, Literal
 
 from portico.errors import ConfigError
+from portico.trees import yamldoc
+from portico.trees.tree import Duplicate, Node, Path, duplicates, line_at, node_at, plain, words
 
-from . import jsonc, tomldoc, yamldoc
-from .tree import Duplicate, Node, Path, duplicates, line_at, node_at, plain, words
+from . import jsonc, tomldoc
 
 Format = Literal["json", "yaml", "toml"]
 

@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portico.errors import ConfigError
+from portico.trees.tree import Path, Spelled
 
 from .documents import Document
 from .expansion import Variables
-from .tree import Path, Spelled
 
 SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 """What a switch may say."""

@@ -8,8 +8,7 @@ from bisect import bisect_right
 from typing import NoReturn
 
 from portico.errors import ConfigError
-
-from .tree import DEPTH, Member, Node, tallest
+from portico.trees.tree import DEPTH, Member, Node, tallest
 
 _TRIVIA = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')

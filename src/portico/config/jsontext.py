@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any
 
+from portico.trees.tree import Member, Node, node_at
+
 from .jsonc import after_trivia, parse
-from .tree import Member, Node, node_at
 
 _UNIT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|(?:/\*(?:(?!\*/)[^\r\n])*\*/[ \t]*)*)(?=[\r\n])")

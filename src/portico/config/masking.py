@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from portico.trees.tree import Node
+
 from .documents import Document
-from .tree import Node
 
 MASK = "***"
 

@@ -11,13 +11,13 @@ from typing import Any
 from portico.domain.patterns import Pattern, read_pattern
 from portico.domain.profile import Profile
 from portico.errors import ConfigError
+from portico.trees.tree import Path as Place
 
 from .documents import Document, read_document
 from .expansion import Variables
 from .fields import Fields, meant
 from .paths import absolute
 from .settings import SURFACES, Settings
-from .tree import Path as Place
 
 NAMES = ("profiles.yml", "profiles.yaml")
 """Names of a file of profiles, in the order they are looked for."""

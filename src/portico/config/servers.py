@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from portico.domain.server import ServerSpec, Timeouts, ToolFilter, Transport
 from portico.errors import ConfigError
+from portico.trees.tree import Path
 
 from .dialects import Dialect, normalise
 from .documents import Document
 from .expansion import Variables
 from .fields import Fields, is_address, meant
 from .paths import absolute
-from .tree import Path
 
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"

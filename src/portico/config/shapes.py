@@ -8,10 +8,10 @@ from pathlib import Path as File
 from typing import Any
 
 from portico.errors import ConfigError
+from portico.trees.tree import Path
 
 from .dialects import Dialect
 from .documents import Document
-from .tree import Path
 
 OWN_KEYS = (
     "surface servers mcpServers databases python yaml pins store journal host port categories search semantic"

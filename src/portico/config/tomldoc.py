@@ -7,8 +7,7 @@ import tomllib
 from typing import Any
 
 from portico.errors import ConfigError
-
-from .tree import DEPTH, Member, Node
+from portico.trees.tree import DEPTH, Member, Node
 
 _HEADER = re.compile(r"\s*\[\[?(?P<path>[^\[\]]+)\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*(?P<path>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from .tree import Member, Node
-from .yamldoc import parse
+from portico.trees.tree import Member, Node
+from portico.trees.yamldoc import parse
 
 _WIDTH = 4096
 _TEXT_OR_EXPONENT = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d+e[-+]\d+')

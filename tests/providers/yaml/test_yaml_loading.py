@@ -156,7 +156,7 @@ BOMBS = {
 
 
 SAID = {
-    "laughs": "the file holds more than 50000 values. Split it, or write it without aliases",
+    "laughs": "the file holds more than 50000 values, aliases written out. Split it, or write it without aliases",
     "wide": "the file holds more than 50000 values",
     "depth": "values are nested more than 20 deep",
     "blocks": "values are nested more than 20 deep",

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import orjson
 
 from portico.errors import UnknownItem
+from portico.trees.tree import Member
 
-from .nodes import Member
 from .tables import Table
 
 ALL = "glossary://all"

@@ -12,17 +12,20 @@ from typing import Any
 
 from portico.errors import ConfigError
 from portico.providers.local import LocalProvider, LocalTool
+from portico.trees.tree import Member, Node
+from portico.trees.yamldoc import parse
 
 from .command_tools import command_tool
 from .cubes import cube_tool
 from .glossaries import COMPLETED, RESOURCE, TEMPLATE, TERM_TEMPLATE, Glossary, Term, read_terms
-from .nodes import Member, Node, parse
 from .prompts import Prompt, Prompts, invalid, read_prompt
 from .sql_tools import sql_tool
 from .tables import Table
 
 SETTING = "yaml"
 FILE_BYTES = 1_000_000
+DEPTH, NODES = 20, 50_000
+"""How deep the values of a file may be nested, and how many there may be with its aliases."""
 SUFFIXES = (".yml", ".yaml")
 PACKAGED = Path(__file__).parents[2] / "packaged"
 TYPES = ("tool", "prompt", "glossary", "cube")
@@ -91,7 +94,7 @@ class _Shelf:
 
     def read(self, file: Path) -> None:
         try:
-            root = parse(_text(file), str(file))
+            root = parse(_text(file), str(file), depth=DEPTH, nodes=NODES)
             for member in self._entries(root, file):
                 self._make(member, file)
         except ConfigError as error:

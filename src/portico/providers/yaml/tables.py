@@ -9,8 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from portico.errors import ConfigError
-
-from .nodes import Member, Node
+from portico.trees.tree import Member, Node
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 """What a parameter, dimension or measure may be called; PostgreSQL cuts longer names."""

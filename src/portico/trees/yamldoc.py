@@ -29,13 +29,13 @@ _FIXES = {
 }
 
 
-def parse(text: str, file: str) -> Node:
-    """Read one YAML document; an empty one is null.
+def parse(text: str, file: str, *, depth: int = DEPTH, nodes: int = NODES) -> Node:
+    """Read one YAML document; an empty one is null. It may be so deep, and hold so many values with its aliases.
 
     Raises:
         ConfigError: the text is not one YAML document, or it is nested or aliased beyond all use.
     """
-    builder = _Builder(text, file)
+    builder = _Builder(file, depth, nodes)
     try:
         return builder.document(yaml.parse(text, _Loader))
     except yaml.MarkedYAMLError as error:
@@ -50,8 +50,9 @@ def parse(text: str, file: str) -> Node:
 def _syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> ConfigError:
     problem = error.problem or error.context or "this is not YAML"
     mark = error.problem_mark or error.context_mark
-    if error.context_mark is not None and ("end of stream" in problem or "stream end" in problem):
-        mark = error.context_mark
+    is_at_end = "end of stream" in problem or "stream end" in problem or (mark and mark.line >= len(text.splitlines()))
+    if error.context_mark is not None and is_at_end:
+        mark = error.context_mark  # where a quote or bracket begins tells more than where the file ends
     line = mark.line + 1 if mark is not None else 1
     written = text.splitlines()[line - 1 : line]
     fix = next((fix for sign, fix in _FIXES.items() if sign in problem), "Check the indentation, quotes and brackets.")
@@ -61,8 +62,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> ConfigEr
 
 
 class _Builder:
-    def __init__(self, text: str, file: str) -> None:
-        self._text, self._file, self._total = text, file, 0
+    def __init__(self, file: str, depth: int, nodes: int) -> None:
+        self._file, self._deepest, self._most, self._total = file, depth, nodes, 0
         self._anchors: dict[str, Node | None] = {}
         self._reader = yaml.SafeLoader("")
 
@@ -78,8 +79,8 @@ class _Builder:
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, depth)
-        if depth > DEPTH:
-            self._fail(event, f"values are nested more than {DEPTH} deep", "Flatten them.")
+        if depth > self._deepest:
+            self._fail(event, f"values are nested more than {self._deepest} deep", "Flatten them.")
         self._count(event, 1)
         if event.anchor:
             self._anchors[event.anchor] = None
@@ -98,14 +99,15 @@ class _Builder:
         if node is None:
             self._fail(event, f"the alias {event.anchor!r} is not defined before this line", _FIXES["undefined alias"])
         self._count(event, node.size)
-        if depth + node.height > DEPTH:
-            self._fail(event, f"values are nested more than {DEPTH} deep", "Flatten them.")
+        if depth + node.height > self._deepest:
+            self._fail(event, f"values are nested more than {self._deepest} deep", "Flatten them.")
         return node
 
     def _count(self, event: Any, size: int) -> None:
         self._total += size
-        if self._total > NODES:
-            self._fail(event, f"aliases expand to more than {NODES} values", "Write the values out without aliases.")
+        if self._total > self._most:
+            problem = f"the file holds more than {self._most} values, aliases written out"
+            self._fail(event, problem, "Split it, or write it without aliases.")
 
     def _scalar(self, event: Any) -> Node:
         tag = event.tag or self._reader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""What every config format is read into: plain values that remember where they were written."""
+"""What every format is read into: plain values that remember where they were written."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ class Node:
     flow: bool = True
     size: int = 1
     height: int = 0
+
+    @property
+    def kind(self) -> str:
+        """What it is, for people."""
+        if self.members is not None:
+            return "a table"
+        if self.items is not None:
+            return "a list"
+        names = {type(None): "nothing", bool: "true or false", int: "a number", float: "a number"}
+        return names.get(type(self.value), "a text")
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is a single value that is there."""
+        return self.items is None and self.members is None and self.value is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Documents as trees whose values remember where they were written."""
