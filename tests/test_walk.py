@@ -14,9 +14,9 @@ import jsonschema_rs
 import pytest
 
 from portico.config import load_settings
+from portico.discovery.budgets import water_level
 from portico.discovery.cache import AnswerCache
 from portico.discovery.standings import Standings
-from portico.discovery.tiers import water_level
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Invocation, Outcome
 from portico.domain.caller import Caller

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from anyio.lowlevel import checkpoint
 
+from portico.discovery.budgets import water_level
 from portico.discovery.cache import AnswerCache
 from portico.discovery.pages import worded
 from portico.discovery.paths import CATEGORY, RESOURCES, REST, Paths
@@ -33,7 +34,6 @@ from portico.discovery.tiers import (
     check_page,
     raised_level,
     report,
-    water_level,
 )
 from portico.domain.caller import Caller
 from portico.domain.category import Category

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.tiers import Step, allowance, check_page, raised_level, report, served_cost, water_level
+from portico.discovery.budgets import water_level
+from portico.discovery.tiers import Step, allowance, check_page, raised_level, report, served_cost
 from portico.domain.tool import ToolId
 from portico.errors import InvalidArguments
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from portico.domain.disclosure import Card, Disclosure, Level
 from portico.ports import TokenCounter
 
+OUTLIER = 3
+"""An item that costs so many times its share of the room begins with less, so that not all pay for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rungs:
@@ -75,6 +78,35 @@ def fit(
         next=tail,
         counter=counter.name,
     )
+
+
+def fair(items: Sequence[Rungs], room: int, counter: TokenCounter) -> list[Rungs]:
+    """The items, where one that takes far more than its share begins at a lower rung, so that not all pay for it."""
+    costs = [counter.count(item.card(0).text) + 1 for item in items]
+    share = water_level(costs, room)
+    return [
+        _lowered(item, share, counter) if cost > OUTLIER * share else item
+        for item, cost in zip(items, costs, strict=True)
+    ]
+
+
+def water_level(sizes: Sequence[int], room: int) -> int:
+    """The most that each answer may cost so that these ones fit a room together, the smaller ones whole.
+
+    What is left over when all of them fit is shared out among them.
+    """
+    left = room
+    for number, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - number)
+        if size > share:
+            return share
+        left -= size
+    return max(sizes, default=0) + (left // len(sizes) if sizes else room)
+
+
+def _lowered(item: Rungs, share: int, counter: TokenCounter) -> Rungs:
+    rung = next((n for n in range(len(item.texts)) if counter.count(item.card(n).text) <= share), len(item.texts) - 1)
+    return Rungs(handle=item.handle, texts=item.texts[rung:])
 
 
 def _fullest(cards: Sequence[Rungs], frame: _Frame, tokens: int, counter: TokenCounter) -> list[Card]:

@@ -14,12 +14,11 @@ from portico.domain.disclosure import Card, Level
 from portico.domain.tool import Tool
 from portico.ports import TokenCounter
 
-from .budgets import Rungs, fit
+from .budgets import Rungs, fair, fit
 from .forms import Forms, Json
 from .pages import start_of
 from .sentences import first_sentence
 from .spelling import spelled
-from .tiers import water_level
 
 CAPABILITIES, TOOL_SCHEMA = "capabilities", "tool_schema"
 """What the two tools of the surface are called, behind the prefix."""
@@ -31,8 +30,6 @@ SOME_NAMES = 4
 """Tools that are named where there is no room for all names of a category."""
 SMALLEST_ITEM = 2
 """Tokens below which nothing can be shown of anything."""
-OUTLIER = 3
-"""An item that costs so many times its share of the room begins with less, so that not all pay for it."""
 ATTEMPTS = 8
 STRANGE_CURSOR = "the cursor is not of this list, which may have changed: this is its beginning"
 
@@ -233,7 +230,7 @@ def _squeezed(frame: _Frame, quick: Sequence[str], points: bool, tokens: int, co
     items = frame.items[: tokens // SMALLEST_ITEM]  # more can never be shown, and each costs time
     room = tokens - counter.count(frame.text((), quick))
     for _ in range(ATTEMPTS):
-        cards = fit(_fair(items, room, counter), tokens=room, counter=counter, separator=",").cards if room > 0 else ()
+        cards = fit(fair(items, room, counter), tokens=room, counter=counter, separator=",").cards if room > 0 else ()
         if not cards or (len(cards) < len(frame.items) and not frame.is_paged):
             return None
         found = _answer(frame, frame.text(cards, quick, points=points), cards, counter)
@@ -250,22 +247,6 @@ def _emptied(frame: _Frame, counter: TokenCounter) -> Answer:
 
 def _answer(frame: _Frame, text: str, cards: Sequence[Card], counter: TokenCounter) -> Answer:
     return Answer(text=text, tokens=counter.count(text), shown=sum(map(_named, cards)), total=frame.total)
-
-
-def _fair(items: Sequence[Rungs], room: int, counter: TokenCounter) -> list[Rungs]:
-    """The items, where one that takes far more than its share begins at a lower rung."""
-    costs = [counter.count(item.card(0).text) + 1 for item in items]
-    share = water_level(costs, room)
-    return [
-        _lowered(item, share, counter) if cost > OUTLIER * share else item
-        for item, cost in zip(items, costs, strict=True)
-    ]
-
-
-def _lowered(item: Rungs, share: int, counter: TokenCounter) -> Rungs:
-    most = OUTLIER * share
-    rung = next((n for n in range(len(item.texts)) if counter.count(item.card(n).text) < most), len(item.texts) - 1)
-    return Rungs(handle=item.handle, texts=item.texts[rung:])
 
 
 def _shelf_rungs(shelf: Shelf) -> Rungs:

@@ -81,20 +81,6 @@ def check_page(page: int, page_size: int) -> None:
         raise InvalidArguments("page", details=wrong)
 
 
-def water_level(sizes: Sequence[int], room: int) -> int:
-    """The most that each answer may cost so that these ones fit a room together, the smaller ones whole.
-
-    What is left over when all of them fit is shared out among them.
-    """
-    left = room
-    for number, size in enumerate(sorted(sizes)):
-        share = left // (len(sizes) - number)
-        if size > share:
-            return share
-        left -= size
-    return max(sizes, default=0) + (left // len(sizes) if sizes else room)
-
-
 def raised_level(level: int, ladders: Sequence[Sequence[int]], room: int, most: int = LARGEST_TOOLS) -> int:
     """A level that is raised as long as any so many answers, shortened as they are, still fit a room together.
 

@@ -14,15 +14,13 @@ from portico.domain.tool import ToolId
 from portico.domain.view import View
 from portico.ports import TokenCounter
 
-from .budgets import Rungs, fit
-from .tiers import Allowance, water_level
+from .budgets import Rungs, fair, fit
+from .tiers import Allowance
 
 SMALLEST_ITEM = 5
 """Tokens below which nothing can be shown of anything."""
 ROUNDED = 50
 """A budget that would suffice is told as a multiple of this."""
-OUTLIER = 3
-"""An item that costs so many times its share of the room is an outlier."""
 ATTEMPTS = 8
 LETTERS = 4
 """Letters that are about a token, for a first guess."""
@@ -118,8 +116,8 @@ class _Writing:
         for _ in range(ATTEMPTS):
             if room <= 0:
                 return None
-            fair = _fair(self._items, room, self._counter)
-            cards = fit(fair, tokens=room, counter=self._counter, separator=",").cards
+            even = fair(self._items, room, self._counter)
+            cards = fit(even, tokens=room, counter=self._counter, separator=",").cards
             view = self.written(_Draft(cards=cards, is_whole=False, is_bare=draft.is_bare, next=draft.next))
             if view.tokens <= self._allowed.tokens:
                 return view if cards or not self._items else None
@@ -193,21 +191,6 @@ class _Writing:
 def _enough(tokens: int) -> int:
     """The budget in which an answer of so many tokens fits, as it is told."""
     return -(-(tokens + 1) // ROUNDED) * ROUNDED
-
-
-def _fair(items: Sequence[Rungs], room: int, counter: TokenCounter) -> list[Rungs]:
-    """The items, where one that takes far more than its share begins at a lower rung, so that not all pay for it."""
-    costs = [counter.count(item.card(0).text) + 1 for item in items]
-    share = water_level(costs, room)
-    return [
-        _lowered(item, share, counter) if cost > OUTLIER * share else item
-        for item, cost in zip(items, costs, strict=True)
-    ]
-
-
-def _lowered(item: Rungs, share: int, counter: TokenCounter) -> Rungs:
-    rung = next((n for n in range(len(item.texts)) if counter.count(item.card(n).text) <= share), len(item.texts) - 1)
-    return Rungs(handle=item.handle, texts=item.texts[rung:])
 
 
 def _fields(values: Mapping[str, Any]) -> str:
