@@ -208,6 +208,7 @@ def test_a_chart_of_odd_values_is_still_drawn(conn: Connection, sql: str):
         ({"columns": ["nothing"], "sql": "SELECT name, price FROM products"}, "they have: name, price"),
         ({"columns": ["category"], "table_name": "products"}, "is no number"),
         ({"columns": ["price"], "sql": "SELECT name, price FROM products WHERE 1 = 0"}, "no rows"),
+        ({"columns": ["v"], "sql": "SELECT 'a' AS name, 1e308 AS v"}, "no axis can show"),
     ],
 )
 def test_a_chart_that_cannot_be_drawn_is_told_with_what_to_do(conn: Connection, arguments, says):

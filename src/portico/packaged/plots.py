@@ -15,6 +15,8 @@ from .drawing import Chart, bar_chart, line_chart, pie_chart
 
 PLACES = 500
 """Labels that one chart has at most."""
+LARGEST = 1e300
+"""Numbers that can still be subtracted from each other."""
 SLICES = 15
 SERIES = 8
 
@@ -150,6 +152,8 @@ def _number(value: Any, column: str) -> float | None:
     except (TypeError, ValueError) as error:
         problem = f"{column!r} holds {str(value)[:40]!r}, which is no number; choose a numeric column"
         raise InvalidArguments("columns", details=(problem,)) from error
+    if math.isfinite(number) and abs(number) > LARGEST:
+        raise InvalidArguments("columns", details=(f"{column!r} holds {number:g}, which no axis can show; scale it",))
     return number if math.isfinite(number) else None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from portico.errors import InvalidArguments
 from portico.providers.database import Column, Connection, Table
+from portico.providers.database.values import plain
 from portico.providers.local.marks import tool
 
 AT_ONCE = 50
@@ -176,8 +177,8 @@ def _spread(conn: Connection, table: Table, column: Column) -> dict[str, Any]:
     return {
         "count": count,
         "mean": mean,
-        "stddev_population": math.sqrt(squares / count),
-        "stddev_sample": math.sqrt(squares / (count - 1)) if count > 1 else None,
+        "stddev_population": plain(math.sqrt(squares / count)),
+        "stddev_sample": plain(math.sqrt(squares / (count - 1))) if count > 1 else None,
     }
 
 
@@ -193,12 +194,13 @@ def _quartiles(conn: Connection, table: Table, column: Column, count: int) -> di
     chosen = ", ".join(map(str, wanted))
     rows = conn.rows(f"SELECT n, v FROM ({inner}) AS ranked WHERE n IN ({chosen})").rows  # noqa: S608
     values = {int(n): float(v) for n, v in rows}
-    return {name: _between(values, place) for name, place in places.items()}
+    return {name: plain(_between(values, place)) for name, place in places.items()}
 
 
 def _between(values: dict[int, float], place: float) -> float:
     low, high = values[math.floor(place) + 1], values[math.ceil(place) + 1]
-    return low + (high - low) * (place - math.floor(place))
+    share = place - math.floor(place)
+    return low if low == high or not share else low * (1 - share) + high * share
 
 
 def _percent(part: int, whole: int) -> float:

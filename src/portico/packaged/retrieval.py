@@ -14,6 +14,8 @@ WORDS = 12
 """Words of a question that are looked for."""
 PASSAGE = 2_000
 """Characters of a text that are shown."""
+SCORE = "portico_score"
+"""What the score is called among the columns of a table, which may have a `score` of its own."""
 _FTS5 = re.compile(r"create\s+virtual\s+table\b.*?\busing\s+fts5\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -44,7 +46,7 @@ def handle_rag_searchText(  # noqa: N802
     if not words:
         raise InvalidArguments("question", details=("it has no words of two letters or more; ask in plain words",))
     method, found = _search(conn, table, searched, words, limit)
-    hits = [{key: _shortened(value) for key, value in record.items()} for record in found.records()]
+    hits = [_hit(found.columns, row) for row in found.rows]
     return {"table": table.name, "method": method, "searched": [column.name for column in searched], "hits": hits}
 
 
@@ -65,7 +67,7 @@ def _search_postgres(
     text = " || ' ' || ".join(f"coalesce(CAST(t.{conn.quoted(column)} AS text), '')" for column in columns)
     query = "CAST(replace(CAST(plainto_tsquery('english', :question) AS text), '&', '|') AS tsquery)"
     sql = (
-        f"SELECT ts_rank(m.vector, m.query) AS score, t.* FROM {conn.quoted(table)} AS t "  # noqa: S608
+        f"SELECT ts_rank(m.vector, m.query) AS {SCORE}, t.* FROM {conn.quoted(table)} AS t "  # noqa: S608
         f"CROSS JOIN LATERAL (SELECT to_tsvector('english', {text}) AS vector, {query} AS query) AS m "
         "WHERE m.vector @@ m.query ORDER BY 1 DESC"
     )
@@ -76,7 +78,7 @@ def _search_fts5(conn: Connection, table: Table, columns: Sequence[Column], word
     within = " ".join(conn.quoted(column) for column in columns)
     asked = " OR ".join(f'"{word}"' for word in words)
     name = conn.quoted(table)
-    sql = f"SELECT -bm25({name}) AS score, * FROM {name} WHERE {name} MATCH :asked ORDER BY 1 DESC"  # noqa: S608
+    sql = f"SELECT -bm25({name}) AS {SCORE}, * FROM {name} WHERE {name} MATCH :asked ORDER BY 1 DESC"  # noqa: S608
     return conn.rows(sql, {"asked": f"{{{within}}} : ({asked})"}, limit=limit)
 
 
@@ -85,8 +87,8 @@ def _search_like(conn: Connection, table: Table, columns: Sequence[Column], word
     binds = {f"w{place}": f"%{word.replace('_', '!_')}%" for place, word in enumerate(words)}
     text = " || ' ' || ".join(f"coalesce({conn.quoted(column)}, '')" for column in columns)
     points = " + ".join(f"CASE WHEN lower({text}) LIKE :{name} ESCAPE '!' THEN 1 ELSE 0 END" for name in binds)
-    ranked = f"SELECT {points} AS score, t.* FROM {conn.quoted(table)} t"  # noqa: S608
-    sql = f"SELECT * FROM ({ranked}) ranked WHERE score > 0 ORDER BY score DESC"  # noqa: S608
+    ranked = f"SELECT {points} AS {SCORE}, t.* FROM {conn.quoted(table)} t"  # noqa: S608
+    sql = f"SELECT * FROM ({ranked}) ranked WHERE {SCORE} > 0 ORDER BY {SCORE} DESC"  # noqa: S608
     return conn.rows(sql, binds, limit=limit)
 
 
@@ -99,6 +101,12 @@ def _text_columns(conn: Connection, table: Table, names: Sequence[str] | None) -
     if not found:
         raise InvalidArguments("table_name", details=(f"{table.name!r} has no text column; name one in columns",))
     return found
+
+
+def _hit(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    found = {name: _shortened(value) for name, value in zip(columns, row, strict=True)}
+    score = found.pop(SCORE)
+    return {SCORE if "score" in found else "score": score, **found}
 
 
 def _shortened(value: Any) -> Any:

@@ -81,8 +81,8 @@ def _answer(name: str, conn: Connection, sql: str) -> dict[str, Any]:
 
 
 def _known(conn: Connection, name: str) -> None:
-    names = [row[0] for row in conn.rows("SELECT rolname FROM pg_catalog.pg_roles ORDER BY 1").rows]
-    if name not in names:
+    if not conn.rows("SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = :name", {"name": name}).rows:
+        names = [row[0] for row in conn.rows("SELECT rolname FROM pg_catalog.pg_roles ORDER BY 1").rows]
         near = ", ".join(get_close_matches(name, names, n=5, cutoff=0.5) or names[:5])
         raise InvalidArguments("name", details=(f"no user or role is called {name[:100]!r}; there are: {near}",))
 

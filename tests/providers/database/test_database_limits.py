@@ -39,6 +39,7 @@ def _nobody_works(url: str) -> bool:
 
 
 @pytest.mark.parametrize("sql", [ENDLESS, CARTESIAN])
+@pytest.mark.requirement("P-DATABASE-LIMITS")
 def test_a_query_that_never_ends_is_cut(url: str, sql: str):
     source = DatabaseSource(url, seconds=0.3)
     with pytest.raises(UpstreamTimeout, match="longer than it may"), source.reading() as conn:
@@ -60,6 +61,7 @@ def test_nothing_runs_on_in_the_server_when_time_is_up(filled_url: str, sql: str
     source.close()
 
 
+@pytest.mark.requirement("P-DATABASE-LIMITS")
 def test_ten_million_rows_are_cut_at_the_limit_and_never_loaded(url: str):
     source = DatabaseSource(url, rows=500)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -92,6 +94,7 @@ def test_a_huge_cell_is_not_sent(url: str):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
+@pytest.mark.requirement("P-DATABASE-LIMITS")
 def test_bytes_are_counted_while_rows_come(url: str):
     source = DatabaseSource(url, bytes=10_000)
     filler = "x" * 1_000

@@ -123,6 +123,7 @@ def _files(folder: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
+@pytest.mark.requirement("P-DATABASE-READ-ONLY")
 def test_writing_through_a_sqlite_query_is_impossible(sqlite_url: str, sqlite_file: Path, tmp_path: Path):
     attempts = _attempts(SQLITE, sqlite_file.parent)
     assert len(attempts) >= 40
@@ -153,6 +154,7 @@ def _fingerprint(url: str) -> list[tuple[object, ...]]:
         return [tuple(connection.execute(sql.encode()).fetchone() or ()) for sql in asked]
 
 
+@pytest.mark.requirement("P-DATABASE-READ-ONLY")
 def test_writing_through_a_postgresql_query_is_impossible_even_for_a_superuser(filled_url: str, tmp_path: Path):
     attempts = _attempts(POSTGRES, tmp_path)
     assert len(attempts) >= 40
@@ -175,6 +177,7 @@ def test_functions_that_only_read_can_be_called(filled_url: str):
     source.close()
 
 
+@pytest.mark.requirement("P-DATABASE-READ-ONLY")
 def test_the_engine_itself_refuses_when_the_words_are_not_looked_at(filled_url: str, sqlite_url: str):
     for url, sql in ((filled_url, "DELETE FROM people"), (sqlite_url, "DELETE FROM people")):
         source = DatabaseSource(url)

@@ -242,6 +242,7 @@ def test_a_server_that_is_away_is_told_without_its_address():
     with pytest.raises(UpstreamGone) as caught, source.reading():
         pass
     assert "cannot be reached" in str(caught.value)
+    assert caught.value.sent is Sent.NOTHING
     assert "secret" not in str(caught.value)
     assert "127.0.0.1" not in str(caught.value)
     assert "secret" not in repr(source._address)
@@ -275,13 +276,21 @@ def test_every_spelling_of_a_postgresql_url_is_taken(filled_url: str, scheme: st
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
         ("nonsense", "no URL"),
+        ("sqlite:///a\0b.db", "no URL"),
         ("", "no URL"),
     ],
 )
-@pytest.mark.requirement("S0-71")
 def test_a_url_that_cannot_be_used_is_told_with_what_to_do(url: str, says: str):
     with pytest.raises(ConfigError, match=says) as caught:
         DatabaseSource(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_option_that_the_driver_does_not_know_is_no_mistake_of_the_caller():
+    source = DatabaseSource("postgresql://user:secret@127.0.0.1:1/db?nonsense=1")
+    with pytest.raises(UpstreamGone, match="tell the operator") as caught, source.reading():
+        pass
+    assert caught.value.sent is Sent.NOTHING
     assert "secret" not in str(caught.value)
 
 

@@ -66,7 +66,7 @@ async def until(condition: Callable[[], object]) -> None:
             await anyio.sleep(0.01)
 
 
-@pytest.mark.requirement("S0-42", "S0-44")
+@pytest.mark.requirement("S0-42", "S0-44", "P-YAML-TOOLS")
 async def test_a_command_is_called_like_any_tool(load: Load, furnish: Callable[..., FakeHouse]) -> None:
     parameters = {
         "count": {"type": "integer", "minimum": 1, "maximum": 9},
@@ -167,7 +167,7 @@ async def test_a_program_runs_in_the_folder_of_its_file_or_in_its_own(load: Load
     assert text(await ask(provide(load(entry(["pwd"], cwd="inner"))))).strip() == str(home / "inner")
     missing = await ask(provide(load(entry(["pwd"], cwd="nowhere"))))
     assert missing["isError"]
-    assert "cannot be started" in text(missing)
+    assert "cannot be started: its folder is not there" in text(missing)
 
 
 async def test_a_program_that_is_not_there_is_named(load: Load, provide: Provide) -> None:
@@ -243,6 +243,8 @@ async def test_no_file_stays_open(load: Load, provide: Provide) -> None:
         (["sh", "-c", "echo {a}"], "{a} would become code of an interpreter"),
         (["/usr/bin/env", "bash", "-lc", "echo {a}"], "{a} would become code of an interpreter"),
         (["sh", "-e", "-c", "echo {a}"], "{a} would become code of an interpreter"),
+        (["bash", "-o", "pipefail", "-c", "{a}"], "{a} would become code of an interpreter"),
+        (["python3", "-W", "ignore", "-c", "{a}"], "{a} would become code of an interpreter"),
         (["python3.11", "-c{a}"], "{a} would become code of an interpreter"),
         (["node", "--eval={a}"], "{a} would become code of an interpreter"),
     ],
@@ -284,6 +286,7 @@ def test_a_command_in_one_line_is_split_as_a_shell_would(load: Load) -> None:
         ({"read_only": "yes please"}, "'read_only' is a text, not true or false"),
         ({"parameters": {"a": {"default": "-x"}}, "command": ["echo", "{a}"]}, "the default of 'a' begins with '-'"),
         ({"parameters": {"a": {"type": "identifier"}}, "command": ["echo", "{a}"]}, "an identifier, which is for SQL"),
+        ({"parameters": {"a": {"many": True}}, "command": ["echo", "{a}"]}, "a list, which is for SQL"),
         ({"sql": "SELECT 1"}, "either `sql` or `command`"),
     ],
 )

@@ -41,6 +41,7 @@ async def ask(house: FakeHouse, **arguments: Any) -> Any:
         return await house.admin.providers["local"].call("sales_cube", arguments, meta={}, on_progress=None)
 
 
+@pytest.mark.requirement("P-YAML-TOOLS")
 async def test_measures_are_worked_out_for_each_combination_of_dimensions(sales_house: FakeHouse) -> None:
     by_total = [{"by": "total", "direction": "desc"}]
     found = await cube(sales_house, measures=["total", "n"], dimensions=["region"], order_by=by_total)
@@ -232,3 +233,8 @@ async def test_an_error_of_the_database_is_the_answer_of_the_cube(
         load("sales_cube: {type: cube, description: d, sql: SELECT 1, measures: {n: SUM(nothing)}}"), source
     )
     assert "the database says" in await told(house, measures=["n"])
+
+
+def test_an_array_is_one_expression(load: Load) -> None:
+    text = "c: {type: cube, description: d, sql: SELECT 1 AS a, measures: {m: 'ARRAY[1, 2]', n: 'COUNT(*)'}}"
+    assert load(text, dialect="postgresql").problems == ()

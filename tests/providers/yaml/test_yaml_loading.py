@@ -59,6 +59,7 @@ def said(loaded: LoadedYaml) -> str:
         ('a: "\\ud800"', 1, "invalid Unicode character escape"),
     ],
 )
+@pytest.mark.requirement("P-YAML-ERRORS")
 def test_what_is_wrong_is_named_with_file_line_and_what_to_do(load: Load, text: str, line: int, problem: str) -> None:
     loaded = load(text)
     assert (loaded.tools, loaded.prompts, loaded.terms) == ((), (), ())
@@ -69,6 +70,7 @@ def test_what_is_wrong_is_named_with_file_line_and_what_to_do(load: Load, text: 
     assert problem in str(found)
 
 
+@pytest.mark.requirement("P-YAML-ERRORS")
 def test_a_bad_entry_does_not_hurt_the_others(load: Load) -> None:
     loaded = load(f"a: {GOOD}\nb: {{type: tool, description: d, sql: 'SELECT 1; DROP TABLE x'}}\nc: {GOOD}")
     assert names(loaded) == ["a", "c"]

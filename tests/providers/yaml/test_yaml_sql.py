@@ -32,7 +32,7 @@ async def ask(provider: LocalProvider, tool: str, /, **arguments: Any) -> Any:
         return await provider.call(tool, arguments, meta={}, on_progress=None)
 
 
-@pytest.mark.requirement("S0-42", "S0-44", "S0-54", "S0-55")
+@pytest.mark.requirement("S0-42", "S0-44", "S0-54", "S0-55", "P-YAML-TOOLS")
 async def test_a_sql_tool_is_found_checked_and_called_like_any_other(sales_house: FakeHouse) -> None:
     tools = sales_house.gateway.edition.tools
     found = next(tool for tool in tools.values() if tool.id.name == "base_topCustomers")
@@ -154,6 +154,31 @@ t:
     assert len((await ask(provider, "t", name="Ada"))["structuredContent"]["rows"]) == 1
 
 
+async def test_a_list_of_values_is_checked_and_bound_one_by_one(
+    load: Load, furnish: Any, source: DatabaseSource
+) -> None:
+    text = """
+t:
+  type: tool
+  description: d
+  parameters:
+    names: {many: true, description: Which ones, default: [Ada]}
+    sales: {type: integer, many: true, enum: [10, 20, 30]}
+  sql: SELECT name FROM customers WHERE name IN :names AND sales IN (:sales) ORDER BY name
+"""
+    house = furnish(load(text), source)
+    (tool,) = house.gateway.edition.tools.values()
+    assert tool.properties["sales"]["items"] == {"type": "integer", "enum": [10, 20, 30]}
+    assert tool.properties["names"]["default"] == ["Ada"]
+    assert tool.required == ("sales",)
+    assert (await call(house, "t", sales=[10, 30])).structured["rows"] == [["Ada"]]
+    hostile = ["Ada", "Eve; --", "') OR 1=1 --"]
+    assert (await call(house, "t", names=hostile, sales=[10, 30])).structured["rows"] == [["Ada"], ["Eve; --"]]
+    for wrong in ([], ["x"], [11], 10, [[10]]):
+        with pytest.raises(InvalidArguments, match="nothing was sent"):
+            await call(house, "t", names=["Ada"], sales=wrong)
+
+
 def test_a_tool_that_needs_a_database_is_not_offered_without_one(load: Load, provide: Provide) -> None:
     provider = provide(load("t: {type: tool, description: d, sql: SELECT 1}"))
     assert provider.offering().tools == ()
@@ -180,8 +205,19 @@ def test_a_tool_that_needs_a_database_is_not_offered_without_one(load: Load, pro
         ("sql: 'SELECT :a', parameters: {a: {}, a: {}}", "'a' is there twice"),
         ("sql: 'SELECT {a}', parameters: {a: {type: identifier, of: b}, b: {}}", "which is no table"),
         ("sql: [SELECT 1]", "'sql' is a list, not a text"),
+        ("sql: 'SELECT * FROM tbl_{a}', parameters: {a: {type: identifier}}", "{a} is glued to 'tbl_'"),
+        ("sql: 'SELECT * FROM {a}x', parameters: {a: {type: identifier}}", "{a} is glued to 'x'"),
+        ("sql: 'SELECT {a}{a}', parameters: {a: {type: identifier}}", "{a} is glued to 'a'"),
+        ("sql: 'SELECT * FROM :a', parameters: {a: {type: identifier}}", "'a' is an identifier. Write {a}"),
+        ("sql: 'SELECT :a', parameters: {a: {type: date, default: 20260531}}", "must be a date such as 2026-05-31"),
+        ("sql: 'SELECT :a', parameters: {a: {type: integer, minimum: 2, maximum: 1}}", "lies above `maximum`"),
+        ("sql: 'SELECT :a', parameters: {a: {many: true}}", ":a takes a list, which fits behind IN alone"),
+        ("sql: 'SELECT 1 IN :a', parameters: {a: {many: true, required: false}}", "values that are always there"),
+        ("sql: 'SELECT {a}', parameters: {a: {many: true, type: identifier}}", "values that are always there"),
+        ("sql: 'SELECT 1 IN :a', parameters: {a: {many: true, default: [[1]]}}", "the default is a list"),
     ],
 )
+@pytest.mark.requirement("P-YAML-ERRORS")
 def test_sql_that_cannot_be_used_is_named_with_file_line_and_what_to_do(load: Load, entry: str, said: str) -> None:
     loaded = load(
         f"good: {{type: tool, description: d, sql: SELECT 1}}\n\nbad: {{type: tool, description: d, {entry}}}"

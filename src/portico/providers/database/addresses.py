@@ -68,7 +68,7 @@ def read_address(url: str) -> Address:
     """
     scheme, mark, rest = url.strip().partition("://")
     scheme = scheme.lower()
-    if not mark or not scheme or any(map(str.isspace, scheme)):
+    if not mark or not scheme or any(map(str.isspace, scheme)) or "\0" in url:
         raise ConfigError("this is no URL of a database", where="DATABASE_URI", fix=f"Write {EXAMPLES}")
     driver = _SPELLINGS.get(scheme, scheme)
     if driver == "sqlite":

@@ -126,3 +126,19 @@ class Connection(Protocol):
     def quoted(self, subject: Table | Column | str) -> str:
         """A name as it can stand in SQL of this database, whatever letters it has."""
         ...
+
+
+class OwnConnection(Connection, Protocol):
+    """What rooms that build their statements themselves see beside; tools are not told of it."""
+
+    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> Result:
+        """Run one query whose words are ours and were checked before; nothing of a caller may be in them."""
+        ...
+
+    def performed(self, sql: str, binds: Binds) -> Result:
+        """Run one statement of ours that is no query, such as the call of a procedure."""
+        ...
+
+    def stop(self) -> None:
+        """End what runs, from another thread."""
+        ...

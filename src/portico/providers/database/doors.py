@@ -15,6 +15,7 @@ from portico.errors import ConfigError
 
 from .addresses import EXAMPLES, Address, missing_driver
 from .limits import Limits
+from .modes import Mode
 from .statements import Statement
 
 POOLED = 5
@@ -22,9 +23,10 @@ CONNECT_SECONDS = 5
 
 
 class Door(Protocol):
-    """One way into a database, through which nothing is written."""
+    """One way into a database, through which nothing is written unless its mode says so."""
 
     engine: Engine
+    mode: Mode
 
     def begin(self, connection: Connection, caller: Caller) -> AbstractContextManager[None]:
         """Make a connection read-only, within its time, and known as this caller's, while the context is open."""
@@ -50,6 +52,10 @@ class Door(Protocol):
         """SQLAlchemy's inspector."""
         ...
 
+    def stop(self, connection: Connection) -> None:
+        """End what a connection is at work on, from another thread."""
+        ...
+
     def close(self) -> None:
         """Let go of every connection."""
         ...
@@ -61,13 +67,16 @@ class AnyDoor:
     What the database itself forbids its user is the real lock here; the guide says so.
     """
 
-    def __init__(self, address: Address, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, address: Address, limits: Limits, *, mode: Mode = Mode.READ) -> None:
+        self._limits, self.mode = limits, mode
         self.engine = opened(address.url, pool_timeout=limits.seconds)
 
     @contextmanager
     def begin(self, connection: Connection, caller: Caller) -> Iterator[None]:
         """Ask for a transaction that reads where the database knows one."""
+        if self.mode is Mode.WRITE:
+            yield
+            return
         if connection.dialect.name in ("mysql", "mariadb"):
             connection.rollback()
             connection.exec_driver_sql(f"SET SESSION MAX_EXECUTION_TIME={int(1_000 * self._limits.seconds)}")
@@ -92,6 +101,9 @@ class AnyDoor:
     def inspecting(self, connection: Connection) -> Iterator[Any]:
         """Of the same connection."""
         yield inspect(connection)
+
+    def stop(self, connection: Connection) -> None:
+        """No common way to do it; the database's own limit ends it."""
 
     def close(self) -> None:
         """Let go of every connection."""

@@ -7,7 +7,15 @@ import sqlite3
 from collections.abc import Iterable
 
 import psycopg
-from sqlalchemy.exc import DataError, DBAPIError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import (
+    CompileError,
+    DataError,
+    DBAPIError,
+    NoSuchTableError,
+    ProgrammingError,
+    SQLAlchemyError,
+    UnreflectableTableError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from portico.errors import CallError, InvalidArguments, Refused, Sent, UpstreamGone, UpstreamTimeout
@@ -26,6 +34,7 @@ READ_ONLY = "this database is only read, and the statement would do more. Use SE
 TOO_LONG = "the database took longer than it may. Ask for less: a WHERE, fewer joins, or a smaller table"
 TOO_BIG = "the statement makes values that are larger than this database may. Ask for less"
 AWAY = "the database cannot be reached or cannot be read. Try again later; if it stays so, tell the operator"
+LOCKED = "another program holds the database locked. Try again in a moment"
 BUSY = "all connections to the database are in use. Try again in a moment"
 
 
@@ -40,6 +49,8 @@ class Faults:
         """The error that stands for a driver's."""
         if isinstance(error, PoolTimeout):
             return UpstreamTimeout("the database", details=(BUSY,))
+        if isinstance(error, MemoryError):
+            return self._mistake(TOO_BIG)
         cause = getattr(error, "orig", None) or error
         if isinstance(cause, sqlite3.Error | sqlite3.Warning):
             return self._sqlite(cause)
@@ -48,10 +59,19 @@ class Faults:
             return self._state(str(state), cause)
         if isinstance(error, ProgrammingError | DataError):
             return self._mistake(str(cause))
+        if isinstance(error, CompileError | NoSuchTableError | UnreflectableTableError):
+            return self._mistake("the table cannot be described, or is there no longer")
         if isinstance(cause, OverflowError | UnicodeError):
             return self._mistake("a value does not fit what the database can keep")
         is_sent = isinstance(error, DBAPIError) and not error.connection_invalidated
         return UpstreamGone("the database", details=(AWAY,), sent=Sent.ANSWERED if is_sent else Sent.NOTHING)
+
+    def unreached(self, error: Exception) -> CallError:
+        """The error that stands for a driver's which could not even connect: nothing was asked, so no SQL is wrong."""
+        found = self.told(error)
+        if isinstance(found, UpstreamTimeout):
+            return UpstreamTimeout("the database", details=found.details)
+        return UpstreamGone("the database", details=found.details if isinstance(found, UpstreamGone) else (AWAY,))
 
     def scrubbed(self, text: str) -> str:
         """One line, without what belongs to the way the database is reached."""
@@ -66,6 +86,8 @@ class Faults:
             return _late()
         if name.startswith(("SQLITE_TOOBIG", "SQLITE_NOMEM")):
             return self._mistake(TOO_BIG)
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return UpstreamGone("the database", details=(LOCKED,), sent=Sent.ANSWERED)
         if name in ("", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_RANGE", "SQLITE_CONSTRAINT"):
             return self._mistake(text)
         return UpstreamGone("the database", details=(AWAY,), sent=Sent.ANSWERED)
@@ -100,5 +122,7 @@ def _late() -> UpstreamTimeout:
     return UpstreamTimeout("the database", details=(TOO_LONG,), sent=Sent.ANSWERED)
 
 
-HANDLED = (SQLAlchemyError, psycopg.Error, sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError)
-"""What drivers raise."""
+DRIVERS = (SQLAlchemyError, psycopg.Error, sqlite3.Error, sqlite3.Warning)
+"""What nobody but a driver raises."""
+HANDLED = (*DRIVERS, OverflowError, UnicodeError, MemoryError)
+"""What a driver may raise while it is at work."""

@@ -56,13 +56,20 @@ class Inspection:
 
     def find(self, name: str, schema: str = "") -> Table:
         """The table that is meant."""
-        if not schema and "." in name and not any(table.name == name for table in self.tables()):
-            schema, _, name = name.partition(".")
+        if not schema and "." in name and _same(name, [table.name for table in self.tables()]) is None:
+            schema, name = self._parted(name)
         known = {table.name: table for table in self.tables(schema)}
         found = _same(name, known)
         if found is None:
             raise _unknown("table", name, known)
         return known[found]
+
+    def _parted(self, name: str) -> tuple[str, str]:
+        """Schema and table; both may have dots of their own."""
+        known = (*self.schemas(), self._database)
+        places = [place for place, letter in enumerate(name) if letter == "."]
+        cut = next((place for place in places if _same(name[:place], known)), places[0])
+        return name[:cut], name[cut + 1 :]
 
     def columns(self, table: Table) -> tuple[Column, ...]:
         """The columns of a table in their order."""
@@ -97,13 +104,19 @@ class Inspection:
         name = quoted(self._dialect, table)
         if table.kind == "view":
             body = self.inspector.get_view_definition(table.name, schema=table.schema or None)
-            return f"CREATE VIEW {name} AS {str(body).strip()}"
+            return f"CREATE {self._view_kind(table)} {name} AS {str(body).strip()}"
         sql_table = SqlTable(table.name, MetaData(), schema=table.schema or None, autoload_with=self.inspector)
         parts: list[ExecutableDDLElement] = [
             CreateTable(sql_table),
             *map(CreateIndex, sorted(sql_table.indexes, key=lambda i: str(i.name))),
         ]
-        return ";\n".join(str(part.compile(dialect=self._dialect)).strip() for part in parts)
+        ddl = ";\n".join(str(part.compile(dialect=self._dialect)).strip() for part in parts)
+        return ddl.replace("%%", "%") if self._dialect.identifier_preparer._double_percents else ddl
+
+    def _view_kind(self, table: Table) -> str:
+        is_postgres = self._dialect.name == "postgresql"
+        kept = self.inspector.get_materialized_view_names(schema=table.schema or None) if is_postgres else ()
+        return "MATERIALIZED VIEW" if table.name in kept else "VIEW"
 
     def _sqlite_ddl(self, table: Table) -> str:
         statement = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND sql IS NOT NULL ORDER BY type = 'index', name"
@@ -162,7 +175,7 @@ def _type_name(kind: TypeEngine[Any], dialect: Any) -> str:
 
 def _kind(kind: TypeEngine[Any]) -> str:
     try:
-        native = kind.python_type
+        native = getattr(kind, "data_type", kind).python_type  # of a domain, that which it is made of
     except NotImplementedError:
         return "other"
     return _KINDS.get(native, "other")

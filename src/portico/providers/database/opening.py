@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,11 @@ from sqlalchemy import Engine
 from portico.domain.caller import Caller
 
 from .addresses import Address
-from .connection import Connection
+from .connection import OwnConnection
 from .doors import AnyDoor, Door
 from .faults import Faults
 from .limits import Limits
+from .modes import Mode
 from .postgres import PostgresDoor
 from .reading import reading
 from .sqlite import SqliteDoor
@@ -29,7 +31,7 @@ class OpenDatabase:
     faults: Faults
     name: str
 
-    def reading(self, caller: Caller) -> AbstractContextManager[Connection]:
+    def reading(self, caller: Caller) -> AbstractContextManager[OwnConnection]:
         """A connection for one caller."""
         return reading(self.door, caller, self.limits, self.faults, self.name)
 
@@ -38,7 +40,14 @@ class OpenDatabase:
         self.door.close()
 
 
-def open_door(address: Address, limits: Limits, *, role: str = "") -> OpenDatabase:
+def open_door(
+    address: Address,
+    limits: Limits,
+    *,
+    role: str = "",
+    roles: Mapping[str, str] | None = None,
+    mode: Mode = Mode.READ,
+) -> OpenDatabase:
     """Make everything ready; nothing is connected yet.
 
     Raises:
@@ -47,10 +56,13 @@ def open_door(address: Address, limits: Limits, *, role: str = "") -> OpenDataba
     if address.file is not None:
         file = address.file
         secrets = {str(file), str(file.resolve())}
-        return OpenDatabase(door=SqliteDoor(file, limits), limits=limits, faults=Faults(secrets), name=file.stem)
-    is_postgres = address.dialect == "postgresql"
-    door: Door = PostgresDoor(address, limits, role=role) if is_postgres else AnyDoor(address, limits)
-    faults = Faults(_secrets(door.engine) | {role})
+        door: Door = SqliteDoor(file, limits, mode=mode)
+        return OpenDatabase(door=door, limits=limits, faults=Faults(secrets), name=file.stem)
+    if address.dialect == "postgresql":
+        door = PostgresDoor(address, limits, role=role, roles=roles, mode=mode)
+    else:
+        door = AnyDoor(address, limits, mode=mode)
+    faults = Faults(_secrets(door.engine) | {role, *(roles or {}).values()})
     return OpenDatabase(door=door, limits=limits, faults=faults, name=str(door.engine.url.database or ""))
 
 

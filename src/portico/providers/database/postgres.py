@@ -1,45 +1,55 @@
-"""PostgreSQL: a read-only transaction whose statements are cursors, for one caller, within its time."""
+"""PostgreSQL: a transaction that reads, and whose statements are cursors, for one caller, within its time."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from threading import Lock, Timer
 from typing import Any, cast
 from urllib.parse import quote
 
 import psycopg
-from psycopg.adapt import Buffer, Loader
 from sqlalchemy import URL, Connection, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError
 
 from portico.domain.caller import Caller
 from portico.errors import ConfigError, Refused, UpstreamGone
 
+from .adapting import adapt
 from .addresses import EXAMPLES, Address
 from .doors import CONNECT_SECONDS, driver_of, opened
 from .limits import Limits
+from .modes import Mode
+from .naming_types import learn_types
 from .statements import Statement
+from .stopping import stopped_after
 
 RECYCLE_SECONDS = 1_800
 GRACE = 0.25
 """Seconds that the server has to stop by itself, before it is told to."""
+EVERYBODY = "*"
+"""Who has no role of their own."""
 NAME_BYTES = 63
-"""Bytes that PostgreSQL keeps of an application's name."""
+"""Bytes that PostgreSQL keeps of a name, also of an application's."""
 
-_VOLATILE_AND_HARMLESS = sorted(
+VOLATILE_AND_HARMLESS = sorted(
     "random random_normal gen_random_uuid uuidv4 uuidv7 clock_timestamp timeofday pg_sleep pg_sleep_for pg_sleep_until "
     "pg_relation_size pg_total_relation_size pg_table_size pg_indexes_size pg_database_size pg_tablespace_size "
     "pg_is_in_recovery pg_current_wal_lsn pg_backend_pid pg_postmaster_start_time".split()
 )
 """Functions of PostgreSQL that may give another answer each time and change nothing; sleeping is cut by the limit."""
 
+BARRED = frozenset(
+    "pg_authid pg_shadow pg_hba_file_rules pg_ident_file_mappings pg_file_settings pg_user_mapping pg_user_mappings "
+    "user_mapping_options".split()
+)
+"""Relations that show passwords or files of the server to a superuser, which a careless config lets us be."""
+
 _VOLATILE = text(
     "SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p "
-    "LEFT JOIN pg_catalog.pg_type t ON p.pronargs = 1 AND t.oid = p.proargtypes[0] "
+    "LEFT JOIN pg_catalog.pg_type t ON t.oid = p.proargtypes[0] AND t.typtype <> 'b' "
     "WHERE p.provolatile = 'v' "
-    "AND (p.proname = ANY(:called) OR (p.proname = ANY(:attributes) AND t.typtype = 'c')) "
+    "AND (p.proname = ANY(:called) OR (p.proname = ANY(:attributes) AND t.oid IS NOT NULL)) "
     "AND NOT (p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY(:harmless)) ORDER BY 1"
 )
 
@@ -47,8 +57,16 @@ _VOLATILE = text(
 class PostgresDoor:
     """Everything is a cursor in a read-only transaction that is rolled back; functions that may write are refused."""
 
-    def __init__(self, address: Address, limits: Limits, *, role: str = "") -> None:
-        self._limits, self._role = limits, role
+    def __init__(
+        self,
+        address: Address,
+        limits: Limits,
+        *,
+        role: str = "",
+        roles: Mapping[str, str] | None = None,
+        mode: Mode = Mode.READ,
+    ) -> None:
+        self._limits, self._role, self._roles, self.mode = limits, role, roles or {}, mode
         self.engine = opened(
             _url(address),
             connect_args={"connect_timeout": CONNECT_SECONDS, "application_name": "portico"},
@@ -56,7 +74,8 @@ class PostgresDoor:
             pool_timeout=limits.seconds,
             pool_recycle=RECYCLE_SECONDS,
         )
-        event.listen(self.engine, "connect", _prepare)
+        options = {"writes": mode is Mode.WRITE, "steady": mode is Mode.STEADY}
+        event.listen(self.engine, "connect", lambda driver, record: adapt(driver, **options))
 
     @contextmanager
     def begin(self, connection: Connection, caller: Caller) -> Iterator[None]:
@@ -68,20 +87,26 @@ class PostgresDoor:
         names = {f"n{i}": name for i, name in enumerate(settings)}
         values = {f"v{i}": value for i, value in enumerate(settings.values())}
         # A query, not SET: after a first one the transaction can no longer be made a writing one.
-        asked = text(f"SELECT {parts}, current_setting('transaction_read_only')")
-        told = connection.execute(asked, {**names, **values}).one()
-        if told[-1] != "on" or told[0] != settings["application_name"]:
+        asked = text(f"SELECT {parts}, current_setting('transaction_read_only'), current_user")
+        *told, read_only, user = connection.execute(asked, {**names, **values}).one()
+        if read_only != ("off" if self.mode is Mode.WRITE else "on") or told[0] != settings["application_name"]:
             detail = "it does not keep a transaction read-only, so it is not asked"
             raise UpstreamGone("the database", details=(detail,))
-        with _stopped_after(self._limits.seconds + GRACE, cast("psycopg.Connection[Any]", driver_of(connection))):
+        if user != settings.get("role", user):
+            detail = "it does not take the role that the config gives this caller, so it is not asked"
+            raise UpstreamGone("the database", details=(detail,))
+        driver = cast("psycopg.Connection[Any]", driver_of(connection))
+        with stopped_after(self._limits.seconds + GRACE, lambda: _cancel(driver)):
             yield
 
     def admit(self, connection: Connection, statement: Statement) -> None:
         """Ask the database which of the functions are volatile: those may write, also outside of the transaction."""
+        if barred := sorted(BARRED.intersection(statement.names)):
+            raise Refused("sql", details=(f"{barred[0]!r} shows passwords or files of the server, and is not read",))
         if not statement.called and not statement.attributes:
             return
-        asked = {"called": sorted(statement.called), "attributes": sorted(statement.attributes)}
-        found = connection.execute(_VOLATILE, {**asked, "harmless": _VOLATILE_AND_HARMLESS}).scalars().all()
+        asked = {"called": _cut(statement.called), "attributes": _cut(statement.attributes)}
+        found = connection.execute(_VOLATILE, {**asked, "harmless": VOLATILE_AND_HARMLESS}).scalars().all()
         if found:
             names = ", ".join(repr(name) for name in found[:5])
             advice = "one of your own that only reads can be declared STABLE"
@@ -112,7 +137,12 @@ class PostgresDoor:
     @contextmanager
     def inspecting(self, connection: Connection) -> Iterator[Any]:
         """Of the same transaction, so that an agent sees what its role may."""
+        learn_types(connection)
         yield inspect(connection)
+
+    def stop(self, connection: Connection) -> None:
+        """Ask the server to; it answers the one who waits."""
+        _cancel(cast("psycopg.Connection[Any]", driver_of(connection)))
 
     def close(self) -> None:
         """Hang up everywhere."""
@@ -121,6 +151,7 @@ class PostgresDoor:
     def _settings(self, caller: Caller) -> Mapping[str, str]:
         """What PostgreSQL forgets by itself when the transaction ends."""
         milliseconds = str(int(1_000 * self._limits.seconds))
+        role = self._role_of(caller)
         return {
             "application_name": application_name(caller),
             "portico.caller": caller.name,
@@ -131,8 +162,23 @@ class PostgresDoor:
             "standard_conforming_strings": "on",
             "DateStyle": "ISO",
             "IntervalStyle": "iso_8601",
-            **({"role": self._role} if self._role else {}),
+            **({"role": role} if role else {}),
         }
+
+    def _role_of(self, caller: Caller) -> str:
+        """Whose rights a caller has; where callers have roles, one without is nobody, and not the one who logs in."""
+        if not self._roles:
+            return self._role
+        found = self._roles.get(caller.name) or self._roles.get(EVERYBODY) or self._role
+        if not found:
+            detail = f"the config gives the caller {caller.name!r} no role of this database; the operator can add one"
+            raise Refused("the database", details=(detail,))
+        return found
+
+
+def _cut(names: Iterable[str]) -> list[str]:
+    """Names as long as PostgreSQL keeps them."""
+    return sorted(name.encode()[:NAME_BYTES].decode(errors="ignore") for name in names)
 
 
 def _can_be_told(caller: Caller) -> bool:
@@ -148,26 +194,9 @@ def application_name(caller: Caller) -> str:
     return re.sub(r"%[0-9A-F]?$", "", whole[:NAME_BYTES])
 
 
-@contextmanager
-def _stopped_after(seconds: float, driver: psycopg.Connection[Any]) -> Iterator[None]:
-    """Cancel what still runs when time is up; nobody else's statement, which the lock makes sure of."""
-    turn, is_over = Lock(), False
-
-    def stop() -> None:
-        with turn:
-            if not is_over:
-                with suppress(psycopg.Error):  # a server that cannot be told ends it by its own limit
-                    driver.cancel_safe(timeout=2.0)
-
-    timer = Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        with turn:
-            is_over = True
+def _cancel(driver: psycopg.Connection[Any]) -> None:
+    with suppress(psycopg.Error):  # a server that cannot be told ends it by its own limit
+        driver.cancel_safe(timeout=2.0)
 
 
 def _url(address: Address) -> URL:
@@ -175,18 +204,3 @@ def _url(address: Address) -> URL:
         return make_url(address.url)
     except (ArgumentError, ValueError) as error:
         raise ConfigError("the URL cannot be read", where="DATABASE_URI", fix=f"Write {EXAMPLES}") from error
-
-
-def _prepare(driver: Any, record: object) -> None:
-    """Every transaction of a connection reads, and times arrive as the server writes them."""
-    driver.read_only = True
-    for kind in ("date", "time", "timetz", "timestamp", "timestamptz", "interval"):
-        driver.adapters.register_loader(kind, _Moment)
-
-
-class _Moment(Loader):
-    """A time as ISO 8601; Python's own types know no infinity, no year 10000 and no months of an interval."""
-
-    def load(self, data: Buffer) -> str:
-        """Put the T and the minutes of the zone where ISO wants them."""
-        return re.sub(r"(:\d\d(?:\.\d+)?[+-]\d\d)$", r"\1:00", bytes(data).decode().replace(" ", "T", 1))

@@ -8,16 +8,18 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Connection as SqlConnection
-from sqlalchemy import bindparam, text
+from sqlalchemy import TextClause, bindparam, text
 from sqlalchemy.types import NullType
 
 from portico.domain.caller import Caller
 
 from .connection import Binds, Column, Result, Table
 from .doors import Door
-from .faults import HANDLED, Faults
+from .expanding import expanded
+from .faults import DRIVERS, HANDLED, Faults
 from .inspecting import Inspection, quoted
 from .limits import Limits
+from .modes import Mode
 from .statements import read_statement
 from .values import checked_binds, plain
 
@@ -47,22 +49,37 @@ class Reading:
 
     def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> Result:
         """Run one statement that reads."""
+        sql, binds = expanded(sql, self.dialect, binds)
         statement = read_statement(sql, self.dialect)
         values = checked_binds(statement, binds, self.dialect)
         most = self._limits.rows if limit is None else max(1, min(limit, self._limits.rows))
         with self._translated():
             self._door.admit(self._connection, statement)
-            sized = self._door.sized(statement.text)
-            # The database settles the type of each value from where it stands: a date may come as text.
-            clause = text(sized or statement.text).bindparams(*(bindparam(name, type_=NullType()) for name in values))
-            options = {"stream_results": True, "max_row_buffer": AT_ONCE}
-            with self._connection.execute(clause, values, execution_options=options) as found:
-                columns = tuple(found.keys())
-                rows = _with_size(found) if sized else ((False, row) for row in found)
-                return _taken(columns[1:] if sized else columns, rows, most, self._limits.bytes)
+            return self._asked(statement.text, values, most)
+
+    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> Result:
+        """Run one query whose words are ours: it was built of names that the database has, with values beside it."""
+        most = self._limits.rows if limit is None else max(1, min(limit, self._limits.rows))
+        with self._translated():
+            return self._asked(sql, dict(binds), most)
+
+    def performed(self, sql: str, binds: Binds) -> Result:
+        """Run one statement of ours that is no query: what it has to say, if anything, is not asked for in parts."""
+        clause = text(sql if binds else sql.replace(":", "\\:"))
+        with self._translated(), self._connection.execute(_bound(clause, binds), dict(binds)) as found:
+            if not found.returns_rows:
+                return Result(columns=(), rows=())
+            rows = ((False, row) for row in found)
+            return _taken(tuple(found.keys()), rows, self._limits.rows, self._limits.bytes)
+
+    def stop(self) -> None:
+        """End what runs, from another thread."""
+        with self._translated():
+            self._door.stop(self._connection)
 
     def explain(self, sql: str, binds: Binds | None = None) -> Result:
         """Ask for the plan."""
+        sql, binds = expanded(sql, self.dialect, binds)
         statement = read_statement(sql, self.dialect)
         values = checked_binds(statement, binds, self.dialect)
         with self._translated():
@@ -108,6 +125,14 @@ class Reading:
         """Let go of what was opened on the way."""
         self._open.close()
 
+    def _asked(self, sql: str, values: dict[str, Any], most: int) -> Result:
+        sized = self._door.sized(sql)
+        options = {"stream_results": True, "max_row_buffer": AT_ONCE}
+        with self._connection.execute(_bound(text(sized or sql), values), values, execution_options=options) as found:
+            columns = tuple(found.keys())
+            rows = _with_size(found) if sized else ((False, row) for row in found)
+            return _taken(columns[1:] if sized else columns, rows, most, self._limits.bytes)
+
     @contextmanager
     def _looking(self) -> Iterator[Inspection]:
         with self._translated():
@@ -118,28 +143,39 @@ class Reading:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        with translated(self._faults):
+        with translated(self._faults, HANDLED):
             yield
 
 
 @contextmanager
-def translated(faults: Faults) -> Iterator[None]:
+def translated(faults: Faults, handled: tuple[type[Exception], ...]) -> Iterator[None]:
     """Let nothing that a driver says pass as it is."""
     try:
         yield
-    except HANDLED as error:
+    except handled as error:
         raise faults.told(error) from error
 
 
 @contextmanager
 def reading(door: Door, caller: Caller, limits: Limits, faults: Faults, database: str) -> Iterator[Reading]:
-    """A connection for one caller; whatever happens, it goes back without a trace."""
-    with translated(faults), door.engine.connect() as connection:
+    """A connection for one caller; it goes back without a trace, unless its door writes and nothing went wrong."""
+    try:
+        connection = door.engine.connect()
+    except DRIVERS as error:
+        raise faults.unreached(error) from error
+    with translated(faults, DRIVERS), connection:
         try:
             with door.begin(connection, caller), closing(Reading(connection, door, limits, faults, database)) as given:
                 yield given
+            if door.mode is Mode.WRITE:
+                connection.commit()
         finally:
             connection.rollback()
+
+
+def _bound(clause: TextClause, binds: Binds) -> TextClause:
+    """The database settles the type of each value from where it stands: a date may come as text."""
+    return clause.bindparams(*(bindparam(name, type_=NullType()) for name in binds))
 
 
 def _with_size(found: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, Sequence[Any]]]:
@@ -154,6 +190,7 @@ def _taken(columns: tuple[str, ...], found: Iterable[tuple[bool, Sequence[Any]]]
         if len(rows) == most:
             note = f"only the first {most} rows are shown. Add WHERE, GROUP BY, or LIMIT and OFFSET to see others"
             return Result(columns=columns, rows=tuple(rows), truncated=True, note=note)
+        is_large = is_large or _weight(raw) > room
         row = tuple(map(plain, raw)) if not is_large else ()
         room -= len(orjson.dumps(row, default=str))
         if is_large or room < 0:
@@ -162,3 +199,8 @@ def _taken(columns: tuple[str, ...], found: Iterable[tuple[bool, Sequence[Any]]]
             return Result(columns=columns, rows=tuple(rows), truncated=True, note=note)
         rows.append(row)
     return Result(columns=columns, rows=tuple(rows))
+
+
+def _weight(raw: Sequence[Any]) -> int:
+    """Bytes that a row has at least, told before any of it is written anew."""
+    return sum(len(value) for value in raw if isinstance(value, str | bytes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from threading import Lock
@@ -12,8 +12,9 @@ from portico.domain.caller import Caller
 from portico.errors import ConfigError
 
 from .addresses import read_address
-from .connection import Connection
+from .connection import OwnConnection
 from .limits import Limits
+from .modes import Mode
 
 if TYPE_CHECKING:
     from .opening import OpenDatabase
@@ -32,8 +33,12 @@ class DatabaseSource:
         bytes: int = 1_000_000,
         seconds: float = 30.0,
         role: str = "",
+        roles: Mapping[str, str] | None = None,
+        mode: Mode = Mode.READ,
     ) -> None:
-        """Check the spelling and the driver; `role` is what PostgreSQL becomes before each reading.
+        """Check the spelling and the driver.
+
+        `role` is what PostgreSQL becomes before each reading; `roles` say so for single callers, and `*` for others.
 
         Raises:
             ConfigError: the URL cannot be used, its driver is not installed, or a limit is not above nothing.
@@ -41,10 +46,10 @@ class DatabaseSource:
         if min(rows, bytes, seconds) <= 0:
             raise ConfigError("a limit must be above 0", where="rows, bytes, seconds", fix="Leave it out")
         self._address = read_address(url)
-        if role and self._address.dialect != "postgresql":
+        if (role or roles) and self._address.dialect != "postgresql":
             raise ConfigError(f"a {self._address.shown} has no roles to become", where="role", fix="Leave it out")
         self.limits = Limits(rows=rows, bytes=bytes, seconds=seconds)
-        self._role = role
+        self._role, self._roles, self.mode = role, dict(roles or {}), mode
         self._turn = Lock()
         self._opened: OpenDatabase | None = None
 
@@ -59,8 +64,8 @@ class DatabaseSource:
         return self._address.shown
 
     @contextmanager
-    def reading(self, caller: Caller = LOCAL_CALLER) -> Iterator[Connection]:
-        """A connection for one caller, which blocks; afterwards it is rolled back and nobody's.
+    def reading(self, caller: Caller = LOCAL_CALLER) -> Iterator[OwnConnection]:
+        """A connection for one caller, which blocks; afterwards it is nobody's, and rolled back unless it may write.
 
         Raises:
             UpstreamGone: the database cannot be reached.
@@ -81,5 +86,7 @@ class DatabaseSource:
             if self._opened is None:
                 # SQLAlchemy takes a fifth of a second to load, which a start without a database must not pay.
                 opening = import_module("portico.providers.database.opening")
-                self._opened = opening.open_door(self._address, self.limits, role=self._role)
+                self._opened = opening.open_door(
+                    self._address, self.limits, role=self._role, roles=self._roles, mode=self.mode
+                )
             return self._opened

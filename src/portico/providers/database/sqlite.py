@@ -10,16 +10,21 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, QueuePool, create_engine, inspect, text
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, inspect, text
+from sqlalchemy.exc import DisconnectionError
 
 from portico.domain.caller import Caller
 
 from .doors import CONNECT_SECONDS, POOLED, driver_of
 from .limits import Limits
+from .modes import Mode
 from .statements import Statement
+from .stopping import stopped_after
 
 LARGEST_VALUE = 16_000_000
 """Bytes of one value, also of one that is only worked out on the way."""
+MOST_MEMORY = 512_000_000
+"""Bytes that SQLite may hold in this process, whoever asks: one statement can make thousands of large values."""
 STEPS = 2_000
 """Steps of SQLite's machine between two looks at the clock."""
 
@@ -27,6 +32,8 @@ _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 _BARRED = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit", "zipfile", "fsdir"})
 _PRAGMAS = frozenset({"data_version", "read_uncommitted"})
 """Asked by full-text tables and by SQLAlchemy, without a value: they tell and change nothing."""
+_BUILT_IN = ("SELECT 1 FROM json_each('[]')", "SELECT 1 FROM json_tree('[]')")
+"""Tables that SQLite itself brings; to the guard their first use looks like making one."""
 _VIRTUAL = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%'"
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: LARGEST_VALUE,
@@ -47,10 +54,13 @@ class _Guarded(sqlite3.Connection):
 class SqliteDoor:
     """Two engines on one file: what agents ask goes through the guard, our own looks at the schema do not."""
 
-    def __init__(self, file: Path, limits: Limits) -> None:
-        self._file, self._seconds = file, limits.seconds
+    def __init__(self, file: Path, limits: Limits, *, mode: Mode = Mode.READ) -> None:
+        self._file, self._seconds, self.mode = file, limits.seconds, mode
         self.engine = _engine(lambda: _guard(self._connect()), limits)
         self._looking = _engine(self._connect, limits)
+        for engine in (self.engine, self._looking):
+            event.listen(engine, "connect", self._mark)
+            event.listen(engine, "checkout", self._check)
 
     @contextmanager
     def begin(self, connection: Connection, caller: Caller) -> Iterator[None]:
@@ -59,7 +69,9 @@ class SqliteDoor:
         _wake(guarded)
         guarded.until = monotonic() + self._seconds
         try:
-            yield
+            # The clock is looked at between steps, of which some take long; an interruption is seen after each.
+            with stopped_after(self._seconds, guarded.interrupt), _steady(guarded, self.mode):
+                yield
         finally:
             guarded.until = math.inf
 
@@ -81,10 +93,29 @@ class SqliteDoor:
         with self._looking.connect() as looking:
             yield inspect(looking)
 
+    def stop(self, connection: Connection) -> None:
+        """Interrupt the statement that runs."""
+        cast(_Guarded, driver_of(connection)).interrupt()
+
     def close(self) -> None:
         """Let go of the file."""
         self.engine.dispose()
         self._looking.dispose()
+
+    def _mark(self, driver: Any, record: Any) -> None:
+        record.info["file"] = self._identity()
+
+    def _check(self, driver: Any, record: Any, proxy: Any) -> None:
+        """A file that was put in the place of another is opened anew, and one that is gone is not read on."""
+        if record.info.get("file") != self._identity():
+            raise DisconnectionError
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = self._file.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _connect(self) -> _Guarded:
         address = f"{self._file.resolve().as_uri()}?mode=ro"
@@ -92,7 +123,8 @@ class SqliteDoor:
             address, uri=True, check_same_thread=False, timeout=CONNECT_SECONDS, factory=_Guarded, isolation_level=None
         )
         try:
-            for pragma in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
+            heap = f"hard_heap_limit={MOST_MEMORY}"
+            for pragma in ("query_only=ON", "trusted_schema=OFF", "cell_size_check=ON", heap):
                 connection.execute(f"PRAGMA {pragma}")
             for limit, value in _LIMITS.items():
                 connection.setlimit(limit, value)
@@ -118,6 +150,9 @@ def _engine(creator: Any, limits: Limits) -> Engine:
 
 def _guard(connection: _Guarded) -> _Guarded:
     """Let a connection do nothing but read, with the functions that SQLite itself brings."""
+    for statement in _BUILT_IN:
+        with suppress(sqlite3.Error):  # a SQLite that was built without JSON
+            connection.execute(statement)
     built_in = {str(row[0]).lower() for row in connection.execute("SELECT name FROM pragma_function_list")} - _BARRED
 
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -131,6 +166,27 @@ def _guard(connection: _Guarded) -> _Guarded:
     connection.set_authorizer(authorize)
     connection.set_progress_handler(lambda: int(monotonic() > connection.until), STEPS)
     return connection
+
+
+@contextmanager
+def _steady(connection: _Guarded, mode: Mode) -> Iterator[None]:
+    """Let all statements see the file as it is at the first of them, where that is asked for."""
+    if mode is not Mode.STEADY:
+        yield
+        return
+    _own(connection, "BEGIN")
+    try:
+        yield
+    finally:
+        _own(connection, "ROLLBACK")
+
+
+def _own(connection: _Guarded, sql: str) -> None:
+    connection.is_ours = True
+    try:
+        connection.execute(sql)
+    finally:
+        connection.is_ours = False
 
 
 def _wake(connection: _Guarded) -> None:

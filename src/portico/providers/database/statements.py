@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from portico.errors import InvalidArguments, Refused
 
@@ -38,14 +39,25 @@ _PLAIN = {
     "unclosed": r"['\"`]",
     "other": r".",
 }
+# To these two every letter beyond ASCII belongs to a name, be it a currency sign or a space that does not break: what
+# Python's own classes say would let a quote begin where the database sees none.
+_LETTER, _MORE = r"[A-Za-z_\x80-\U0010ffff]", r"[A-Za-z0-9_\x80-\U0010ffff]"
+_BYTEWISE = {
+    "space": r"[ \t\n\r\f\v]+",
+    "placeholder": r"(?<![:$A-Za-z0-9_\x80-\U0010ffff]):[A-Za-z_]\w*",
+    "number": r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?",
+    "word": rf"{_LETTER}(?:{_MORE}|\$)*",
+}
 _POSTGRES = {
+    "line": r"--[^\n\r]*",
     "escaped": r"[eE]'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'",
     "unclosed_escaped": r"[eE]'",
     "unicode": r'[uU]&"[^"]*(?:""[^"]*)*"',
-    "dollar": r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$",
-    "unclosed_dollar": r"\$(?:[^\W\d]\w*)?\$",
+    "dollar": rf"\$(?P<tag>(?:{_LETTER}{_MORE}*)?)\$.*?\$(?P=tag)\$",
+    "unclosed_dollar": rf"\$(?:{_LETTER}{_MORE}*)?\$",
+    **_BYTEWISE,
 }
-_SQLITE = {"bracket": r"\[[^\]]*\]", "backtick": r"`[^`]*(?:``[^`]*)*`"}
+_SQLITE = {"bracket": r"\[[^\]]*\]", "backtick": r"`[^`]*(?:``[^`]*)*`", **_BYTEWISE}
 _BACKSLASH = {
     "string": r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'",
     "text": r'"[^"\\]*(?:(?:\\.|"")[^"\\]*)*"',
@@ -73,6 +85,8 @@ class Statement:
     """Names that stand before a parenthesis, as the database folds them: functions, and words such as `in`."""
     attributes: frozenset[str]
     """Names that stand behind a dot; PostgreSQL also calls functions so."""
+    names: frozenset[str]
+    """Every word and quoted name."""
 
 
 def tokens(sql: str, dialect: str) -> Iterator[Token]:
@@ -116,12 +130,14 @@ def read_statement(sql: str, dialect: str) -> Statement:
     pieces = _one_statement(list(tokens(sql, dialect)))
     telling = [piece for piece in pieces if piece.kind not in ("space", "line", "block")]
     _check_parentheses(telling)
+    _check_pieces(telling)
     _check_reading(telling, dialect)
     return Statement(
         text="".join(_written(piece) for piece in pieces).strip(),
         placeholders=frozenset(piece.text[1:] for piece in telling if piece.kind == "placeholder"),
         called=frozenset(_names(telling, before="open")),
         attributes=frozenset(_names(telling, behind=".")),
+        names=frozenset(_folded(piece) for piece in telling if piece.kind in _NAMES),
     )
 
 
@@ -136,6 +152,7 @@ def _pattern(dialect: str) -> re.Pattern[str]:
 
 
 _PATTERNS: dict[str, re.Pattern[str]] = {}
+_NAMES = ("word", "quoted", "bracket", "backtick")
 
 
 def _comment_end(sql: str, start: int, *, nests: bool) -> int:
@@ -173,6 +190,12 @@ def _check_parentheses(pieces: Sequence[Token]) -> None:
         raise _wrong("a parenthesis is never closed", "Balance the parentheses")
 
 
+def _check_pieces(pieces: Sequence[Token]) -> None:
+    """PostgreSQL reads a string in the next line as the rest of an E'...', escapes included; we do not."""
+    if any(one.kind == "escaped" and other.kind == "string" for one, other in pairwise(pieces)):
+        raise _wrong("a string follows an E'...' directly", "Write it in one piece, or put || between them")
+
+
 def _check_reading(pieces: Sequence[Token], dialect: str) -> None:
     words = [piece.text.lower() for piece in pieces if piece.kind == "word"]
     first = next((piece for piece in pieces if piece.kind != "open"), None)
@@ -189,7 +212,7 @@ def _check_reading(pieces: Sequence[Token], dialect: str) -> None:
 
 def _names(pieces: Sequence[Token], *, before: str = "", behind: str = "") -> Iterator[str]:
     for place, piece in enumerate(pieces):
-        if piece.kind not in ("word", "quoted", "bracket", "backtick"):
+        if piece.kind not in _NAMES:
             continue
         following = pieces[place + 1].kind if place + 1 < len(pieces) else ""
         preceding = pieces[place - 1].text if place else ""
@@ -199,7 +222,7 @@ def _names(pieces: Sequence[Token], *, before: str = "", behind: str = "") -> It
 
 def _folded(piece: Token) -> str:
     if piece.kind == "word":
-        return piece.text.lower()
+        return re.sub("[A-Z]+", lambda found: found[0].lower(), piece.text)  # as PostgreSQL does, ASCII alone
     mark = piece.text[-1]
     return piece.text[1:-1].replace(mark * 2, mark)
 

@@ -69,7 +69,8 @@ def _problem(value: Any, dialect: str) -> str:
     if isinstance(value, float):
         is_lost = math.isnan(value) and dialect == "sqlite"  # SQLite would store NULL
         return "is not a number, which this database cannot keep" if is_lost else ""
-    return f"is {_article(value)}; pass text, a number, true, false or null"
+    hint = "; a list fits behind IN alone, as in: IN :name" if isinstance(value, list | tuple) else ""
+    return f"is {_article(value)}; pass text, a number, true, false or null{hint}"
 
 
 def _text_problem(value: str, dialect: str) -> str:

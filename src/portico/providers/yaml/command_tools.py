@@ -28,6 +28,8 @@ _INTERPRETERS = re.compile(
     r"(?i)(ba|da|z|k|c|tc|fi|a)?sh|cmd|powershell|pwsh|python[\d.]*|perl|ruby|node|php|lua|osascript"
 )
 _CODE_OPTION = re.compile(r"(?i)-[a-z]*[cerp]|--(eval|execute|command|print)|/[ck]|-(encoded)?command")
+_TAKING = re.compile(r"-[oOWXIrM]|\+O|--(rcfile|init-file|require|import|loader)")
+"""Options of interpreters whose value is the next argument."""
 _CODE_ATTACHED = re.compile(r"(?i)-[a-z]*[ce]|--(eval|execute|command|print)=")
 _UNQUOTED = frozenset("|&;<>()$`*?~#!\n\\")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -63,7 +65,7 @@ class CommandTool:
         try:
             ended = await run_program(argv, environment=environment, folder=self.folder, seconds=self.seconds)
         except OSError as error:
-            return _failure(f"{self.arguments[0]!r} cannot be started: {error.strerror or error}")
+            return _failure(_unstarted(self.arguments[0], self.folder, error))
         return self._answer(ended)
 
     def _answer(self, ended: Ended) -> dict[str, Any]:
@@ -156,6 +158,8 @@ def _check_places(entry: Table, arguments: tuple[str, ...], parameters: Mapping[
     for name, parameter in parameters.items():
         if parameter.kind == "identifier":
             raise entry.wrong(f"{name!r} is an identifier, which is for SQL", "Give it `type: string`")
+        if parameter.is_many:
+            raise entry.wrong(f"{name!r} takes a list, which is for SQL", "Delete `many`")
         if name not in used:
             entry.note(f"its parameter {name!r} stands nowhere in its command", f"Write {{{name}}} in it, or delete it")
 
@@ -169,7 +173,8 @@ def _check_code(entry: Table, arguments: tuple[str, ...]) -> None:
             fix = "Pass the value as an argument of its own, and let the code read it from there ($1, sys.argv)"
             raise entry.wrong(f"{{{places(argument)[0]}}} would become code of an interpreter", fix)
         # What follows the code or the script is for them, and no option of the interpreter.
-        is_reading = is_reading and argument.startswith(("-", "/c", "/k"))
+        is_value = bool(_TAKING.fullmatch(before))
+        is_reading = is_reading and (is_value or argument.startswith(("-", "+", "/c", "/k")))
         is_reading = is_reading or bool(_INTERPRETERS.fullmatch(PurePath(argument).stem))
         before = argument
 
@@ -217,6 +222,12 @@ def _found(program: str, folder: str, path: str) -> str | None:
         named = os.path.join(folder, named)
     found = shutil.which(named, path=path)
     return os.path.abspath(found) if found else None
+
+
+def _unstarted(program: str, folder: str, error: OSError) -> str:
+    if not os.path.isdir(folder):
+        return f"{program!r} cannot be started: its folder is not there; the operator should check `cwd`"
+    return f"{program!r} cannot be started: {error.strerror or error}"
 
 
 def _failure(text: str) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def _check_expression(entry: Table, name: str, expression: str, sql: str, dialec
     pieces = [piece for piece in tokens(expression, dialect) if piece.kind not in ("space", "line", "block")]
     depth = 0
     for piece in pieces:
-        depth += {"open": 1, "close": -1}.get(piece.kind, 0)
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(piece.text, 0)
         if depth < 0 or (depth == 0 and piece.text == ","):
             raise entry.wrong(f"{name!r} is more than one expression", "Write one expression for each name", line)
     if not pieces or statement.placeholders:

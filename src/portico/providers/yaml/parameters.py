@@ -9,7 +9,9 @@ from datetime import date, datetime
 from typing import Any
 
 from portico.errors import InvalidArguments
-from portico.providers.local.unfit import Unfit
+from portico.providers.database.expanding import VALUES
+from portico.providers.local.unfit import Unfit, at
+from portico.trees.tree import Node
 
 from .tables import WORD, Table
 
@@ -30,7 +32,7 @@ TYPES: Mapping[str, str] = {
 
 _JSON = {"date": "string", "datetime": "string", "identifier": "string"}
 _FORMATS = {"date": "date", "datetime": "date-time"}
-_KEYS = ("type", "type_hint", "description", "required", "default", "enum", "minimum", "maximum", "allow_dash", "of")
+_KEYS = tuple("type type_hint description required default enum minimum maximum allow_dash of many".split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +53,15 @@ class Parameter:
     """The table, or the parameter that names it, whose column this identifier is."""
     bars_dash: bool = False
     """Whether it stands where a command would take a value with a dash for an option."""
+    is_many: bool = False
+    """Whether it takes a list of such values."""
 
     def schema(self) -> dict[str, Any]:
         """The parameter as JSON Schema says it."""
-        found: dict[str, Any] = {"type": _JSON.get(self.kind, self.kind)}
-        if self.kind in _FORMATS:
-            found["format"] = _FORMATS[self.kind]
-        if self.description:
-            found["description"] = self.description
-        if self.choices:
-            found["enum"] = list(self.choices)
-        more = {"minimum": self.minimum, "maximum": self.maximum, "default": self.default}
+        found = self._value_schema()
+        if self.is_many:
+            found = {"type": "array", "items": found, "minItems": 1, "maxItems": VALUES}
+        more = {"description": self.description or None, "default": self.default}
         return found | {key: value for key, value in more.items() if value is not None}
 
     def read(self, value: Any) -> Any:
@@ -70,6 +70,19 @@ class Parameter:
         Raises:
             Unfit: it is not; the reason says what it should be.
         """
+        if not self.is_many:
+            return self._read_one(value)
+        if not isinstance(value, list) or not 1 <= len(value) <= VALUES:
+            raise Unfit(f"must be a list of 1 to {VALUES} values")
+        return [at(place, self._read_one, one) for place, one in enumerate(value)]
+
+    def _value_schema(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"type": _JSON.get(self.kind, self.kind)}
+        more: dict[str, Any] = {"format": _FORMATS.get(self.kind), "minimum": self.minimum, "maximum": self.maximum}
+        more["enum"] = list(self.choices) or None
+        return found | {key: value for key, value in more.items() if value is not None}
+
+    def _read_one(self, value: Any) -> Any:
         value = read_value(self.kind, value)
         if self.choices and value not in self.choices:
             raise Unfit(f"must be one of {', '.join(map(repr, self.choices))}")
@@ -165,15 +178,29 @@ def _parameter(name: str, table: Table) -> Parameter:
         maximum=_bound(table, "maximum", kind),
         allow_dash=bool(table.flag("allow_dash")),
         of=table.text("of", ""),
+        is_many=bool(table.flag("many")),
     )
-    if node is None:
-        if kind == "identifier" and not found.is_required:
-            raise table.wrong("an identifier cannot be left out", "Give it a `default`, or delete `required: false`")
-        return found
-    if not node.is_scalar:
+    _check_sense(table, found)
+    return found if node is None else _with_default(table, found, _default(table, node, found))
+
+
+def _check_sense(table: Table, parameter: Parameter) -> None:
+    is_identifier = parameter.kind == "identifier"
+    if is_identifier and not parameter.is_required and table.get("default") is None:
+        raise table.wrong("an identifier cannot be left out", "Give it a `default`, or delete `required: false`")
+    if parameter.is_many and (is_identifier or not (parameter.is_required or table.get("default"))):
+        raise table.wrong("`many` is for values that are always there", "Give it a `default`, or delete `many`")
+    if parameter.minimum is not None and parameter.maximum is not None and parameter.minimum > parameter.maximum:
+        raise table.wrong("`minimum` lies above `maximum`, so that no value fits", "Swap them")
+
+
+def _default(table: Table, node: Node, parameter: Parameter) -> Any:
+    items = node.items if parameter.is_many and node.items is not None else (node,)
+    if not all(item.is_scalar for item in items):
         raise table.wrong(f"the default is {node.kind}", "Write a single value", node.line)
-    default = node.value if kind in ("integer", "number", "boolean") else node.spelling
-    return _with_default(table, found, default)
+    is_plain = parameter.kind in ("integer", "number", "boolean")
+    values = [item.value if is_plain else item.spelling for item in items]
+    return values if parameter.is_many else values[0]
 
 
 def _with_default(table: Table, parameter: Parameter, default: Any) -> Parameter:
@@ -233,7 +260,11 @@ def _check_letters(value: str) -> None:
 def _moment(kind: str, value: str) -> str:
     example = "2026-05-31" if kind == "date" else "2026-05-31T12:00:00"
     try:
-        date.fromisoformat(value) if kind == "date" else datetime.fromisoformat(value)
+        moment = date.fromisoformat(value) if kind == "date" else datetime.fromisoformat(value)
+        # Databases that keep dates as text compare them as text, so that `20260531` would mean another day.
+        is_sound = kind != "date" or moment.isoformat() == value
     except ValueError:
-        raise Unfit(f"must be a {kind} such as {example}") from None
+        is_sound = False
+    if not is_sound:
+        raise Unfit(f"must be a {kind} such as {example}")
     return value

@@ -83,7 +83,9 @@ def read_prompt(entry: Table) -> Prompt:
         if name not in parameters:
             fix = f"Declare it under `parameters`, or write {{{{{name}}}}} if it is meant so"
             entry.note(f"{{{name}}} is no parameter and stays as it is", fix)
-    for name in parameters:
+    for name, parameter in parameters.items():
+        if parameter.is_many:
+            raise entry.wrong(f"{name!r} takes a list, which is for SQL", "Delete `many`")
         if name not in used:
             entry.note(f"its parameter {name!r} stands nowhere in its text", f"Write {{{name}}} in it, or delete it")
     return Prompt(

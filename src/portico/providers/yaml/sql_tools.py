@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from portico.errors import CallError, ConfigError
 from portico.providers.database import Connection
+from portico.providers.database.expanding import expanded
 from portico.providers.database.statements import Statement, Token, read_statement, tokens
 from portico.providers.local import LocalTool
 
@@ -122,7 +124,10 @@ def _check_places(entry: Table, sql: str, parameters: Mapping[str, Parameter], d
     for name in identifiers:
         bare = bare.replace(f"{{{name}}}", "portico_name")
     statement, spoken = read_one(entry, bare, dialect)
-    used = {piece.text for piece in _pieces(sql, spoken, identifiers) if piece.kind == "place"}
+    pieces = _pieces(sql, spoken, identifiers)
+    used = {piece.text for piece in pieces if piece.kind == "place"}
+    _check_neighbours(entry, pieces)
+    _check_binds(entry, bare, parameters, spoken)
     for name in dict.fromkeys(places(sql)):
         if name in identifiers and name not in used:
             raise entry.wrong(f"{{{name}}} stands within quotes", "Leave the quotes out: the name is quoted for you")
@@ -138,6 +143,28 @@ def _check_places(entry: Table, sql: str, parameters: Mapping[str, Parameter], d
         is_table = any(parameter.of == name for parameter in parameters.values())
         if name not in statement.placeholders | used and not is_table:
             entry.note(f"its parameter {name!r} stands nowhere in its SQL", f"Write :{name} in it, or delete it")
+
+
+def _check_neighbours(entry: Table, pieces: list[Token]) -> None:
+    """A name is a whole word: between quotes it cannot be a part of one."""
+    for one, other in pairwise(pieces):
+        kinds = {one.kind, other.kind}
+        if kinds == {"place"} or ("place" in kinds and kinds & {"word", "number", "quoted"}):
+            name, glued = (one, other) if one.kind == "place" else (other, one)
+            fix = "Put a space or a dot between them: a place stands for a whole name"
+            raise entry.wrong(f"{{{name.text}}} is glued to {glued.text[:40]!r}", fix)
+
+
+def _check_binds(entry: Table, sql: str, parameters: Mapping[str, Parameter], dialect: str) -> None:
+    bound = read_statement(sql, dialect).placeholders
+    for name in sorted(bound & parameters.keys()):
+        if parameters[name].kind == "identifier":
+            raise entry.wrong(f":{name} is a value, and {name!r} is an identifier", f"Write {{{name}}}")
+    many = {name: [0] for name in bound if name in parameters and parameters[name].is_many}
+    left = read_statement(expanded(sql, dialect, many)[0], dialect).placeholders & many.keys()
+    if left:
+        name = min(left)
+        raise entry.wrong(f":{name} takes a list, which fits behind IN alone", f"Write IN :{name}, or delete `many`")
 
 
 def _check_columns(entry: Table, parameters: Mapping[str, Parameter]) -> None:
