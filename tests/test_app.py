@@ -114,7 +114,7 @@ async def test_both_modes_run_the_same_functions_the_same_way(era: str):
         assert text_of(refused).partition("\nnext:")[0] == text_of(likewise).partition("\nnext:")[0]
 
 
-@pytest.mark.requirement("S0-3", "S0-4", "S0-27", "S0-43")
+@pytest.mark.requirement("S0-3", "S0-27", "S0-43")
 @pytest.mark.parametrize("era", ERAS)
 async def test_an_agent_finds_and_runs_a_tool_in_memory(era: str):
     async with Client(app(progressive_disclosure=True), mode=ERAS[era]) as connected:
@@ -131,6 +131,7 @@ async def test_an_agent_finds_and_runs_a_tool_in_memory(era: str):
 
 
 @pytest.mark.parametrize("era", ERAS)
+@pytest.mark.requirement("P-APP")
 async def test_one_app_serves_clients_at_once_and_one_after_the_other(era: str):
     mcp = app()
     for _ in range(2):
@@ -222,12 +223,23 @@ async def test_hooks_of_a_file_stand_around_the_calls_of_an_app(folder: Path):
         ({"config": "nowhere.yaml"}, "there is no such file"),
         ({"store": "mysql://x"}, "this store is not known"),
         ({"servers": {"a": {"command": object()}}}, "Settings: this cannot stand in a config"),
+        ({"servers": {"a": 5}}, "Settings: this cannot stand in a config"),
+        ({"servers": ["a"]}, "Settings: this cannot stand in a config"),
+        ({"python": None}, "Settings: this cannot stand in a config"),
+        ({"progressive_disclosure": "false"}, "progressive_disclosure: this must be a truth value, not 'false'"),
     ],
 )
 def test_what_cannot_be_used_is_said_at_once(settings: dict[str, Any], said: str):
     with pytest.raises(ConfigError) as caught:
         create_mcp_app(Settings(**settings))
     assert said in str(caught.value)
+
+
+async def test_one_file_need_not_stand_in_a_list(folder: Path):
+    (folder / "mine.py").write_text('def handle_mine(x: int) -> int:\n    """Mine."""\n    return x\n')
+    mcp, _ = create_mcp_app(Settings(python="mine.py"))
+    async with Client(mcp, mode="2026-07-28") as connected:
+        assert [tool.name for tool in (await connected.list_tools()).tools] == ["mine"]
 
 
 async def test_a_hook_that_cannot_be_imported_stops_the_app():
@@ -259,7 +271,7 @@ anyio.run(mcp.run_stdio) if sys.argv[1] == "stdio" else anyio.run(mcp.run_http, 
 """
 
 
-@pytest.mark.requirement("S0-70")
+@pytest.mark.requirement("S0-70", "P-APP")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_program_serves_over_stdio(folder: Path, era: str):
     (folder / "program.py").write_text(PROGRAM)
@@ -271,7 +283,7 @@ async def test_a_program_serves_over_stdio(folder: Path, era: str):
         assert text_of(await connected.call_tool("base_tableList", {"database_name": "demo"})) == "tables of demo"
 
 
-@pytest.mark.requirement("S0-70")
+@pytest.mark.requirement("S0-70", "P-APP")
 async def test_a_program_serves_over_http(folder: Path):
     (folder / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", "http"]

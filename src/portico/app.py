@@ -98,7 +98,7 @@ class App(SurfaceServer):
     def _move_into(self, house: House) -> None:
         """Answer from this house from now on."""
         manager = getattr(self, "_session_manager", None)
-        surface = SURFACES[self.settings.surface](house.gateway, self.settings)
+        surface = SURFACES[self.settings.surface](house, self.settings)
         super().__init__(house.gateway, surface, VERSION, house.walk)
         self._session_manager = manager
         self.lifespan = self._live
@@ -157,18 +157,9 @@ def settings_of(asked: Settings) -> config.Settings:
 
 def _given(asked: Settings) -> config.Settings:
     """The program's own part, as if it stood in a file."""
-    table = {
-        "servers": {name: dict(entry) for name, entry in asked.servers.items()},
-        "categories": dict(asked.categories),
-        "python": [*map(_located, asked.python)],
-        "yaml": [*map(_located, asked.yaml)],
-        "hooks": [*map(_located, asked.hooks)],
-        "pins": list(asked.pins),
-        "store": asked.store or "memory",
-    }
     try:
-        document = parse_document(json.dumps(table, default=os.fspath), OURS)
-    except TypeError as error:
+        document = parse_document(json.dumps(_table(asked), default=os.fspath), OURS)
+    except (TypeError, ValueError, AttributeError) as error:
         fix = "Use texts, numbers, lists and tables."
         raise ConfigError(f"this cannot stand in a config: {error}", file=str(OURS), fix=fix) from error
     home = config.find_paths(os.environ, Path.cwd())
@@ -176,6 +167,23 @@ def _given(asked: Settings) -> config.Settings:
     # What was written has no lines.
     problems = (ConfigError(p.problem, file=p.file, where=p.where, fix=p.fix) for p in found.problems)
     return replace(found, problems=tuple(problems))
+
+
+def _table(asked: Settings) -> dict[str, Any]:
+    return {
+        "servers": {name: dict(entry) for name, entry in asked.servers.items()},
+        "categories": dict(asked.categories),
+        "python": [*map(_located, _many(asked.python))],
+        "yaml": [*map(_located, _many(asked.yaml))],
+        "hooks": [*map(_located, _many(asked.hooks))],
+        "pins": _many(asked.pins),
+        "store": asked.store or "memory",
+    }
+
+
+def _many(given: Any) -> list[Any]:
+    """A list; one text or path alone is a list of one, and not of its letters."""
+    return [given] if isinstance(given, str | os.PathLike) else list(given)
 
 
 def _bare(profile: str | None) -> config.Settings:
@@ -192,6 +200,10 @@ def _servers(given: config.Settings, found: config.Settings) -> tuple[ServerSpec
 
 
 def _surface(asked: Settings, found: config.Settings) -> str:
+    if not isinstance(asked.progressive_disclosure, bool | None):
+        fix = "Write True or False."
+        problem = f"this must be a truth value, not {asked.progressive_disclosure!r}"
+        raise ConfigError(problem, file=str(OURS), where="progressive_disclosure", fix=fix)
     chosen = asked.surface or ("search" if asked.progressive_disclosure else found.selected.surface or "static")
     if chosen not in SURFACES:
         fix = f"Choose one of: {', '.join(SURFACES)}."

@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
+
 from portico.errors import ConfigError
 from portico.packaged import MODULES
 from portico.packaged.demo import demo_url
@@ -15,6 +18,7 @@ from portico.providers.database import DatabaseSource
 from portico.providers.local import LocalProvider
 from portico.providers.local.functions import LocalTool
 from portico.providers.local.injection import Source
+from portico.providers.local.loops import Loops
 from portico.providers.local.modules import Loaded, ToolModules
 from portico.providers.local.watching import watch
 from portico.providers.yaml import LoadedYaml, load_yaml
@@ -37,6 +41,8 @@ class Workshop:
     """What functions and definitions with SQL read."""
     taken: Collection[str] = ()
     """Names of servers that are not ours to use."""
+    loops: Loops = field(default_factory=Loops)
+    """Where async functions run, those of every server: what they share among themselves belongs to one loop."""
     providers: dict[str, LocalProvider] = field(default_factory=dict)
     problems: tuple[ConfigError, ...] = ()
     _modules: ToolModules | None = None
@@ -46,15 +52,15 @@ class Workshop:
         """Load everything; what cannot be used is a problem, and the rest is offered."""
         sources = (*self.python, *(MODULES if self.packaged else ()))
         self._modules = ToolModules(sources, self.folder)
-        self._offer(self._modules.load())
+        self._offer(*self._read(()))
 
     async def follow(self, on_change: Callable[[str], None], every: float = 1.0) -> None:
         """Load again whatever changes, for ever; tells the servers that may offer something else now."""
 
         async def reload(changed: set[Path]) -> None:
-            assert self._modules is not None, "load() comes first"
             before = {str(problem) for problem in self.problems}
-            self._offer(self._modules.reload(changed))
+            # Whoever edits a module may have it do anything at import: the gateway goes on meanwhile.
+            self._offer(*await anyio.to_thread.run_sync(self._read, changed, abandon_on_cancel=True))
             for problem in self.problems:
                 if str(problem) not in before:
                     logger.warning("%s", problem)
@@ -64,15 +70,19 @@ class Workshop:
         await watch(self._watched, reload, every)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Let go of the database, and of async functions that are still at work."""
+        self.loops.close()
         if self.database is not None:
             self.database.close()
 
     def _watched(self) -> set[Path]:
         return {*(self._modules.files() if self._modules else ()), *self._files}
 
-    def _offer(self, loaded: Loaded) -> None:
-        written = self._read_yaml()
+    def _read(self, changed: Collection[Path]) -> tuple[Loaded, LoadedYaml]:
+        assert self._modules is not None, "load() comes first"
+        return self._modules.reload(changed), self._read_yaml()
+
+    def _offer(self, loaded: Loaded, written: LoadedYaml) -> None:
         known = {(tool.server, tool.name) for tool in loaded.tools}
         clashes = [tool for tool in written.tools if (tool.server, tool.name) in known]
         usable = [tool for tool in (*loaded.tools, *written.tools) if tool.server not in self.taken]
@@ -100,7 +110,7 @@ class Workshop:
 
     def _provider(self, server: str) -> LocalProvider:
         if server not in self.providers:
-            self.providers[server] = LocalProvider(server=server, inject=self._injected())
+            self.providers[server] = LocalProvider(server=server, inject=self._injected(), loops=self.loops)
         return self.providers[server]
 
     def _injected(self) -> Mapping[type, Source]:

@@ -15,6 +15,7 @@ from portico.execution.hooks import hooks_of
 from portico.gateway import Query
 from portico.providers.local.workers import Workers
 from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.walk import Walk
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})
 
@@ -28,6 +29,7 @@ def outcomes(house: FakeHouse) -> list[Outcome]:
     return [invocation.outcome for invocation in house.invocations if hasattr(invocation, "outcome")]
 
 
+@pytest.mark.requirement("P-HOOKS")
 async def test_a_changed_call_is_sent_changed_and_its_result_replaced():
     seen: list[Any] = []
 
@@ -42,6 +44,7 @@ async def test_a_changed_call_is_sent_changed_and_its_result_replaced():
     assert outcomes(house) == [Outcome.DONE]
 
 
+@pytest.mark.requirement("P-HOOKS")
 async def test_a_refused_call_is_not_sent_and_recorded_once():
     errors: list[Any] = []
 
@@ -113,3 +116,15 @@ async def test_a_catalog_takes_hooks_too():
     assert (await catalog.call("twice", {"a": 1})).structured == {"result": 4}
     catalog.search("double")
     assert told.wait(5)
+
+
+@pytest.mark.requirement("P-HOOKS")
+async def test_a_search_of_the_walk_is_told_and_browsing_it_is_not():
+    told: list[Any] = []
+    house = hooked(on_search=lambda caller, query, findings: told.append((query, len(findings.hits))))
+    walk = Walk(gateway=house.gateway, standings=house.gateway.standings)
+    await walk.search(AGENT, Query(text="weather"))
+    await walk.search(AGENT, Query(text="", server="fake"))
+    await walk.hot(AGENT)
+    house.gateway.executor.hooks.settle()
+    assert told == [("weather", 1)]

@@ -20,6 +20,7 @@ from portico.errors import InvalidArguments, Refused, Sent, UpstreamGone
 from portico.execution.arguments import ArgumentCheck, Checked
 from portico.execution.aside import WAITING
 from portico.execution.hooks import Hooks, hooks_of
+from portico.providers.local.loops import Loops
 from portico.providers.local.printing import prints_aside
 from portico.providers.local.workers import Workers
 from portico.testing import AGENT, definition, tool
@@ -94,8 +95,9 @@ async def test_changed_arguments_are_checked_and_repaired_like_a_callers():
     ("answer", "said"),
     [
         ({"city": "Oslo"}, "hook.on_call has changed the arguments, and they do not fit any more"),
-        (["city"], "hook.on_call returned list; it must return the arguments, or nothing"),
-        (True, "hook.on_call returned bool; it must return the arguments, or nothing"),
+        (["city"], "hook.on_call returned list; it must return the arguments, as JSON, or nothing"),
+        (True, "hook.on_call returned bool; it must return the arguments, as JSON, or nothing"),
+        ({**GIVEN, "x": {1}}, "hook.on_call returned dict; it must return the arguments, as JSON, or nothing"),
     ],
 )
 async def test_arguments_that_do_not_fit_are_the_hooks_fault_and_refused(answer: Any, said: str):
@@ -128,6 +130,9 @@ async def test_a_guard_says_no_in_its_own_words():
         (SystemExit(3), True),
         (SystemExit(3), False),
         (asyncio.CancelledError(), False),
+        (asyncio.CancelledError(), True),
+        (KeyboardInterrupt(), False),
+        (KeyboardInterrupt(), True),
     ],
 )
 async def test_a_guard_that_fails_in_any_way_refuses_and_is_logged_once(
@@ -221,10 +226,12 @@ async def test_a_result_is_seen_and_may_be_replaced():
 
 
 async def test_what_is_no_result_leaves_the_result(caplog: pytest.LogCaptureFixture):
-    for answer in ("text", {"content": "text"}, 5):
+    unsendable = {"content": [{"type": "text", "text": object()}]}
+    answers = ("text", {"content": "text"}, 5, {"content": ["text"]}, unsendable, Result(unsendable))
+    for answer in answers:
         found = hooks({"on_result": lambda *_, answer=answer: answer})
         assert await found.answered(AGENT, WEATHER, GIVEN, RESULT) is RESULT
-    assert len(caplog.records) == 3
+    assert len(caplog.records) == len(answers)
 
 
 async def test_a_question_of_the_tool_is_no_result_yet():
@@ -243,6 +250,7 @@ async def test_an_error_is_seen_by_everybody_who_watches():
     assert seen == [error, error]
 
 
+@pytest.mark.requirement("P-HOOKS")
 async def test_a_watcher_that_fails_costs_nothing_and_is_logged_once(caplog: pytest.LogCaptureFixture):
     def broken(*_: Any) -> None:
         raise ZeroDivisionError
@@ -315,3 +323,66 @@ def test_a_search_hook_that_fails_is_logged_and_told_again(caplog: pytest.LogCap
         found.searched(AGENT, "rain", Findings())
     assert all(told.acquire(timeout=5) for _ in range(3))
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), asyncio.CancelledError()])
+def test_nothing_that_a_search_hook_raises_ends_the_telling(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    told = threading.Semaphore(0)
+
+    def broken(*_: Any) -> None:
+        told.release()
+        raise error
+
+    found = hooks({"on_search": broken})
+    for _ in range(2):
+        found.searched(AGENT, "rain", Findings())
+        assert told.acquire(timeout=5)
+    found.settle()
+    assert len(caplog.records) == 1
+
+
+def test_searches_that_wait_are_told_before_the_end(gate: threading.Event):
+    told: list[str] = []
+
+    def tell(caller: Caller, query: str, findings: Findings) -> None:
+        gate.wait()
+        told.append(query)
+
+    found = hooks({"on_search": tell})
+    for text in ("rain", "sun"):
+        found.searched(AGENT, text, Findings())
+    threading.Timer(0.05, gate.set).start()
+    found.settle()
+    assert told == ["rain", "sun"]
+
+
+def test_the_end_does_not_wait_for_a_search_hook_that_hangs(gate: threading.Event):
+    found = hooks({"on_search": lambda *_: gate.wait()}, seconds=SHORT)
+    found.searched(AGENT, "rain", Findings())
+    found.settle()
+    assert not gate.is_set()
+
+
+async def test_an_async_guard_that_blocks_refuses_and_holds_nobody_up(gate: threading.Event):
+    arrived = threading.Event()
+
+    async def block(*_: Any) -> None:
+        arrived.set()
+        gate.wait()
+
+    async def cancel(*_: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    loops = Loops(held_seconds=0.01)
+    for guard, said in ((block, r"did not answer in 0\.2 s"), (cancel, "it has cancelled itself")):
+        found = hooks_of([SimpleNamespace(on_call=guard)], Workers(), loops=loops, seconds=SHORT)
+        with anyio.fail_after(5), pytest.raises(Refused, match=said):
+            await called(found)
+    assert arrived.is_set()
+    gate.set()
+    found.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass, field
 
 PATTERN_LENGTH = 500
@@ -41,7 +42,9 @@ def read_pattern(text: str) -> Pattern:
     if len(text) > PATTERN_LENGTH:
         raise ValueError(f"this pattern is longer than {PATTERN_LENGTH} characters")
     try:
-        compiled = re.compile(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # what a later Python may read otherwise, this one reads so
+            compiled = re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"this is not a regular expression: {error}") from None
     for longest in NAME_LENGTHS:

@@ -33,7 +33,7 @@ class _Work:
                 asyncio.run(self._awaited(answer))
         except TimeoutError:
             self.on_failure(f"did not return in {self.seconds:g} s", None)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  it is an operator's code, and may fail in any way
+        except BaseException as error:  # noqa: BLE001  it is an operator's code, and must not end the thread
             self.on_failure(f"raised {type(error).__name__}: {error}", error)
 
     async def _awaited(self, answer: Any) -> None:
@@ -60,6 +60,12 @@ class Aside:
         if is_needed:
             Thread(target=self._work, name="portico hooks", daemon=True).start()
 
+    def settle(self, seconds: float) -> None:
+        """Wait until everything is done that was handed over, but no longer than that."""
+        waiting = self._queue.all_tasks_done
+        with waiting:
+            waiting.wait_for(lambda: not self._queue.unfinished_tasks, seconds)
+
     def _work(self) -> None:
         while True:
             try:
@@ -71,4 +77,5 @@ class Aside:
                         return
                 continue
             work.do()
+            self._queue.task_done()
             del work  # a waiting thread holds on to nothing

@@ -6,9 +6,10 @@ fails or hangs costs nobody a call.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 import anyio
+import orjson
 
 from portico.domain.call import Result
 from portico.domain.caller import Caller
@@ -51,6 +53,18 @@ class Threads(Protocol):
         ...
 
 
+class Loops(Protocol):
+    """Runs async functions beside the event loop; one that blocks holds up nobody but itself."""
+
+    async def finish(self, label: str, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Run it; return what it gave, or raise what it raised."""
+        ...
+
+    def close(self) -> None:
+        """End what is still at work."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Hook:
     """One function, and how it has done so far."""
@@ -73,6 +87,8 @@ class Hooks:
     """All hooks in their order; false when there are none."""
 
     threads: Threads
+    loops: Loops | None = None
+    """Where async hooks run; without, in the event loop of whoever calls."""
     on_search: tuple[Hook, ...] = ()
     on_call: tuple[Hook, ...] = ()
     on_result: tuple[Hook, ...] = ()
@@ -87,6 +103,16 @@ class Hooks:
         """Tell what was searched for and what was found; a search never waits for this."""
         for hook in self.on_search:
             self._aside.put(hook.run, (caller, query, findings), seconds=self.seconds, on_failure=hook.note)
+
+    def settle(self) -> None:
+        """Wait until every search has been told, as long as one hook may take; blocks."""
+        self._aside.settle(self.seconds)
+
+    def close(self) -> None:
+        """Tell what is left to tell, and end what is still at work; blocks."""
+        self.settle()
+        if self.loops is not None:
+            self.loops.close()
 
     async def called(
         self, caller: Caller, tool: Tool, checked: Checked, check: Callable[[Tool, Mapping[str, Any]], Checked]
@@ -113,10 +139,10 @@ class Hooks:
             return result  # the tool asks something first: this is not its answer yet
         for hook in self.on_result:
             answer = await self._watch(hook, caller, tool, arguments, result)
-            if isinstance(answer, Mapping) and isinstance(answer.get("content"), list):
-                result = replace(result, raw=answer)
-            elif isinstance(answer, Result):
+            if isinstance(answer, Result) and _is_result(answer.raw):
                 result = answer
+            elif isinstance(answer, Mapping) and _is_result(answer):
+                result = replace(result, raw=answer)
             elif answer is not None:
                 hook.note(f"returned {type(answer).__name__}, which is no result: the result stays as it was")
         return result
@@ -147,10 +173,15 @@ class Hooks:
         """
         with anyio.move_on_after(self.seconds):
             if inspect.iscoroutinefunction(hook.run):
-                return await hook.run(*given)
+                return await self._await(hook.label, lambda: hook.run(*given))
             answer = await self.threads.finish(self.threads.start(hook.label, lambda: _plainly(hook.run, given)))
-            return await answer if inspect.isawaitable(answer) else answer
+            return await self._await(hook.label, lambda: answer) if inspect.isawaitable(answer) else answer
         raise _Late
+
+    async def _await(self, label: str, work: Callable[[], Awaitable[Any]]) -> Any:
+        if self.loops is None:
+            return await _awaited(work)
+        return await self.loops.finish(label, lambda: _awaited(work))
 
     def _refusal(self, hook: Hook, tool: Tool, error: BaseException) -> Refused:
         if isinstance(error, Refused):
@@ -170,6 +201,7 @@ def hooks_of(
     sources: Iterable[object],
     threads: Threads,
     *,
+    loops: Loops | None = None,
     around: Callable[[], AbstractContextManager[object]] = nullcontext,
     seconds: float = SECONDS,
 ) -> Hooks:
@@ -185,6 +217,7 @@ def hooks_of(
     on_search, on_call, on_result, on_error = map(of, EVENTS)
     return Hooks(
         threads=threads,
+        loops=loops,
         seconds=seconds,
         on_search=on_search,
         on_call=on_call,
@@ -196,8 +229,8 @@ def hooks_of(
 def _rechecked(
     hook: Hook, tool: Tool, checked: Checked, answer: object, check: Callable[[Tool, Mapping[str, Any]], Checked]
 ) -> Checked:
-    if not isinstance(answer, Mapping):
-        detail = f"{hook.label} returned {type(answer).__name__}; it must return the arguments, or nothing"
+    if not isinstance(answer, Mapping) or not _is_json(answer):
+        detail = f"{hook.label} returned {type(answer).__name__}; it must return the arguments, as JSON, or nothing"
         raise Refused(tool.handle, details=(detail,))
     try:
         again = check(tool, answer)
@@ -205,6 +238,20 @@ def _rechecked(
         details = (f"{hook.label} has changed the arguments, and they do not fit any more", *error.details)
         raise Refused(tool.handle, details=details) from error
     return replace(again, notes=(*checked.notes, *again.notes))
+
+
+def _is_result(answer: Mapping[str, Any]) -> bool:
+    """Whether something can be sent as the result of a call."""
+    content = answer.get("content")
+    return isinstance(content, list) and all(isinstance(block, Mapping) for block in content) and _is_json(answer)
+
+
+def _is_json(answer: object) -> bool:
+    try:
+        orjson.dumps(answer)
+    except orjson.JSONEncodeError:
+        return False
+    return True
 
 
 def _within(around: Callable[[], AbstractContextManager[object]], run: Callable[..., Any]) -> Callable[..., Any]:
@@ -226,6 +273,20 @@ def _plainly(run: Callable[..., Any], given: tuple[Any, ...]) -> Any:
     except Exception:
         raise
     except BaseException as error:
+        raise RuntimeError(f"it raised {type(error).__name__}") from error
+
+
+async def _awaited(work: Callable[[], Awaitable[Any]]) -> Any:
+    """The same for what is awaited; that the call itself is cancelled is no failure of the hook."""
+    try:
+        return await work()
+    except Exception:
+        raise
+    except BaseException as error:
+        task = asyncio.current_task()
+        is_ours = isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling())
+        if is_ours or isinstance(error, GeneratorExit):
+            raise
         raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 

@@ -14,7 +14,9 @@ from uuid import UUID
 import pytest
 
 from portico.intake.normalise import normalise
+from portico.providers.local import LocalProvider
 from portico.providers.local.functions import define, make_tool, type_schema
+from portico.providers.local.outputs import opened
 
 
 class Colour(enum.Enum):
@@ -55,7 +57,7 @@ def handle_base_tableList(database: str, limit: int = 10, *, _secret: str = "") 
     return [database][:limit]
 
 
-@pytest.mark.requirement("P-LIBRARY-FUNCTIONS")
+@pytest.mark.requirement("P-LIBRARY-FUNCTIONS", "P-PYTHON-TOOLS")
 def test_a_function_is_defined_by_its_signature_and_docstring() -> None:
     found = define(handle_base_tableList)
     assert found["name"] == "base_tableList"
@@ -201,8 +203,8 @@ def test_one_annotation_that_cannot_be_read_does_not_spoil_the_others() -> None:
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
-        (Point, type_schema(Point)),
-        (Order, type_schema(Order)),
+        (Point, opened(type_schema(Point))),
+        (Order, opened(type_schema(Order))),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (int, {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}),
         (
@@ -264,3 +266,28 @@ def test_a_hint_that_cannot_be_read_is_left_open() -> None:
 @pytest.mark.parametrize("function", [handle_base_tableList, lambda x: x, len, print])
 def test_what_is_defined_passes_intake(function: Any) -> None:
     assert normalise(define(function)).name
+
+
+def test_a_default_is_a_copy_that_no_call_changes() -> None:
+    def collect(into: list[int] = [], most: int = 2**70, name: str = "\ud800") -> list[int]:  # noqa: B006
+        """Collect."""
+        into.append(1)
+        return into
+
+    tool = make_tool(collect)
+    tool.invoke({})
+    properties = tool.definition["inputSchema"]["properties"]
+    assert properties["into"]["default"] == []
+    assert "default" not in properties["most"], "no wire carries so large a number"
+    assert "default" not in properties["name"]
+    provider = LocalProvider()
+    provider.add_tool(tool)
+    assert provider.fingerprint
+
+
+def test_a_definition_that_cannot_be_written_leaves_the_others_their_fingerprint() -> None:
+    provider = LocalProvider()
+    provider.add({"name": "large", "inputSchema": {"type": "object", "default": 2**70}}, print)
+    first = provider.fingerprint
+    provider.add({"name": "other"}, print)
+    assert provider.fingerprint != first

@@ -156,7 +156,7 @@ async def test_a_connection_with_a_class_of_its_own_is_the_connection() -> None:
     assert text(await call(provider, "read")) == "connection of ana"
 
 
-@pytest.mark.requirement("S0-E9")
+@pytest.mark.requirement("S0-E9", "P-PYTHON-SAFE")
 @pytest.mark.parametrize("forged", ["_request_context", "ctx", "conn"])
 async def test_no_caller_can_pass_what_only_the_gateway_gives(forged: str) -> None:
     def handle_open(ctx, conn=None, _request_context=None, **more):  # type: ignore[no-untyped-def]
@@ -254,3 +254,41 @@ async def test_a_client_that_no_longer_listens_costs_no_result_and_a_timeout_sta
         assert text(await provider.call("work", {"hang": False}, meta={}, on_progress=deaf)) == "done"
         with pytest.raises(UpstreamTimeout):
             await provider.call("work", {"hang": True}, meta={}, on_progress=deaf)
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+async def test_a_report_is_a_sign_of_life_and_the_whole_call_is_bounded_all_the_same(is_heard: bool) -> None:
+    async def handle_work(ctx: RequestContext, seconds: float) -> str:
+        """Work, and say so."""
+        end = anyio.current_time() + seconds
+        while anyio.current_time() < end:
+            ctx.report(1)
+            await anyio.sleep(0.01)
+        return "done"
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        return None
+
+    async def call(provider: LocalProvider, seconds: float) -> Mapping[str, Any]:
+        provider.add_tool(make_tool(handle_work))
+        heard = on_progress if is_heard else None
+        with anyio.fail_after(10):
+            return await provider.call("work", {"seconds": seconds}, meta={}, on_progress=heard)
+
+    assert text(await call(LocalProvider(timeout=0.5), 0.8)) == "done"
+    with pytest.raises(UpstreamTimeout, match=r"no result after 0\.3 s"):
+        await call(LocalProvider(timeout=0.2, total=0.3), 60)
+
+
+async def test_a_function_that_falls_silent_is_given_up() -> None:
+    def handle_work(ctx: RequestContext) -> None:
+        """Say one thing, and hang."""
+        ctx.report(1)
+        gate.wait()
+
+    gate = threading.Event()
+    provider = LocalProvider(timeout=0.2)
+    provider.add_tool(make_tool(handle_work))
+    with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match=r"no result, and no report after 0\.2 s"):
+        await provider.call("work", {}, meta={}, on_progress=None)
+    gate.set()

@@ -146,6 +146,7 @@ async def test_a_file_of_functions_becomes_servers_and_tools_come_and_go(tmp_pat
         await call(found, "local.add", a=1, b=2)
 
 
+@pytest.mark.requirement("P-PYTHON-SAFE")
 async def test_one_function_that_hangs_leaves_every_other_free() -> None:
     held = anyio.Event()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import portico
@@ -69,3 +71,26 @@ def test_a_mark_that_is_misspelled_is_refused_at_once() -> None:
         tool("x", tags="sql")
     with pytest.raises(TypeError, match="readonly"):
         tool("x", readonly=True)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ({"category": 5}, "category of @tool is text, not 5"),
+        ({"server": None}, "server of @tool is text, not None"),
+        ({"description": ["x"]}, r"description of @tool is text, not \['x'\]"),
+        ({"tags": ["a", 2]}, "a tag of @tool is text, not 2"),
+        ({"read_only": "yes"}, "read_only of @tool is True or False, not 'yes'"),
+    ],
+)
+def test_what_a_mark_cannot_say_is_refused_where_it_stands(said: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(TypeError, match=wrong):
+        tool(**said)
+
+
+def test_no_server_is_our_own() -> None:
+    @tool(server="")
+    def rename() -> None:
+        """Rename."""
+
+    assert make_tool(rename).server == "local"

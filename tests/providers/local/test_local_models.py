@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any
 
+import anyio
 import jsonschema_rs
 import pytest
-from pydantic import BaseModel, Field, HttpUrl, SecretStr
+from pydantic import BaseModel, Field, HttpUrl, SecretStr, field_validator
 
 from portico.intake.normalise import normalise
 from portico.providers.local import LocalProvider, make_tool
@@ -158,3 +159,37 @@ def test_pydantic_is_not_loaded_for_functions_that_do_not_use_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+async def test_a_default_that_is_a_field_is_a_constraint_and_the_default_behind_it() -> None:
+    def handle_page(size: int = Field(20, ge=1, description="Rows"), word: str = Field(description="What")) -> str:
+        """Give a page."""
+        return f"{size} {word}"
+
+    tool = make_tool(handle_page)
+    properties = tool.definition["inputSchema"]["properties"]
+    assert properties["size"] == {"type": "integer", "minimum": 1, "default": 20, "description": "Rows"}
+    assert properties["word"] == {"type": "string", "description": "What"}
+    assert tool.definition["inputSchema"]["required"] == ["word"]
+    provider = LocalProvider()
+    provider.add_tool(tool)
+    with anyio.fail_after(10):
+        result = await provider.call("page", {"word": "x"}, meta={}, on_progress=None)
+    assert result["content"][0]["text"] == "20 x"
+
+
+def test_a_check_of_a_model_that_crashes_is_said_of_the_argument() -> None:
+    class Fussy(BaseModel):
+        size: int
+
+        @field_validator("size")
+        @classmethod
+        def check(cls, value: int) -> int:
+            raise RuntimeError("the checker is broken")
+
+    def handle_make(thing: Any) -> None:
+        """Make."""
+
+    handle_make.__annotations__["thing"] = Fussy
+    _, wrong = make_tool(handle_make).read({"thing": {"size": 1}})
+    assert wrong == ["thing: it was refused with RuntimeError: the checker is broken"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from portico.errors import ConfigError
+from portico.providers.local import importing
 from portico.providers.local.modules import Loaded, ToolModules, load_tools
 
 GOOD = '''
@@ -50,7 +53,7 @@ def only_problem(loaded: Loaded) -> ConfigError:
     return problem
 
 
-@pytest.mark.requirement("S0-48")
+@pytest.mark.requirement("S0-48", "P-PYTHON-TOOLS")
 def test_functions_named_handle_and_marked_ones_are_tools(folder: Path) -> None:
     write(
         folder,
@@ -136,6 +139,7 @@ def test_a_file_may_import_what_lies_beside_it_and_leaves_nothing_there(folder: 
         ("def handle_x(a: int):\n    return a\n", 1, "the tool 'x' is offered, but it has no docstring"),
     ],
 )
+@pytest.mark.requirement("P-PYTHON-SAFE")
 def test_a_module_that_cannot_be_used_is_named_and_the_others_load(
     folder: Path, text: str, line: int | None, words: str
 ) -> None:
@@ -258,3 +262,78 @@ def test_a_changed_package_is_loaded_afresh_with_its_own_modules(folder: Path) -
     problem = only_problem(broken)
     assert (problem.file, problem.line) == (str(inner), 1)
     assert sys.modules["k1_live.sub"].handle_well(1) == 1
+
+
+@pytest.mark.requirement("P-PYTHON-SAFE")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("class Odd(BaseException): pass\nraise Odd('no')", "failed: Odd: no. It must be importable without"),
+        ("import asyncio\nraise asyncio.CancelledError", "failed: CancelledError. It must be importable without"),
+        ("raise GeneratorExit", "failed: GeneratorExit."),
+    ],
+)
+def test_no_exception_of_a_module_gets_past_the_others(folder: Path, text: str, said: str) -> None:
+    write(folder, "good.py", GOOD)
+    write(folder, "bad.py", text)
+    loaded = load_tools(["bad.py", "good.py"], folder)
+    assert names(loaded) == ["good"]
+    assert said in str(only_problem(loaded))
+
+
+def test_an_interrupt_ends_us_but_one_of_a_module_that_is_loaded_aside_does_not(folder: Path) -> None:
+    write(folder, "bad.py", "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        load_tools(["bad.py"], folder)
+    with ThreadPoolExecutor(1) as aside:
+        loaded = aside.submit(load_tools, ["bad.py"], folder).result(10)
+    assert "failed: KeyboardInterrupt" in str(only_problem(loaded))
+
+
+ODD = """
+class Exits(type):
+    def __getattr__(cls, name):
+        raise SystemExit
+
+class Odd(metaclass=Exits):
+    pass
+"""
+LOUD = """
+import io, os, subprocess, sys
+os.write(1, b"raw\\n")
+subprocess.run([sys.executable, "-c", "print('child')"], check=True)
+sys.stdout = io.StringIO()
+"""
+
+
+def test_objects_that_answer_no_question_are_passed_over(folder: Path) -> None:
+    write(folder, "odd.py", ODD + GOOD)
+    assert names(load_tools(["odd.py"], folder)) == ["good"]
+
+
+def test_nothing_that_an_import_does_reaches_stdout_or_stays(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(folder, "loud.py", LOUD + GOOD)
+    before = sys.stdout
+    assert names(load_tools(["loud.py"], folder)) == ["good"]
+    assert sys.stdout is before
+    print("ours")
+    assert capfd.readouterr() == ("ours\n", "raw\nchild\n")
+
+
+def test_an_import_that_takes_long_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = threading.Event()
+    monkeypatch.setattr(importing, "LONG_SECONDS", 0.01)
+    monkeypatch.setattr(importing.logger, "handle", lambda record: (caplog.handler.handle(record), said.set()))
+    monkeypatch.setattr(sys, "said", said, raising=False)
+    write(folder, "slow.py", f"import sys\nassert sys.said.wait(10)\n{GOOD}")
+    assert names(load_tools(["slow.py"], folder)) == ["good"]
+    assert f"importing {str(folder / 'slow.py')!r} has taken 0.01 s, and goes on" in caplog.text
+
+
+def test_one_file_that_is_named_in_two_ways_is_said_to_be_one(folder: Path) -> None:
+    write(folder, "twice_named.py", GOOD)
+    loaded = load_tools(["twice_named.py", "twice_named"], folder)
+    assert names(loaded) == ["good"]
+    assert "Name its file once." in str(only_problem(loaded))

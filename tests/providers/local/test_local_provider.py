@@ -116,6 +116,7 @@ async def test_a_generator_function_is_told_to_return_a_list() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration(1), Silent()])
+@pytest.mark.requirement("P-PYTHON-SAFE")
 async def test_even_what_would_end_a_process_is_the_tools_own_error(error: BaseException) -> None:
     def run(name: str, arguments: Mapping[str, Any]) -> None:
         raise error
@@ -251,7 +252,7 @@ async def test_waiting_for_a_thread_counts_towards_the_time_of_a_call() -> None:
         gate.open.set()
 
 
-@pytest.mark.requirement("P-LIBRARY-TIMEOUT")
+@pytest.mark.requirement("P-LIBRARY-TIMEOUT", "P-PYTHON-SAFE")
 async def test_when_every_thread_hangs_calls_fail_at_once_until_one_comes_back() -> None:
     gate, provider = gated(limit=2, timeout=0.05)
     for _ in range(2):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from . import models
 from .docstrings import parameter_texts
@@ -16,6 +16,7 @@ from .injection import Need, need_of
 from .kinds import Kind, Read, kind_of
 from .kinds import type_schema as type_schema
 from .marks import LOCAL, ToolMark, mark_of
+from .outputs import Output, opened
 from .records import is_spellable, json_value
 from .unfit import Unfit
 
@@ -38,6 +39,9 @@ class LocalTool:
     needs: tuple[Need, ...] = ()
     positional: Mapping[str, Any] = field(default_factory=dict)
     """The parameters that have no keyword, with their defaults."""
+    fallbacks: Mapping[str, Any] = field(default_factory=dict)
+    """What stands behind defaults that are pydantic's `Field(...)`, which no function can use itself."""
+    output: Output = field(default_factory=Output)
     notes: tuple[str, ...] = ()
     """What an author may want to put right; the tool works all the same."""
     file: str = ""
@@ -55,7 +59,9 @@ class LocalTool:
                 except Unfit as error:
                     where = ".".join([name, *map(str, error.path)])
                     wrong.append(f"{where}: {error.reason}")
-        return values, wrong
+                except Exception as error:  # noqa: BLE001  classes check their values with code of their own
+                    wrong.append(f"{name}: it was refused with {type(error).__name__}: {error}")
+        return {**self.fallbacks, **values} if self.fallbacks else values, wrong
 
     def invoke(self, values: dict[str, Any]) -> Any:
         """Call the function."""
@@ -79,15 +85,18 @@ def make_tool(function: Callable[..., Any], name: str = "") -> LocalTool:
     name = name or mark.name or getattr(function, "__name__", type(function).__name__).removeprefix(PREFIX)
     taken = _Taken(function, doc)
     file, line = _place(function)
+    definition = _definition(name, doc, mark, taken)
     return LocalTool(
         name=name,
-        definition=_definition(name, doc, mark, taken),
+        definition=definition,
+        output=Output(definition.get("outputSchema")),
         function=function,
-        server=mark.server,
+        server=mark.server or LOCAL,
         category=mark.category,
         is_async=inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__),
         reads={parameter: kind.read for parameter, kind in taken.kinds.items() if kind.read},
         needs=tuple(taken.needs),
+        fallbacks=taken.fallbacks,
         positional={p.name: p.default for p in taken.parameters if p.kind is p.POSITIONAL_ONLY},
         notes=(*taken.notes, *([] if doc or mark.description else [NO_TEXT])),
         file=file,
@@ -119,8 +128,10 @@ class _Taken:
         self.notes: list[str] = []
         self.needs: list[Need] = []
         self.kinds: dict[str, Kind] = {}
+        self.fallbacks: dict[str, Any] = {}
         self.parameters, self.is_open = _parameters(function)
         self.hints, unread = read_hints(function)
+        self.parameters = [self._plain(parameter) for parameter in self.parameters]
         self.texts = parameter_texts(doc, {parameter.name for parameter in self.parameters})
         for parameter in self.parameters:
             self._take(parameter, is_annotated=parameter.name in self.hints or parameter.name in unread)
@@ -144,6 +155,17 @@ class _Taken:
             "additionalProperties": self.is_open,
         }
         return {**found, "$defs": definitions} if definitions else found
+
+    def _plain(self, parameter: Parameter) -> Parameter:
+        """A parameter as its author means it: `x: int = Field(3, ge=1)` is a constraint and the default 3."""
+        if not models.is_field(parameter.default):
+            return parameter
+        self.hints[parameter.name] = Annotated[self.hints.get(parameter.name, Any), parameter.default]
+        if parameter.default.is_required():
+            return parameter.replace(default=parameter.empty)
+        default = parameter.default.get_default(call_default_factory=True)
+        self.fallbacks[parameter.name] = default
+        return parameter.replace(default=default)
 
     def _take(self, parameter: Parameter, *, is_annotated: bool) -> None:
         name, hint = parameter.name, self.hints.get(parameter.name, Any)
@@ -196,7 +218,7 @@ def _output_schema(hint: Any) -> dict[str, Any] | None:
     kind = kind_of(hint)
     if kind.form == "text" or kind.foreign or hint is type(None):
         return None
-    schema = dict(kind.schema)
+    schema = dict(opened(kind.schema))
     if models.is_modelled(hint):
         schema = models.schema_of(models.adapter_of(hint), is_output=True)
     if kind.form == "object":

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
+from threading import Timer, current_thread, main_thread
 from types import CodeType, ModuleType
 from zlib import crc32
 
 from portico.errors import ConfigError
 
-from .printing import prints_aside
+from .printing import prints_aside, stdout_kept
 
 SETTING = "python"
+LONG_SECONDS = 10.0
+"""An import that takes longer is named."""
+
+logger = logging.getLogger(__name__)
 
 
 class _Fresh(SourceFileLoader):
@@ -38,7 +44,7 @@ def import_file(path: Path) -> ModuleType:
     spec = ModuleSpec(name, _Fresh(name, str(path)), origin=str(path))
     spec.has_location = True
     module = importlib.util.module_from_spec(spec)
-    with _replacing(name), _explained(str(path), str(path)), _findable(path.parent), prints_aside():
+    with _replacing(name), _explained(str(path), str(path)), _findable(path.parent), _watched(str(path)):
         sys.modules[name] = module
         assert spec.loader is not None
         spec.loader.exec_module(module)
@@ -52,9 +58,9 @@ def import_name(name: str, folder: Path, *, is_again: bool = False) -> ModuleTyp
         ConfigError: it cannot be imported.
     """
     if not is_again:
-        with _explained(name, ""), _findable(folder), prints_aside():
+        with _explained(name, ""), _findable(folder), _watched(name):
             return importlib.import_module(name)
-    with _replacing(name), _explained(name, ""), _findable(folder), prints_aside():
+    with _replacing(name), _explained(name, ""), _findable(folder), _watched(name):
         importlib.invalidate_caches()
         return importlib.import_module(name)
 
@@ -98,6 +104,20 @@ def _findable(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def _watched(source: str) -> Iterator[None]:
+    """Keep what an import prints from stdout, and name it when it takes long, so that people know what we wait for."""
+    said = "importing %r has taken %g s, and goes on; if it never ends, mend what it does when it is imported"
+    timer = Timer(LONG_SECONDS, logger.warning, (said, source, LONG_SECONDS))
+    timer.daemon = True
+    timer.start()
+    try:
+        with stdout_kept(), prints_aside():
+            yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
 def _explained(source: str, file: str) -> Iterator[None]:
     """What goes wrong while a module is imported, as one sentence with the place."""
     try:
@@ -113,12 +133,13 @@ def _explained(source: str, file: str) -> Iterator[None]:
             where=SETTING,
             fix="Mend the line.",
         ) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
+            raise  # somebody wants us to end
         place, line = _origin(error, file)
         what = f"importing {source!r} failed: {type(error).__name__}" + (f": {error}" if str(error) else "")
-        fix = (
-            "It must be importable without side effects." if isinstance(error, SystemExit) else "Mend it and try again."
-        )
+        is_usual = isinstance(error, Exception)
+        fix = "Mend it and try again." if is_usual else "It must be importable without side effects."
         raise ConfigError(" ".join(what.split()), file=place, line=line, where=SETTING, fix=fix) from error
 
 

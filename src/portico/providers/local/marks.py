@@ -27,6 +27,15 @@ class ToolMark:
     destructive: bool | None = None
     idempotent: bool | None = None
 
+    def __post_init__(self) -> None:
+        for key in ("name", "title", "category", "server"):
+            _check(key, getattr(self, key), str, "text")
+        _check("description", self.description, str | None, "text")
+        for key in ("read_only", "destructive", "idempotent"):
+            _check(key, getattr(self, key), bool | None, "True or False")
+        for tag in self.tags:
+            _check("a tag", tag, str, "text")
+
     @property
     def annotations(self) -> dict[str, bool]:
         """The hints that were given, as definitions spell them."""
@@ -74,11 +83,17 @@ def tool(name: Any = None, *, tags: Sequence[str] = (), **said: Any) -> Any:
     return lambda function: _marked(function, mark)
 
 
+def _check(what: str, value: object, kind: Any, wanted: str) -> None:
+    """A decorator is written by hand: what is wrong is said where it stands, and not when the catalog is made."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} of @tool is {wanted}, not {value!r}")
+
+
 def mark_of(function: object) -> ToolMark | None:
     """The mark that a decorator has left, if one has."""
     try:
         found = getattr(function, MARK, None)
-    except Exception:  # noqa: BLE001  a module may hold any object, and some answer no question before they are set up
+    except BaseException:  # noqa: BLE001  a module may hold any object, and some answer no question before they are set up
         return None
     return found if isinstance(found, ToolMark) else None
 

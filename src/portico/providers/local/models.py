@@ -29,6 +29,12 @@ def is_modelled(hint: Any, inside: tuple[Any, ...] = ()) -> bool:
     return any(is_modelled(part, (*inside, hint)) for part in parts if not isinstance(part, str | int | list | dict))
 
 
+def is_field(value: Any) -> bool:
+    """Whether a default is pydantic's `Field(...)`."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(value, pydantic.fields.FieldInfo)
+
+
 def adapter_of(hint: Any) -> Any:
     """What checks, reads and describes values of an annotation; None when pydantic cannot."""
     pydantic = sys.modules["pydantic"]

@@ -150,7 +150,8 @@ def _merge(parts: Collection[_Part], problems: list[ConfigError]) -> Loaded:
                 what = (
                     f"the tool {tool.name!r} is there already, from {first.file}:{first.line}; this one is not offered"
                 )
-                fix = "Rename one of them."
+                is_same = (first.file, first.line) == (tool.file, tool.line)
+                fix = "Name its file once." if is_same else "Rename one of them."
                 problems.append(ConfigError(what, file=tool.file, line=tool.line, where=SETTING, fix=fix))
     return Loaded(tools=tuple(found.values()), problems=tuple(problems))
 

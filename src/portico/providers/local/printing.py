@@ -1,7 +1,8 @@
-"""What a tool's function prints goes to stderr: stdout belongs to the protocol, or to a command's own output."""
+"""What modules and functions print goes to stderr: stdout belongs to the protocol, or to a command's own output."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,9 @@ from typing import Any, TextIO
 _is_aside: ContextVar[bool] = ContextVar("portico_prints_aside", default=False)
 _lock = Lock()
 _users = 0
+_diversions = 0
+_kept: int | None = None
+"""Where file descriptor 1 led before."""
 
 
 class _Fork:
@@ -39,6 +43,44 @@ def prints_aside() -> Iterator[None]:
         with suppress(ValueError):  # a coroutine that is thrown away ends in another context than it began in
             _is_aside.reset(token)
         _leave()
+
+
+@contextmanager
+def stdout_kept() -> Iterator[None]:
+    """Within the block, what anybody writes to file descriptor 1 goes to stderr; at its end stdout is what it was.
+
+    For imports, which happen before anything is served: child processes and C libraries know no other stdout.
+    """
+    stream = sys.stdout
+    with suppress(OSError, ValueError, AttributeError):
+        stream.flush()
+    _divert()
+    try:
+        yield
+    finally:
+        if not isinstance(sys.stdout, _Fork):  # a module may have wrapped or replaced it
+            sys.stdout = stream
+        _restore()
+
+
+def _divert() -> None:
+    global _diversions, _kept
+    with _lock:
+        _diversions += 1
+        if _diversions == 1:
+            with suppress(OSError):  # there may be no stdout, or no stderr
+                _kept = os.dup(1)
+                os.dup2(2, 1)
+
+
+def _restore() -> None:
+    global _diversions, _kept
+    with _lock:
+        _diversions -= 1
+        if not _diversions and _kept is not None:
+            os.dup2(_kept, 1)
+            os.close(_kept)
+            _kept = None
 
 
 def _enter() -> None:

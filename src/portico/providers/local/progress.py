@@ -1,9 +1,9 @@
-"""What a function reports on its way reaches the client in order, from whatever thread it is reported."""
+"""What a function reports on its way reaches the client in order, from whatever thread, and gives it more time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from threading import get_ident
 
@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from portico.domain.call import OnProgress
 
-from .injection import Report, report_nothing
+from .injection import Report
 
 WAITING = 1_000
 """Reports that may wait for a slow client; more are dropped."""
@@ -20,27 +20,45 @@ WAITING = 1_000
 Told = tuple[float, float | None, str | None]
 
 
+class Patience:
+    """How long a call may go on: so long without a report, and so long in all."""
+
+    def __init__(self, seconds: float, total: float) -> None:
+        now = anyio.current_time()
+        self._seconds, self._total, self._end = seconds, max(seconds, total), now + max(seconds, total)
+        self._is_renewed = False
+        self.scope = anyio.CancelScope(deadline=now + seconds)
+
+    def renew(self) -> None:
+        """Begin to wait anew; runs in the loop that waits."""
+        self._is_renewed = True
+        self.scope.deadline = min(anyio.current_time() + self._seconds, self._end)
+
+    @property
+    def ended(self) -> str:
+        """Why the call was given up, in words."""
+        if self.scope.deadline >= self._end:
+            return f"no result after {self._total:g} s"
+        return f"no result{', and no report' if self._is_renewed else ''} after {self._seconds:g} s"
+
+
 @asynccontextmanager
-async def reporting(on_progress: OnProgress | None) -> AsyncIterator[Report]:
-    """Within the block, pass on what is reported; at its end everything has been told."""
+async def reporting(on_progress: OnProgress | None, on_report: Callable[[], None]) -> AsyncIterator[Report]:
+    """Within the block, pass on what is reported; at its end everything has been told.
+
+    Every report is also a sign of life, whether a client wants it or not.
+    """
     if on_progress is None:
-        yield report_nothing
+        yield _reporter(lambda told: on_report())
         return
-    loop, thread = asyncio.get_running_loop(), get_ident()
     send, receive = anyio.create_memory_object_stream[Told](WAITING)
 
     def put(told: Told) -> None:
+        on_report()
         with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
             send.send_nowait(told)
 
-    def report(progress: float, total: float | None = None, message: str | None = None) -> None:
-        told = (progress, total, message)
-        if get_ident() == thread:
-            put(told)
-            return
-        with suppress(RuntimeError):  # the loop is gone, and the client too
-            loop.call_soon_threadsafe(put, told)
-
+    report = _reporter(put)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_tell, receive, on_progress)
@@ -51,6 +69,21 @@ async def reporting(on_progress: OnProgress | None) -> AsyncIterator[Report]:
                 failure = error
     if failure is not None:
         raise failure
+
+
+def _reporter(put: Callable[[Told], None]) -> Report:
+    """What a function is given: from whatever thread it is used, `put` is called in this loop."""
+    loop, thread = asyncio.get_running_loop(), get_ident()
+
+    def report(progress: float, total: float | None = None, message: str | None = None) -> None:
+        told = (progress, total, message)
+        if get_ident() == thread:
+            put(told)
+            return
+        with suppress(RuntimeError):  # the loop is gone, and the client too
+            loop.call_soon_threadsafe(put, told)
+
+    return report
 
 
 async def _tell(receive: MemoryObjectReceiveStream[Told], on_progress: OnProgress) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
-import anyio
 import orjson
 
 from portico.domain.call import OnProgress
@@ -28,8 +28,9 @@ from portico.errors import (
 
 from .functions import LocalTool
 from .injection import RequestContext, Source
+from .loops import Loops
 from .marks import LOCAL
-from .progress import reporting
+from .progress import Patience, reporting
 from .running import Run, run_of
 from .workers import Exhausted, Job, Workers
 
@@ -55,9 +56,14 @@ class LocalProvider:
     server: str = LOCAL
     source: str = "local"
     timeout: float = 60.0
+    """Seconds of one call without a report of progress."""
+    total: float = 600.0
+    """Seconds of one call, reports or not."""
     inject: Mapping[type, Source] = field(default_factory=dict)
     """What functions may ask for beside their arguments: each is opened before a call and closed after it."""
     workers: Workers = field(default_factory=Workers)
+    loops: Loops | None = None
+    """Where async functions run; without, in the event loop of whoever calls."""
     problems: list[ConfigError] = field(default_factory=list)
     """What is not offered, or not as its author meant it, and what to do."""
     prompts: list[Mapping[str, Any]] = field(default_factory=list)
@@ -118,7 +124,11 @@ class LocalProvider:
         """A mark of everything that is offered."""
         offered = self.offering()
         parts = (offered.tools, offered.prompts, offered.resources, offered.templates)
-        return sha256(orjson.dumps(parts, default=repr, option=orjson.OPT_NON_STR_KEYS)).hexdigest()[:16]
+        try:
+            written = orjson.dumps(parts, default=repr, option=orjson.OPT_NON_STR_KEYS)
+        except orjson.JSONEncodeError:  # a definition that intake refuses, among others that it does not
+            written = repr(parts).encode("utf-8", "replace")
+        return sha256(written).hexdigest()[:16]
 
     def offering(self) -> Offering:
         """All definitions; nothing has to be asked."""
@@ -136,6 +146,8 @@ class LocalProvider:
         if stuck := self.workers.stuck:
             names = ", ".join(dict.fromkeys(stuck))
             reasons.append(f"{len(stuck)} of {self.workers.limit} worker threads did not come back from: {names}")
+        if self.loops is not None and (held := self.loops.held):
+            reasons.append(f"async functions that block their event loop: {', '.join(dict.fromkeys(held))}")
         is_empty = not (self._tools or self.prompts or self.resources or self.templates)
         state = State.FAILED if is_empty and self.problems else State.RUNNING
         return Health(state=state, reason="; ".join(reasons))
@@ -160,12 +172,13 @@ class LocalProvider:
             raise UnknownTool(f"{self.server}.{name}")
         if isinstance(tool, _Plain):
             return await self._finish(_plain_run(tool.run, name, arguments))
-        values = self._values(tool, arguments)
+        read = partial(self._values, tool)
         if not tool.needs:
-            return await self._finish(run_of(tool, values, self.inject, None))
-        async with reporting(on_progress) as report:
+            return await self._finish(run_of(tool, arguments, read, self.inject))
+        patience = Patience(self.timeout, self.total)
+        async with reporting(on_progress, patience.renew) as report:
             context = RequestContext(caller=caller or Caller(), meta=meta, report=report)
-            return await self._finish(run_of(tool, values, self.inject, context))
+            return await self._finish(run_of(tool, arguments, read, self.inject, context), patience)
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a request that is not a call, if something was put there to answer it."""
@@ -185,17 +198,15 @@ class LocalProvider:
             raise InvalidArguments(spelled, details=wrong, next_call=NextCall("describe", {"names": [spelled]}))
         return values
 
-    async def _finish(self, run: Run) -> Mapping[str, Any]:
+    async def _finish(self, run: Run, patience: Patience | None = None) -> Mapping[str, Any]:
         """Wait for one call, but not for ever; waiting for a thread counts."""
         begun: list[Job] = []
+        patience = patience or Patience(self.timeout, self.total)
         try:
-            with anyio.move_on_after(self.timeout):
-                return await run.finish(self.workers, begun)
+            with patience.scope:
+                return await run.finish(self.workers, self.loops, begun)
         except Exhausted as stuck:
-            detail = (
-                f"all {self.workers.limit} worker threads are held by functions that do not return: {stuck}."
-                " Restart Portico, and give those functions time limits of their own"
-            )
+            detail = f"{stuck}. Restart Portico, and give those functions time limits of their own"
             raise UpstreamGone(f"{self.server}.{run.label}", details=(detail,)) from stuck
         if begun and not begun[0].is_started:
             detail, sent = (
@@ -203,7 +214,7 @@ class LocalProvider:
                 Sent.NOTHING,
             )
         else:
-            detail, sent = f"no result after {self.timeout:g} s", Sent.UNKNOWN
+            detail, sent = patience.ended, Sent.UNKNOWN
         raise UpstreamTimeout(f"{self.server}.{run.label}", details=(detail,), sent=sent)
 
 
@@ -211,7 +222,7 @@ def _plain_run(run: Runner, name: str, arguments: Mapping[str, Any]) -> Run:
     return Run(
         label=name,
         function=lambda values: run(name, values),
-        values=dict(arguments),
+        arguments=arguments,
         is_async=inspect.iscoroutinefunction(run),
     )
 

@@ -13,6 +13,8 @@ from pathlib import PurePath
 from typing import Any, NotRequired, Required, get_origin, get_type_hints
 from uuid import UUID
 
+import orjson
+
 from .docstrings import parameter_texts
 from .unfit import Unfit, at
 
@@ -60,10 +62,11 @@ def json_value(value: Any) -> Any:
     if isinstance(value, _SPELLED):
         return value.isoformat() if isinstance(value, date | time) else str(value)
     try:
-        json.dumps(value, allow_nan=False)
+        written = json.dumps(value, allow_nan=False)
+        # What is too large a number or no text for the wire is found here. A copy, because functions change defaults.
+        return orjson.loads(orjson.dumps(json.loads(written)))
     except (TypeError, ValueError, RecursionError):
         return _MISSING
-    return value
 
 
 def is_spellable(value: Any) -> bool:

@@ -67,13 +67,18 @@ def _written(value: Any) -> bytes:
     try:
         return orjson.dumps(value, default=_spelled, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError as error:
-        raise TypeError(str(error.__cause__ or error)) from error
+        cause = error.__cause__ or error
+        raise TypeError(str(cause) or f"what it returned cannot be written as JSON: {type(cause).__name__}") from error
 
 
 def _spelled(value: Any) -> Any:
     """What JSON has no word for, in the words that it has."""
     if isinstance(value, tuple):
         return value._asdict() if hasattr(value, "_asdict") else list(value)
+    if isinstance(value, float):
+        return float(value)  # a class of somebody's own, such as numpy's
+    if callable(plain := getattr(value, "tolist", None)) and not isinstance(value, type | memoryview):
+        return plain()
     if isinstance(value, set | frozenset):
         return _ordered(value)
     if isinstance(value, bytes | bytearray | memoryview):

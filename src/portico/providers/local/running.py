@@ -1,4 +1,4 @@
-"""Runs one function with everything it asks for: in a worker thread, or in the loop when it is async."""
+"""Runs one function with everything it asks for: in a worker thread, or in an event loop when it is async."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from portico.errors import CallError
 
 from .functions import LocalTool
 from .injection import RequestContext, Source
+from .loops import Loops
+from .outputs import Output
 from .printing import prints_aside
-from .results import as_error, as_result
+from .results import as_error
 from .workers import Job, Workers
 
 CLOSE_SECONDS = 5.0
@@ -31,52 +33,59 @@ class Run:
 
     label: str
     function: Callable[[dict[str, Any]], Any]
-    values: dict[str, Any]
+    arguments: Mapping[str, Any]
+    read: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    """Arguments -> what the function expects; may run a user's own checks, so never in the gateway's loop."""
     is_async: bool = False
     given: Mapping[str, Source | None] = field(default_factory=dict)
     """What is opened for the function, by parameter; None stands for the request itself."""
     context: RequestContext | None = None
+    output: Output = field(default_factory=Output)
 
-    async def finish(self, workers: Workers, begun: list[Job]) -> Mapping[str, Any]:
-        """Run it; a job that is begun in a thread is put on the list."""
+    async def finish(self, workers: Workers, loops: Loops | None, begun: list[Job]) -> Mapping[str, Any]:
+        """Run it; a job that is begun in a thread is put on the list. Without loops, what is async runs in this one."""
         if self.is_async:
-            return await self._in_loop(workers)
+            return await self._awaited(loops, lambda: self._called(workers))
         job = workers.start(self.label, self._in_thread)
         begun.append(job)
         value = await workers.finish(job)
         if inspect.isawaitable(value):
-            return await _answer(value)
+            return await self._awaited(loops, lambda: value)
         return value  # type: ignore[no-any-return]
+
+    async def _awaited(self, loops: Loops | None, work: Callable[[], Awaitable[Any]]) -> Mapping[str, Any]:
+        if loops is None:
+            return await _answer(work, self.output)
+        found: Mapping[str, Any] = await loops.finish(self.label, lambda: _answer(work, self.output, is_aside=True))
+        return found
 
     def _in_thread(self) -> Any:
         """The result, or what still has to be awaited in the loop."""
         try:
             with prints_aside(), ExitStack() as stack:
+                values = self.read(self.arguments)
                 for parameter, source in self.given.items():
-                    self.values[parameter] = (
-                        stack.enter_context(_plain(self._opened(source))) if source else self.context
-                    )
-                value = self.function(self.values)
-                return value if inspect.isawaitable(value) else as_result(value)
+                    values[parameter] = stack.enter_context(_plain(self._opened(source))) if source else self.context
+                value = self.function(values)
+                return value if inspect.isawaitable(value) else self.output.result(value)
         except CallError:  # our own words for what went wrong, with what to do
             raise
         except BaseException as error:  # noqa: BLE001  a user's function may raise anything, and it is the tool's answer
             return as_error(error)
 
-    async def _in_loop(self, workers: Workers) -> Mapping[str, Any]:
-        if not self.given:
-            return await _answer(self.function(self.values))
-        return await _answer(self._with_given(workers))
+    def _called(self, workers: Workers) -> Awaitable[Any]:
+        values = self.read(self.arguments)
+        return self._with_given(values, workers) if self.given else self.function(values)
 
-    async def _with_given(self, workers: Workers) -> Any:
+    async def _with_given(self, values: dict[str, Any], workers: Workers) -> Any:
         async with AsyncExitStack() as stack:
             for parameter, source in self.given.items():
-                self.values[parameter] = (
+                values[parameter] = (
                     await stack.enter_async_context(_InThread.around(self._opened(source), workers))
                     if source
                     else self.context
                 )
-            return await self.function(self.values)
+            return await self.function(values)
 
     def _opened(self, source: Source) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
         assert self.context is not None, "what is opened is opened for a request"
@@ -84,29 +93,39 @@ class Run:
 
 
 def run_of(
-    tool: LocalTool, values: dict[str, Any], sources: Mapping[type, Source], context: RequestContext | None
+    tool: LocalTool,
+    arguments: Mapping[str, Any],
+    read: Callable[[Mapping[str, Any]], dict[str, Any]],
+    sources: Mapping[type, Source],
+    context: RequestContext | None = None,
 ) -> Run:
     """A call of a function with everything that it needs."""
     given = {need.parameter: need.source(sources) for need in tool.needs if need.is_given_by(sources)}
     return Run(
         label=tool.name,
         function=tool.invoke,
-        values=values,
+        arguments=arguments,
+        read=read,
         is_async=tool.is_async,
         given=given,
         context=context,
+        output=tool.output,
     )
 
 
-async def _answer(value: Awaitable[Any]) -> Mapping[str, Any]:
-    """What an async function gives or raises, as a result; that the call itself is cancelled is not its answer."""
+async def _answer(work: Callable[[], Awaitable[Any]], output: Output, *, is_aside: bool = False) -> Mapping[str, Any]:
+    """What an async function gives or raises, as a result; that the call itself is cancelled is not its answer.
+
+    Aside, a task of its own runs the function: whoever asked has gone when it is cancelled, or it has cancelled itself.
+    """
     try:
         with prints_aside():
-            return as_result(await value)
+            return output.result(await work())
     except CallError:
         raise
     except BaseException as error:  # a user's function may raise anything, and it is the tool's answer
-        if isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
+        is_end = isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and _is_cancelled())
+        if is_end and not is_aside:
             raise
         return as_error(error)
 

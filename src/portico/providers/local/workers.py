@@ -18,7 +18,7 @@ IDLE_SECONDS = 30.0
 
 
 class Exhausted(Exception):
-    """Every thread is held by a function that did not return in time."""
+    """Nothing is free to run a function, because functions that do not return hold everything; says which."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +62,8 @@ class Workers:
         job = Job(label, work, loop.create_future(), copy_context())
         with self._lock:
             if len(self._stuck) >= self.limit:
-                raise Exhausted(", ".join(dict.fromkeys(stuck.label for stuck in self._stuck)))
+                names = ", ".join(dict.fromkeys(stuck.label for stuck in self._stuck))
+                raise Exhausted(f"all {self.limit} worker threads are held by functions that do not return: {names}")
             self._unfinished += 1
             is_short = self._threads < min(self._unfinished, self.limit)
             self._threads += is_short
@@ -115,12 +116,13 @@ class Workers:
             self._unfinished -= 1
             if job in self._stuck:
                 self._stuck.remove(job)
-        _deliver(job, value, error)
+        deliver(job.outcome, value, error)
 
 
-def _deliver(job: Job, value: Any, error: BaseException | None) -> None:
+def deliver(outcome: asyncio.Future[tuple[Any, BaseException | None]], value: Any, error: BaseException | None) -> None:
+    """Give an outcome to whoever waits for it in another thread."""
     try:
-        job.outcome.get_loop().call_soon_threadsafe(_settle, job.outcome, value, error)
+        outcome.get_loop().call_soon_threadsafe(_settle, outcome, value, error)
     except RuntimeError:
         return  # the loop is closed, and nobody waits
 
