@@ -12,19 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portico.discovery.pages import STRANGE_CURSOR
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Call, Invocation, Outcome
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Budget, Disclosure, Level
 from portico.domain.edition import Edition
-from portico.domain.items import Item
+from portico.domain.items import Item, Kind
 from portico.domain.journal import Look, Lookup
 from portico.domain.server import Offering, ServerSpec
 from portico.domain.tier import Standing, Tier
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import NextCall, UnknownFilter, UnknownTool
-from portico.gateway import STRANGE_CURSOR, Query
+from portico.gateway import Query
 from portico.policies.globs import GlobPolicy
 from portico.stores.memory import RecentJournal
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
@@ -403,7 +404,7 @@ def test_examples_fit_their_own_schema(large: FakeHouse) -> None:
 
 
 async def test_requests_beside_tools_go_to_their_server(house: FakeHouse) -> None:
-    item = Item(server="github", original="greet", listed="github__greet", definition={})
+    item = Item(kind=Kind.PROMPT, server="github", original="greet", listed="github__greet", definition={})
     answer = await house.gateway.pass_on(item, "prompts/get", {"name": "greet"})
     assert answer == {"method": "prompts/get", "params": {"name": "greet"}}
 

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import orjson
 
+from portico.discovery.cache import AnswerCache
 from portico.discovery.standings import Order, Standings
 from portico.domain.caller import Caller
 from portico.domain.category import NAMING, Category, is_category_name
@@ -52,6 +53,8 @@ class Admin:
     disabled: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
     standings: Standings = field(default_factory=Standings)
+    answers: AnswerCache = field(default_factory=AnswerCache)
+    """The one cache of answers."""
     journal: Journal | None = None
     ledger: Ledger | None = None
     records: TierRecords | None = None
@@ -116,6 +119,10 @@ class Admin:
         """Ask servers for their definitions again, all of them unless some are named."""
         await self.intake.refresh_all(servers if servers is not None else set(self.providers), on_done)
         await self._announce_offerings()
+
+    def clear_cache(self) -> int:
+        """Forget every answer that is kept, and say how many there were; the next caller's is made anew."""
+        return self.answers.clear()
 
     def bill(self, after: int) -> Bill:
         """The token bill; `after` is what the surface in use costs."""

@@ -10,12 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from heapq import nlargest
-from weakref import WeakKeyDictionary
 
 from anyio.lowlevel import checkpoint
 
 from portico.discovery.budgets import water_level
-from portico.discovery.cache import AnswerCache
+from portico.discovery.cache import AnswerCache, Sights
 from portico.discovery.pages import worded
 from portico.discovery.paths import CATEGORY, RESOURCES, REST, Paths
 from portico.discovery.ranking import settle
@@ -38,7 +37,6 @@ from portico.discovery.tiers import (
 from portico.domain.caller import Caller
 from portico.domain.category import Category
 from portico.domain.disclosure import Disclosure, Findings
-from portico.domain.edition import Edition
 from portico.domain.journal import Look
 from portico.domain.query import Query
 from portico.domain.tool import Tool, ToolId
@@ -81,8 +79,7 @@ class Walk:
     is_quiet: bool = False
     """Whether looks are neither counted nor written to the journal."""
     _sizes: Sizes = field(default_factory=Sizes)
-    _marks: WeakKeyDictionary[Edition, dict[frozenset[ToolId], int]] = field(default_factory=WeakKeyDictionary)
-    """A number for each set of tools that a caller sees, so that no answer keeps the set of an edition long gone."""
+    _sights: Sights = field(default_factory=Sights)
 
     def as_resources(self, *, is_quiet: bool = False) -> Walk:
         """The same walk for callers who read resources: answers lead on by URIs."""
@@ -158,6 +155,8 @@ class Walk:
             return self._looked(caller, view, Look.BROWSE, worded(query), started, fits=view.total > 0)
         place = (page - 1) * page_size + 1
         found = self._findings(caller, query)
+        if (hooks := self.gateway.executor.hooks) is not None and not self.is_quiet:
+            hooks.searched(caller, query.text, found)
         allowed = await self._left(scene, budget)
         hits = tuple(settle(found.hits[place - 1 : place - 1 + page_size], scene.order.usage))
         shown = Page(tools=[hit.tool for hit in hits], total=len(found.hits), page=page, size=page_size)
@@ -212,13 +211,11 @@ class Walk:
     def _scene(self, caller: Caller) -> Scene:
         gateway, edition = self.gateway, self.gateway.edition
         visible = frozenset(gateway.policy.visible(caller, edition))
-        marks = self._marks.setdefault(edition, {})
-        seen = marks.setdefault(visible, len(marks))
         usage = gateway.executor.journal.usage()
         return Scene(
             edition=edition,
             visible=visible,
-            key=(edition.number, seen, self.standings.revision, self.paths.kind),
+            key=(edition.number, self._sights.number(edition, visible), self.standings.revision, self.paths.kind),
             called=gateway.first_calls.noticed(usage),
             order=Order(tiers=self.standings.tiers, usage=usage, now=time.time()),
             counter=gateway.counter,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
-from portico.discovery.budgets import Rungs, fit
+from portico.discovery.budgets import Rungs, Texts, fair, fill, fit
 from portico.discovery.cards import card as card_of
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.disclosure import Budget, Disclosure, Level
@@ -249,3 +249,49 @@ def test_tools_can_be_described_at_any_level(large: FakeHouse, level: Level) -> 
     found = large.gateway.describe(AGENT, [tool.handle for tool in tools], tokens=100_000, level=level)
     assert [(c.level, c.text) for c in found.cards] == [(level, card_of(tool, level).text) for tool in tools]
     assert found.text == "\n\n".join(c.text for c in found.cards)
+
+
+def test_room_that_is_left_raises_the_cards_in_turns() -> None:
+    cards = [card(number) for number in range(4)]
+    lowest = [each.card(-1) for each in cards]
+    used = sum(len(each.text) + 1 for each in lowest)
+    step = len(cards[0].card(1).text) - len(cards[0].card(2).text)
+    levels = [
+        [each.level for each in fill(cards, lowest, used + room, Letters())]
+        for room in (0, step, 4 * step, 4 * step + 1_000)
+    ]
+    assert levels == [
+        [Level.NAME] * 4,
+        [Level.PARAMETERS, Level.NAME, Level.NAME, Level.NAME],
+        [Level.PARAMETERS] * 4,
+        [Level.FULL] * 4,
+    ]
+    assert fill(cards, (), 1_000, Letters()) == []
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(0, 60), max_size=8), st.integers(0, 2_000))
+def test_filling_lowers_no_card_and_stays_within_the_room(words: list[int], room: int) -> None:
+    cards = [card(number, count) for number, count in enumerate(words)]
+    before = fit(fair(cards, room, Letters()), tokens=room, counter=Letters()).cards
+    after = fill(cards, before, room, Letters())
+    assert [each.handle for each in after] == [each.handle for each in before]
+    assert all(len(new.text) >= len(old.text) for new, old in zip(after, before, strict=True))
+    cost = sum(len(each.text) + 1 for each in after)
+    assert cost <= max(room, sum(len(each.text) + 1 for each in before))
+
+
+def test_a_rung_is_rendered_when_it_is_first_read_and_once() -> None:
+    rendered: list[str] = []
+
+    def render(text: str) -> str:
+        rendered.append(text)
+        return text
+
+    texts = Texts([(Level.FULL, lambda: render("full")), (Level.NAME, lambda: render("name"))])
+    assert (len(texts), rendered) == (2, [])
+    assert [texts[-1], texts[-1]] == [(Level.NAME, "name")] * 2
+    assert texts[1:] == [(Level.NAME, "name")]
+    assert rendered == ["name"]
+    assert list(texts) == [(Level.FULL, "full"), (Level.NAME, "name")]
+    assert rendered == ["name", "full"]

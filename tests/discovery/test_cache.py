@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from portico.discovery.cache import AnswerCache, PerEdition
+from portico.discovery.cache import AnswerCache, PerEdition, Sights
 from portico.testing import definition, furnish
 
 TTL = 10.0
@@ -301,3 +301,42 @@ def test_of_very_many_values_of_an_edition_the_first_make_room():
         assert kept.get(edition, key, lambda key=key: key) == key  # type: ignore[misc]
     assert kept.get(edition, 999, lambda: -1) == 999
     assert kept.get(edition, 0, lambda: -1) == -1
+
+
+def test_an_answer_that_waits_for_nobody_lasts_as_long_as_its_version(cache: AnswerCache, clock: Clock):
+    made = []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    assert [cache.get_now("x", "a", make, version=1) for _ in range(2)] == [1, 1]
+    clock.now += 1_000 * TTL
+    assert cache.get_now("x", "a", make, version=1) == 1
+    assert [cache.get_now("x", "a", make, version=2) for _ in range(2)] == [2, 2]
+    assert (cache.counts(), len(cache)) == ({"x": (3, 2)}, 1), "the new version is in the place of the old"
+    with pytest.raises(ZeroDivisionError):
+        cache.get_now("x", "b", lambda: 1 // 0)
+    assert cache.get_now("x", "b", make) == 3, "an error is not kept"
+    assert cache.clear() == 2
+    assert cache.clear() == 0
+
+
+async def test_answers_that_are_waited_for_and_others_share_the_room(cache: AnswerCache):
+    for number in range(3):
+        await cache.get("slow", number, Kitchen(), TTL)
+        cache.get_now("quick", number, lambda: "made")
+    assert len(cache) == cache.entries
+
+
+def test_sets_of_tools_are_told_apart_within_an_edition_and_forgotten_with_it():
+    sights, house = Sights(), furnish({"a": [definition("b"), definition("c")]})
+    edition = house.gateway.edition
+    every = frozenset(edition.tools)
+    some = frozenset([*edition.tools][:1])
+    assert [sights.number(edition, seen) for seen in (every, some, frozenset(every), some)] == [0, 1, 0, 1]
+    gone = weakref.ref(edition)
+    house.gateway.editions.withdraw("a")
+    del edition
+    gc.collect()
+    assert gone() is None

@@ -17,13 +17,14 @@ from tests.catalogue import generate
 from tests.sample_tools import sample_house
 from tests.tana import tana_house
 
+from portico.discovery.cache import AnswerCache
 from portico.discovery.capabilities import STRANGE_CURSOR
-from portico.discovery.registry import ENTRIES_KEPT, SchemaCache, ToolRegistry, create_tool_registry
+from portico.discovery.registry import ToolRegistry, create_tool_registry
 from portico.discovery.tokens import ExactTokens, TokenEstimate
 from portico.domain.call import Call
 from portico.domain.caller import Caller
 from portico.domain.category import Category
-from portico.domain.edition import EMPTY, Edition
+from portico.domain.edition import Edition
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.domain.tier import standing_of
 from portico.domain.tool import Tool, ToolId
@@ -56,7 +57,7 @@ def names_in(answer: Mapping[str, Any]) -> list[str]:
     return found
 
 
-@pytest.mark.requirement("S2-16", "S2-18", "S2-19", "S2-20", "S2-21", "S2-29")
+@pytest.mark.requirement("S2-16", "S2-18", "S2-19", "S2-20", "S2-21", "S2-29", "S2-38")
 def test_an_inventory_has_a_version_categories_with_their_tools_and_quick_actions():
     answer = registry(version="1.2.3").get_capabilities()
     assert list(answer) == ["version", "categories", "quickActions"]
@@ -204,36 +205,34 @@ def test_an_example_is_what_the_definition_says_and_is_never_made_up():
     assert [tool.get("example") for tool in category["tools"]] == ["Do it. Then rest", None, None, None, None]
 
 
-@pytest.mark.requirement("S2-22", "S2-56", "S2-E4", "S2-10")
+@pytest.mark.requirement("S2-10", "S2-22", "S2-38", "S2-56", "S2-E4")
 def test_a_schema_is_made_once_and_hits_and_misses_are_counted():
     found = registry()
     first = found.get_tool_schema("tana_search")
-    assert (found.schemas.hits, found.schemas.misses, len(found.schemas)) == (0, 1, 1)
+    assert (found.cache.counts(), len(found.cache)) == ({"schema": (0, 1)}, 1)
     assert found.get_tool_schema("tana.tana_search") == first
-    assert (found.schemas.hits, found.schemas.misses, len(found.schemas)) == (1, 1, 1)
+    assert (found.cache.counts(), len(found.cache)) == ({"schema": (1, 1)}, 1)
     assert found.get_tool_schema("tana_nothing") is None
-    assert len(found.schemas) == 1, "nothing is kept of what is not there"
+    assert len(found.cache) == 1, "nothing is kept of what is not there"
     found.get_capabilities()
     found.seen_by(Caller(name="another")).get_capabilities()
-    assert (found.answers.hits, found.answers.misses) == (1, 1), "who sees the same shares the answer"
+    assert found.cache.counts()["inventory"] == (1, 1), "who sees the same shares the answer"
 
 
 @pytest.mark.requirement("S2-56")
-def test_none_is_not_kept_nor_is_an_error_and_the_oldest_make_room():
-    cache, made = SchemaCache(entries=2), []
+def test_the_oldest_answers_make_room():
+    found = registry(cache=AnswerCache(entries=2))
+    for name in ("tana_node", "tana_stats", "tana_node", "tana_sync", "tana_stats"):
+        found.get_tool_schema(name)
+    assert (found.cache.counts(), len(found.cache)) == ({"schema": (1, 4)}, 2)
 
-    def make(value: Any) -> Any:
-        made.append(value)
-        return value
 
-    for key in ("none", "none", "a", "b", "a", "c", "b"):
-        cache.get(EMPTY, key, lambda key=key: make(None if key == "none" else key))
-    assert made == [None, None, "a", "b", "c", "b"]
-    assert (cache.hits, cache.misses, len(cache)) == (1, 6, 2)
-    with pytest.raises(ZeroDivisionError):
-        cache.get(EMPTY, "d", lambda: 1 // 0)
-    assert cache.get(EMPTY, "d", lambda: 4) == 4
-    assert SchemaCache().entries == ENTRIES_KEPT
+def test_registries_that_share_a_cache_share_no_answer():
+    house, cache = tana_house(), AnswerCache()
+    one, other = (registry(house, prefix=prefix, cache=cache) for prefix in ("a_", "b_"))
+    for found in (one, other, one, other):
+        assert f"{found.prefix}capabilities" in names_in(found.get_capabilities())
+    assert cache.counts()["inventory"] == (2, 2)
 
 
 @pytest.mark.requirement("S2-44", "S2-57", "S2-E5", "S2-E6")
@@ -246,10 +245,10 @@ def test_a_tool_that_changes_is_told_anew_at_once():
     assert after != before
     assert after is not None
     assert list(after["schema"]["properties"]) == ["days"]
-    assert len(found.schemas) == 1, "what was made of the last edition is gone"
+    assert len(found.cache) == 1, "what was made of the last edition is gone"
     assert found.get_tool_schema("tana_search") is None
     assert names_in(found.get_capabilities()) == ["tana_stats", *tana.OWN]
-    assert len(registry(house).schemas) == 0, "a new process begins with nothing"
+    assert len(registry(house).cache) == 0, "a new process begins with nothing"
 
 
 def test_what_a_caller_does_with_an_answer_changes_nobody_else_s():
@@ -409,6 +408,27 @@ def next_of(answer: Mapping[str, Any]) -> dict[str, Any]:
     call = answer.get("next", "()")
     found: dict[str, Any] = json.loads(call[call.index("(") + 1 : -1] or "{}")
     return found
+
+
+@pytest.mark.requirement("S2-E3")
+@pytest.mark.parametrize("servers", [10, 26, 100])
+def test_what_room_there_is_is_used_for_names(servers: int):
+    found = registry(furnish(generate(servers, 538), index=FakeIndex()), prefix="", quick_actions=())
+    answer = found.capabilities()
+    assert 400 < answer.tokens <= 500
+    assert answer.shown >= 12
+
+
+@pytest.mark.requirement("S2-E3")
+def test_one_enormous_category_names_some_and_leads_to_the_rest():
+    tools = [definition(f"tool_{n:03}", "Does one thing. " * 9) for n in range(900)]
+    found = registry(furnish({"s": tools}, index=FakeIndex()), prefix="", quick_actions=())
+    answer = found.get_capabilities()
+    (category,) = answer["categories"]
+    assert (len(category["names"]), category["count"]) == (24, 900)
+    assert (answer["truncated"], answer["shown"], answer["total"]) == (True, 24, 900)
+    assert answer["next"] == 'capabilities({"category": "misc"})'
+    assert len(paged(found, "misc")) == 900
 
 
 @pytest.mark.requirement("S2-E3")

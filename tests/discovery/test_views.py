@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.discovery.budgets import Rungs
-from portico.discovery.forms import Forms, latency_text, performance, performance_words, success_text
+from portico.discovery.forms import forms, latency_text, performance, performance_words, success_text
 from portico.discovery.tiers import Allowance, Step
 from portico.discovery.tokens import ExactTokens, TokenEstimate
 from portico.discovery.views import Outline, compose
@@ -39,7 +39,7 @@ class Letters:
 def item(name: str, words: int) -> Rungs:
     """An item with a description of so many words, then with half of it, then bare."""
     texts = [{"tool": name, "description": "word " * words}, {"tool": name, "description": "word " * (words // 2)}]
-    return Rungs(handle=name, texts=Forms([lambda: texts[0], lambda: texts[1], lambda: {"tool": name}]))
+    return Rungs(handle=name, texts=forms([lambda: texts[0], lambda: texts[1], lambda: {"tool": name}]))
 
 
 def view(sizes: list[int], tokens: int, counter: TokenCounter | None = None, **outline: Any) -> View:

@@ -114,6 +114,30 @@ async def test_resources_and_templates_are_passed_through(era: str, running: Gat
         assert (await connected.complete(ref, {"name": "resourceId", "value": "1"})).completion is not None
 
 
+@pytest.mark.requirement("S0-P1")
+@pytest.mark.parametrize("era", ERAS)
+async def test_prompts_resources_and_guides_are_found_described_and_read_like_tools(era: str, running: Gateway):
+    async with client("http", era, surface="discover", running=running) as connected:
+
+        async def ask(tool: str, **arguments: Any) -> str:
+            return text_of(await connected.call_tool(tool, arguments))
+
+        found = await ask("search_tools", query="weather prompt with city and state arguments")
+        assert "[prompt]" in found
+        card = await ask("describe_tools", names=["everything__args-prompt"])
+        assert 'call_tool({"name": "get_prompt"' in card
+        own = {"name": "everything__args-prompt", "arguments": {"city": "Rome"}}
+        assert "Rome" in await ask("call_tool", name="get_prompt", arguments=own)
+        uris = [str(resource.uri) for resource in (await connected.list_resources()).resources]
+        document = next(uri for uri in uris if "architecture" in uri)
+        assert document in await ask("search_tools", query="architecture document of the everything server")
+        text = await ask("call_tool", name="read_resource", arguments={"uri": document})
+        assert text == (await connected.read_resource(document)).contents[0].text  # type: ignore[union-attr]
+        assert await ask("read_resource", uri=document) == text
+        guide = (await connected.read_resource("catalog://guide/everything")).contents[0].text  # type: ignore[union-attr]
+        assert guide in await ask("describe_tools", names=["catalog://guide/everything"])
+
+
 @pytest.mark.requirement("P-PASS-CANCEL")
 async def test_a_cancelled_call_leaves_the_server_free(running: Gateway):
     async with client("http", "2026-07-28", surface="static", running=running) as connected:

@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from portico.domain.disclosure import Card, Disclosure, Level
 from portico.ports import TokenCounter
 
 OUTLIER = 3
 """An item that costs so many times its share of the room begins with less, so that not all pay for it."""
+
+
+class Texts(Sequence[tuple[Level, str]]):
+    """The rungs of one thing, each rendered when it is first read, and kept: most answers need only the first."""
+
+    def __init__(self, renders: Sequence[tuple[Level, Callable[[], str]]]) -> None:
+        self._renders = renders
+        self._rendered: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._renders)
+
+    @overload
+    def __getitem__(self, rung: int) -> tuple[Level, str]: ...
+    @overload
+    def __getitem__(self, rung: slice) -> Sequence[tuple[Level, str]]: ...
+    def __getitem__(self, rung: int | slice) -> tuple[Level, str] | Sequence[tuple[Level, str]]:
+        if isinstance(rung, slice):
+            return [self[number] for number in range(len(self))[rung]]
+        number = range(len(self))[rung]
+        level, render = self._renders[number]
+        if number not in self._rendered:
+            self._rendered[number] = render()
+        return level, self._rendered[number]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +113,32 @@ def fair(items: Sequence[Rungs], room: int, counter: TokenCounter) -> list[Rungs
         _lowered(item, share, counter) if cost > OUTLIER * share else item
         for item, cost in zip(items, costs, strict=True)
     ]
+
+
+def fill(items: Sequence[Rungs], cards: Sequence[Card], room: int, counter: TokenCounter) -> list[Card]:
+    """The cards of these items, raised rung by rung in turns: what some gave up for nothing is not wasted.
+
+    Whether the whole fits is for the caller to count: joined texts may count more or less than their parts.
+    """
+    chosen = list(cards)
+    rungs = [_rung(item, card) for item, card in zip(items, cards, strict=False)]
+    left = room - sum(counter.count(card.text) + 1 for card in cards)
+    turn = list(range(len(chosen)))
+    while turn:
+        following = []
+        for number in turn:
+            higher = items[number].card(rungs[number] - 1) if rungs[number] else chosen[number]
+            more = counter.count(higher.text) - counter.count(chosen[number].text)
+            if rungs[number] and more <= left:
+                chosen[number], rungs[number], left = higher, rungs[number] - 1, left - more
+                following.append(number)
+        turn = following
+    return chosen
+
+
+def _rung(item: Rungs, card: Card) -> int:
+    """Which of an item's rungs a card is; the lower ones are looked at first, since they cost less to make."""
+    return next(rung for rung in range(len(item.texts) - 1, -1, -1) if item.card(rung).text == card.text)
 
 
 def water_level(sizes: Sequence[int], room: int) -> int:

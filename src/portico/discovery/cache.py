@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from portico.domain.edition import Edition
+from portico.domain.tool import ToolId
 
 ENTRIES_KEPT = 1_024
 BYTES_KEPT = 32 * 1_024 * 1_024
@@ -103,12 +104,30 @@ class AnswerCache:
                 self._count(name, 0, counted)
                 return cast(T, _landed(flight))
 
-    def clear(self) -> None:
-        """Forget every answer; one that is being made now is given to those who wait for it, and not kept."""
+    def get_now(self, name: str, key: Hashable, make: Callable[[], T], *, version: Hashable = None) -> T:
+        """The same for an answer whose making waits for nobody; it has no lifetime but that of its version."""
+        place = (name, key)
+        kept = self._kept.get(place)
+        if kept is not None and kept.version == version:
+            self._kept.move_to_end(place)
+            self._count(name, 0, True)
+            return cast(T, kept.value)
+        self._count(name, 1, True)
+        value = make()
+        self._keep(place, value, version)
+        return value
+
+    def clear(self) -> int:
+        """Forget every answer, and say how many there were.
+
+        One that is being made now is given to those who wait for it, and not kept.
+        """
+        forgotten = len(self._kept)
         self._era += 1
         self._bytes = 0
         self._kept.clear()
         self._flights.clear()
+        return forgotten
 
     def counts(self) -> Mapping[str, tuple[int, int]]:
         """Hits and misses of each kind of answer so far; who waits for an answer in the making counts as a hit."""
@@ -121,7 +140,8 @@ class AnswerCache:
         flight = self._flights[place] = _Flight(era=self._era, version=version)
         try:
             flight.value = await make()
-            self._keep(place, flight)
+            if flight.era == self._era:
+                self._keep(place, flight.value, version)
         except Exception as error:
             old = self._kept.get(place)
             if old is None or self.clock() - old.at >= STALE * ttl:
@@ -137,14 +157,12 @@ class AnswerCache:
             flight.done.set()
         return cast(T, flight.value)
 
-    def _keep(self, place: Hashable, flight: _Flight) -> None:
-        if flight.era != self._era:
-            return
+    def _keep(self, place: Hashable, value: object, version: Hashable) -> None:
         self._forget(place)
-        size = self.size(flight.value)
+        size = self.size(value)
         if size > self.room:
             return
-        self._kept[place] = _Kept(flight.value, self.clock(), flight.version, size)
+        self._kept[place] = _Kept(value, self.clock(), version, size)
         self._bytes += size
         while len(self._kept) > self.entries or self._bytes > self.room:
             self._forget(next(iter(self._kept)))
@@ -172,6 +190,18 @@ class PerEdition(Generic[T]):
             if len(kept) > EACH_KEPT:
                 del kept[next(iter(kept))]
         return kept[key]
+
+
+@dataclass(slots=True)
+class Sights:
+    """A number for each set of tools that a caller sees, so that no key keeps the set of an edition long gone."""
+
+    _numbers: WeakKeyDictionary[Edition, dict[frozenset[ToolId], int]] = field(default_factory=WeakKeyDictionary)
+
+    def number(self, edition: Edition, visible: frozenset[ToolId]) -> int:
+        """What tells this set from every other set of the same edition."""
+        known = self._numbers.setdefault(edition, {})
+        return known.setdefault(visible, len(known))
 
 
 def _landed(flight: _Flight) -> Any:

@@ -14,8 +14,8 @@ from portico.domain.disclosure import Card, Level
 from portico.domain.tool import Tool
 from portico.ports import TokenCounter
 
-from .budgets import Rungs, fair, fit
-from .forms import Forms, Json
+from .budgets import Rungs, fair, fill, fit
+from .forms import Json, Make, forms
 from .pages import start_of
 from .sentences import first_sentence
 from .spelling import spelled
@@ -26,8 +26,8 @@ BUDGET = 500
 """Tokens of an inventory unless the config says otherwise."""
 LINE_LENGTH, SHORT_LENGTH, EXAMPLE_LENGTH = 100, 40, 60
 """Characters of a description, of a shortened one, and of an example prompt."""
-SOME_NAMES = 4
-"""Tools that are named where there is no room for all names of a category."""
+SOME_NAMES = (24, 12, 4)
+"""Tools that are named, as many as there is room for, where there is none for all names of a category."""
 SMALLEST_ITEM = 2
 """Tokens below which nothing can be shown of anything."""
 ATTEMPTS = 8
@@ -50,7 +50,10 @@ PRESET: Mapping[str, Category] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A tool in the inventory: the name that calls it, one line, and a short prompt where its server gives one."""
+    """A tool in the inventory: the name that calls it, one line, and a short prompt where its server gives one.
+
+    Texts are cut when they are shown: most of those of a large catalog never are.
+    """
 
     name: str
     description: str
@@ -59,8 +62,9 @@ class Summary:
     def as_data(self, length: int = LINE_LENGTH, *, example: bool = False) -> Json:
         """The summary ready for JSON, its line cut to so many characters; with none, the name alone."""
         line = first_sentence(self.description, length) if length else ""
+        prompt = first_sentence(self.example, EXAMPLE_LENGTH) if example else ""
         told = {"name": self.name, "description": line} if line else {"name": self.name}
-        return {**told, "example": self.example} if example and self.example else told
+        return {**told, "example": prompt} if prompt else told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,10 @@ class Shelf:
         """Name and description."""
         return {"name": self.name, "description": first_sentence(self.category.description, LINE_LENGTH)}
 
+    def is_crowded(self, tokens: int, start: int = 0) -> bool:
+        """Whether so many tokens can never name all of its tools from a place on."""
+        return SMALLEST_ITEM * (len(self.tools) - start) > tokens
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -91,6 +99,11 @@ class Answer:
     """Tools that it names."""
     total: int = 1
 
+    @property
+    def body(self) -> bytes:
+        """The bytes of the answer."""
+        return self.text.encode()
+
     def as_data(self) -> Json:
         """The answer as data of its own, which may be changed."""
         found: Json = orjson.loads(self.text)
@@ -101,11 +114,8 @@ def summarise(tool: Tool, name: str) -> Summary:
     """A tool as the inventory tells it, under the name that calls it."""
     meta = tool.definition.get("_meta")
     example = meta.get("example") if isinstance(meta, Mapping) else None
-    return Summary(
-        name=name,
-        description=first_sentence(tool.description or tool.title, LINE_LENGTH),
-        example=first_sentence(example, EXAMPLE_LENGTH) if isinstance(example, str) else "",
-    )
+    prompt = example if isinstance(example, str) else ""
+    return Summary(name=name, description=tool.description or tool.title, example=prompt)
 
 
 def shelve(tools: Iterable[tuple[str, Summary]], known: Mapping[str, Category]) -> tuple[Shelf, ...]:
@@ -140,12 +150,12 @@ class Inventory:
         frame = _Frame(
             head=f'{{"version":{_json(self.version)},"categories":[',
             close="]",
-            items=[_shelf_rungs(shelf) for shelf in self.shelves[start:]],
+            items=[_shelf_rungs(shelf, tokens) for shelf in self.shelves[start:]],
             total=len(self.names),
             more=lambda shown: self._call({"cursor": f"{start + shown}:{mark}"}),
             closer=lambda handle: self._call({"category": handle}),
             note=STRANGE_CURSOR if cursor and not start else "",
-            is_part=start > 0,
+            is_part=start > 0 or any(shelf.is_crowded(tokens) for shelf in self.shelves),
         )
         return _fitted(frame, self.quick_actions, tokens, counter) or _emptied(frame, counter)
 
@@ -169,7 +179,8 @@ class Inventory:
             )
 
         told, named = frame("tools", _tool_rungs, is_paged=False), frame("names", _name_rungs, is_paged=True)
-        found = _fitted(told, self.quick_actions, tokens, counter)
+        is_crowded = shelf.is_crowded(tokens, start)
+        found = None if is_crowded else _fitted(told, self.quick_actions, tokens, counter)
         return found or _fitted(named, self.quick_actions, tokens, counter) or _emptied(named, counter)
 
     def _call(self, arguments: Mapping[str, Any]) -> str:
@@ -208,8 +219,8 @@ class _Frame:
         if len(cards) < len(self.items):
             return self.more(len(cards))
         pairs = zip(cards, self.items, strict=True)
-        short = next((card.handle for card, item in pairs if card.text != item.card(0).text), cards[0].handle)
-        return self.closer(short)
+        short = (card.handle for card, item in pairs if card.text != item.card(0).text or _counts(card))
+        return self.closer(next(short, cards[0].handle))
 
 
 def _fitted(frame: _Frame, quick: Sequence[str], tokens: int, counter: TokenCounter) -> Answer | None:
@@ -231,6 +242,7 @@ def _squeezed(frame: _Frame, quick: Sequence[str], points: bool, tokens: int, co
     room = tokens - counter.count(frame.text((), quick))
     for _ in range(ATTEMPTS):
         cards = fit(fair(items, room, counter), tokens=room, counter=counter, separator=",").cards if room > 0 else ()
+        cards = tuple(fill(items, cards, room, counter))
         if not cards or (len(cards) < len(frame.items) and not frame.is_paged):
             return None
         found = _answer(frame, frame.text(cards, quick, points=points), cards, counter)
@@ -249,20 +261,29 @@ def _answer(frame: _Frame, text: str, cards: Sequence[Card], counter: TokenCount
     return Answer(text=text, tokens=counter.count(text), shown=sum(map(_named, cards)), total=frame.total)
 
 
-def _shelf_rungs(shelf: Shelf) -> Rungs:
-    """A category: all of it, without examples, with short lines, with names, with some of them, and counted."""
+def _shelf_rungs(shelf: Shelf, tokens: int) -> Rungs:
+    """A category: all of it, without examples, with short lines, with names, with some of them, and counted.
+
+    What can never fit is not even tried: to count the tokens of thousands of tools takes a second.
+    """
     name, tools, count = {"name": shelf.name}, shelf.tools, {"count": len(shelf.tools)}
-    some = [tool.name for tool in tools[:SOME_NAMES]]
-    makes = [
+
+    def some(most: int) -> Make:
+        return lambda: {**shelf.heading, "names": [tool.name for tool in tools[:most]], **count}
+
+    every: list[Make] = [
         lambda: {**shelf.heading, "tools": [tool.as_data(example=True) for tool in tools]},
         lambda: {**shelf.heading, "tools": [tool.as_data() for tool in tools]},
         lambda: {**shelf.heading, "tools": [tool.as_data(SHORT_LENGTH) for tool in tools]},
         lambda: {**shelf.heading, "names": [tool.name for tool in tools]},
-        lambda: {**shelf.heading, "names": some, **count},
+    ]
+    makes: list[Make] = [
+        *([] if shelf.is_crowded(tokens) else every),
+        *(some(most) for most in SOME_NAMES if most < len(tools)),
         lambda: {**shelf.heading, **count},
         lambda: {**name, **count},
     ]
-    return Rungs(handle=shelf.name, texts=Forms(makes))
+    return Rungs(handle=shelf.name, texts=forms(makes))
 
 
 def _tool_rungs(tool: Summary) -> Rungs:
@@ -272,11 +293,17 @@ def _tool_rungs(tool: Summary) -> Rungs:
         lambda: tool.as_data(SHORT_LENGTH),
         lambda: tool.as_data(0),
     ]
-    return Rungs(handle=tool.name, texts=Forms(makes))
+    return Rungs(handle=tool.name, texts=forms(makes))
 
 
 def _name_rungs(tool: Summary) -> Rungs:
     return Rungs(handle=tool.name, texts=((Level.NAME, _json(tool.name)),))
+
+
+def _counts(card: Card) -> bool:
+    """Whether a card says how many tools there are because it does not name them all."""
+    told = orjson.loads(card.text)
+    return isinstance(told, dict) and "count" in told
 
 
 def _named(card: Card) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import orjson
 
@@ -11,7 +12,7 @@ from portico.domain.disclosure import Card, Level
 from portico.domain.tool import Tool
 from portico.errors import NextCall
 
-from .budgets import Rungs
+from .budgets import Rungs, Texts
 from .examples import example_arguments
 from .sentences import first_sentence
 from .signatures import signature, summary_line
@@ -34,10 +35,9 @@ def card(tool: Tool, level: Level, spell: Spell = as_meta_tool) -> Card:
 
 def ladder(tool: Tool, level: Level, spell: Spell = as_meta_tool) -> Rungs:
     """A tool from one level down to its handle, in every detail between them; a rung is rendered when it is read."""
-    steps = [Level(step) for step in range(level, -1, -1)]
-    return Rungs(
-        handle=tool.handle, texts=_Texts(tool, spell, [(step, render) for step in steps for render in _RENDERED[step]])
-    )
+    steps = [(Level(step), render) for step in range(level, -1, -1) for render in _RENDERED[Level(step)]]
+    texts = Texts([(step, partial(_rendered, tool, spell, level, step, render)) for step, render in steps])
+    return Rungs(handle=tool.handle, texts=texts)
 
 
 def shortened(schema: Any, words: int = 0, *, names: bool = False) -> Any:
@@ -63,29 +63,10 @@ def shortened(schema: Any, words: int = 0, *, names: bool = False) -> Any:
 Render = Callable[[Tool, Spell], str]
 
 
-class _Texts(Sequence[tuple[Level, str]]):
-    """The rungs of one tool: most answers need only the first."""
-
-    def __init__(self, tool: Tool, spell: Spell, rungs: Sequence[tuple[Level, Render]]) -> None:
-        self._tool, self._spell, self._rungs = tool, spell, rungs
-        self._top = rungs[0][0]
-
-    def __len__(self) -> int:
-        return len(self._rungs)
-
-    @overload
-    def __getitem__(self, rung: int) -> tuple[Level, str]: ...
-    @overload
-    def __getitem__(self, rung: slice) -> Sequence[tuple[Level, str]]: ...
-    def __getitem__(self, rung: int | slice) -> tuple[Level, str] | Sequence[tuple[Level, str]]:
-        if isinstance(rung, slice):
-            return [self._read(level, render) for level, render in self._rungs[rung]]
-        return self._read(*self._rungs[rung])
-
-    def _read(self, level: Level, render: Render) -> tuple[Level, str]:
-        # Whoever asks for everything is told when there is less.
-        cut = "\n(shortened to fit)" if self._top is Level.FULL and Level.NAME < level < self._top else ""
-        return level, render(self._tool, self._spell) + cut
+def _rendered(tool: Tool, spell: Spell, top: Level, level: Level, render: Render) -> str:
+    # Whoever asks for everything is told when there is less.
+    cut = "\n(shortened to fit)" if top is Level.FULL and Level.NAME < level < top else ""
+    return render(tool, spell) + cut
 
 
 def _whole(tool: Tool, spell: Spell) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any
 
 import orjson
 
@@ -14,7 +14,7 @@ from portico.domain.server import Packaging, Server
 from portico.domain.tool import Tool
 from portico.domain.usage import Usage
 
-from .budgets import Rungs
+from .budgets import Rungs, Texts
 from .cards import BRIEF_LENGTH, WORDS_LENGTH, shortened
 from .examples import example_arguments
 from .parameters import shape_of
@@ -35,27 +35,14 @@ Json = dict[str, Any]
 Make = Callable[[], Json]
 
 
-class Forms(Sequence[tuple[Level, str]]):
-    """One thing in falling detail; each form is made when it is first read, and kept."""
+def forms(makes: Sequence[Make]) -> Texts:
+    """One thing as JSON in falling detail, the fullest first."""
+    last = len(Level) - 1
+    return Texts([(Level(max(last - rung, 0)), _written(make)) for rung, make in enumerate(makes)])
 
-    def __init__(self, makes: Sequence[Make]) -> None:
-        self._makes = makes
-        self._made: dict[int, str] = {}
 
-    def __len__(self) -> int:
-        return len(self._makes)
-
-    @overload
-    def __getitem__(self, rung: int) -> tuple[Level, str]: ...
-    @overload
-    def __getitem__(self, rung: slice) -> Sequence[tuple[Level, str]]: ...
-    def __getitem__(self, rung: int | slice) -> tuple[Level, str] | Sequence[tuple[Level, str]]:
-        if isinstance(rung, slice):
-            return [self[number] for number in range(len(self))[rung]]
-        number = range(len(self))[rung]
-        if number not in self._made:
-            self._made[number] = orjson.dumps(self._makes[number]()).decode()
-        return max(Level.NAME, Level(Level.FULL - min(number, Level.FULL))), self._made[number]
+def _written(make: Make) -> Callable[[], str]:
+    return lambda: orjson.dumps(make()).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +172,7 @@ def category_forms(category: Category, tools: int, servers: int, popular: Iterab
         lambda: {"category": category.name, **counted},
         lambda: {"category": category.name},
     ]
-    return Rungs(handle=category.name, texts=Forms(makes))
+    return Rungs(handle=category.name, texts=forms(makes))
 
 
 def examples(tool: Tool) -> list[Json]:
@@ -274,4 +261,4 @@ def _cut(text: str) -> str:
 
 
 def _rungs(shown: Shown, *makes: Make) -> Rungs:
-    return Rungs(handle=shown.tool.handle, texts=Forms(makes))
+    return Rungs(handle=shown.tool.handle, texts=forms(makes))

@@ -251,13 +251,14 @@ def _begins(name: str, wanted: str) -> bool:
 def build_index(edition: Edition, previous: Index | None, source: MeaningSource | None = None) -> ToolIndex:
     """Index an edition; what is known of tools that did not change is taken from the previous index."""
     before = previous if isinstance(previous, ToolIndex) else None
-    index = _indexed(list(edition.tools.values()), before)
+    index = index_tools(list(edition.tools.values()), before)
     if source is not None:
         index.semantics = read_tools(source, index.tools, before.semantics if before is not None else None)
     return index
 
 
-def _indexed(tools: Sequence[Tool], previous: ToolIndex | None) -> ToolIndex:
+def index_tools(tools: Sequence[Tool], previous: ToolIndex | None = None) -> ToolIndex:
+    """Index tools; those that the previous index had are not read again."""
     if previous is not None and previous.tools:
         return _changed(previous, tools)
     table = shipped_table()

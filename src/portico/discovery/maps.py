@@ -6,21 +6,38 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from portico.domain.category import Category
+from portico.domain.disclosure import Disclosure
 from portico.domain.edition import Edition
 from portico.domain.query import Query
 from portico.errors import NextCall
 from portico.ports import TokenCounter
 
-from .budgets import Rungs
+from .budgets import Rungs, fit
 from .filters import Facets
 from .spelling import Spell
 
 QUOTED_LENGTH = 100
+MAP_MARGIN = 50
+"""Tokens that are left for each tool that is named before the map."""
 _LAST_LINE = 10
 """Tokens of the line that counts what is withheld."""
 
 
-def numbered(place: int, card: Rungs) -> Rungs:
+def map_answer(hot: Sequence[Rungs], ways: str, lines: Sequence[str], tokens: int, counter: TokenCounter) -> Disclosure:
+    """The hot tools, the ways on from there, and the map below them."""
+    cards = [_numbered(place, card) for place, card in enumerate(hot, 1)]
+    lines = [ways, *lines] if cards else lines
+    map_ = fitted(lines, max(tokens // 2, tokens - MAP_MARGIN * len(cards)), counter)
+    return replace(fit(cards, tokens=tokens, counter=counter, tail=map_), next="")
+
+
+def nothing_answer(lines: Sequence[str], tokens: int, counter: TokenCounter) -> Disclosure:
+    """What is said where nothing fits: these lines, as far as there is room."""
+    text = fitted(lines, tokens, counter)
+    return replace(fit((), tokens=tokens, counter=counter, tail=text), next="", fits=False)
+
+
+def _numbered(place: int, card: Rungs) -> Rungs:
     """A card with its place in the list before each of its texts."""
     return replace(card, texts=[(level, f"{place}. {text}") for level, text in card.texts])
 

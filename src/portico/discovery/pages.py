@@ -2,17 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from zlib import crc32
 
-from portico.domain.disclosure import Hit
+from portico.domain.disclosure import Budget, Disclosure, Hit, Level
 from portico.domain.query import Query
+from portico.domain.tool import Tool, ToolId
+from portico.domain.usage import Usage
 from portico.errors import NextCall
+from portico.ports import TokenCounter
 
+from .budgets import Rungs, fit
+from .cards import ladder
+from .forms import performance_words
+from .ranking import settle
 from .spelling import Spell
 
 REPEATED_LENGTH = 200
 """A query up to this length is repeated in the call for the next page."""
+LONGEST_PAGE = 50
+STRANGE_CURSOR = "(the cursor is not of this list of tools, which may have changed: this is its beginning)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of a list, as it is shown."""
+
+    disclosure: Disclosure
+    hits: Sequence[Hit]
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A list of hits, and what its pages are made with."""
+
+    query: Query
+    hits: Sequence[Hit]
+    usage: Mapping[ToolId, Usage]
+    counter: TokenCounter
+    spell: Spell
+    beside: Sequence[str] = ()
+    """Lines that follow the tools of a page."""
+
+    def page(self, budget: Budget) -> Page:
+        """The tools from the cursor on, as many as fit; the next page begins with the first that did not.
+
+        Which tools are on a page is settled without usage, so that no call between two pages moves a tool across.
+        """
+        mark = mark_of(self.hits)
+        start = start_of(self.query.cursor, mark, len(self.hits))
+        size = max(1, min(budget.cards, LONGEST_PAGE))
+        while True:
+            hits = settle(self.hits[start : start + size], self.usage)
+            left = len(self.hits) - start - len(hits)
+            more = [more_line(self.query, f"{start + len(hits)}:{mark}", left, self.spell)] if left > 0 else []
+            disclosure = fit(
+                [self._line(hit.tool) for hit in hits],
+                tokens=budget.tokens,
+                counter=self.counter,
+                head=STRANGE_CURSOR if self.query.cursor and not start else "",
+                tail="\n".join([*self.beside, *more]),
+                total=len(self.hits) - start,
+            )
+            if disclosure.shown == len(hits):
+                return Page(disclosure=disclosure, hits=hits, start=start)
+            size = disclosure.shown
+
+    def _line(self, tool: Tool) -> Rungs:
+        """A tool as one line; whoever asks for fast or good ones is told how it has done."""
+        card = ladder(tool, Level.PARAMETERS)
+        if not self.query.max_latency_ms and not self.query.min_success:
+            return card
+        words = performance_words(self.usage.get(tool.id))
+        return replace(card, texts=[(level, f"{text} {words}") for level, text in card.texts])
 
 
 def mark_of(found: Sequence[Hit]) -> str:

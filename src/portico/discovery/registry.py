@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, runtime_checkable
 
 from portico.domain.caller import Caller
 from portico.domain.category import Category
@@ -17,16 +16,18 @@ from portico.ports import Policy, TokenCounter
 from portico.version import VERSION
 
 from .budgets import Rungs, fit
+from .cache import AnswerCache, PerEdition, Sights
 from .capabilities import BUDGET, CAPABILITIES, PRESET, TOOL_SCHEMA, Answer, Inventory, Summary, shelve, summarise
 from .cards import WORDS_LENGTH, shortened
-from .forms import LONGER_LENGTH, NAMES_SHOWN, Forms, Json, examples, parameter_names
+from .forms import LONGER_LENGTH, NAMES_SHOWN, Json, examples, forms, parameter_names
 from .sentences import first_sentence
 from .simplified import simplify_params
 from .standings import Order, Standings
 
 SCHEMA_TOKENS = 2_000
 """Tokens of the schema of one tool."""
-ENTRIES_KEPT = 1_024
+INVENTORY, SCHEMA = "inventory", "schema"
+"""The two kinds of answers that the cache counts."""
 QUICK = 3
 """Tools that are quick actions when the config names none."""
 QUICK_LENGTH = 40
@@ -40,8 +41,6 @@ SYSTEM = "system"
 """The category in which the registry's own tools stand, where there is one."""
 
 LIBRARY = Caller()
-
-T = TypeVar("T")
 
 
 class Source(Protocol):
@@ -72,36 +71,14 @@ class Source(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class SchemaCache:
-    """Keeps what was made in one edition; with the next edition it begins anew, so that nothing is ever stale."""
+@runtime_checkable
+class Fronted(Protocol):
+    """What has a gateway, such as a `Catalog`."""
 
-    entries: int = ENTRIES_KEPT
-    hits: int = 0
-    misses: int = 0
-    _edition: Edition | None = None
-    _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict)
-
-    def get(self, edition: Edition, key: Hashable, make: Callable[[], T]) -> T:
-        """What is kept under a key, or else what is made now; None is never kept, nor is an error."""
-        if edition is not self._edition:
-            self._edition = edition
-            self._kept.clear()
-        if key in self._kept:
-            self.hits += 1
-            self._kept.move_to_end(key)
-            found: T = self._kept[key]
-            return found
-        self.misses += 1
-        made = make()
-        if made is not None:
-            self._kept[key] = made
-            while len(self._kept) > self.entries:
-                self._kept.popitem(last=False)
-        return made
-
-    def __len__(self) -> int:
-        return len(self._kept)
+    @property
+    def gateway(self) -> Source:
+        """The gateway."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +94,12 @@ class ToolRegistry:
     shipped: Mapping[str, Category] = field(default_factory=dict)
     """Categories that are known without having been written down."""
     version: str = VERSION
-    schemas: SchemaCache = field(default_factory=SchemaCache)
-    answers: SchemaCache = field(default_factory=SchemaCache)
-    _inventories: SchemaCache = field(default_factory=SchemaCache)
+    cache: AnswerCache = field(default_factory=AnswerCache)
+    """Where answers are kept until the next edition; nothing of it is ever stale."""
+    _inventories: PerEdition[Inventory] = field(default_factory=PerEdition)
+    _sights: Sights = field(default_factory=Sights)
+    _mark: object = field(default_factory=object)
+    """What tells these answers from those of another registry in the same cache."""
 
     def seen_by(self, caller: Caller) -> ToolRegistry:
         """The same registry for another caller."""
@@ -174,8 +154,7 @@ class ToolRegistry:
         else:
             name = self._known(category)
             key, make = name, lambda: inventory.shelf(name, cursor, self.budget, counter)
-        place = (self._view(), key, cursor[:SHOWN_LENGTH])
-        return self.answers.get(self.source.edition, place, make)
+        return self._kept(INVENTORY, (*self._view(), key, cursor[:SHOWN_LENGTH]), make)
 
     def schema(self, name: str) -> Answer:
         """The schema of one tool, ready to be sent.
@@ -184,13 +163,11 @@ class ToolRegistry:
             UnknownTool: there is no such tool that this caller may see; the nearest are named.
             AmbiguousTool: several tools are spelled so.
         """
-        found, edition, counter = self._found(name), self.source.edition, self.source.counter
+        found, counter = self._found(name), self.source.counter
         if isinstance(found, Tool):
-            return self.schemas.get(
-                edition, found.id, lambda: _fitted(_schema_rungs(found, self._name(found)), counter)
-            )
+            return self._kept(SCHEMA, found.id, lambda: _fitted(_schema_rungs(found, self._name(found)), counter))
         told = {"tool": found["name"], "schema": found["inputSchema"]}
-        return _fitted(Rungs(handle=found["name"], texts=Forms([lambda: told])), counter)
+        return _fitted(Rungs(handle=found["name"], texts=forms([lambda: told])), counter)
 
     def _found(self, name: str) -> Tool | JsonObject:
         own = self._own().get(name.strip())
@@ -218,10 +195,14 @@ class ToolRegistry:
             next_call=NextCall("search", {"category": folded[near[0]]} if near else {}),
         )
 
-    def _view(self) -> Hashable:
-        """What an answer depends on beside the edition."""
-        visible = self.source.policy.visible(self.caller, self.source.edition)
-        return frozenset(visible), self.source.standings.revision
+    def _kept(self, kind: str, key: Hashable, make: Callable[[], Answer]) -> Answer:
+        return self.cache.get_now(kind, (self._mark, key), make, version=self.source.edition.number)
+
+    def _view(self) -> tuple[int, int]:
+        """What an answer depends on beside the edition: which tools the caller sees, and how they stand."""
+        edition = self.source.edition
+        visible = frozenset(self.source.policy.visible(self.caller, edition))
+        return self._sights.number(edition, visible), self.source.standings.revision
 
     def _inventory(self) -> Inventory:
         return self._inventories.get(self.source.edition, self._view(), self._taken_stock)
@@ -270,7 +251,7 @@ class ToolRegistry:
 
 
 def create_tool_registry(
-    source: Source,
+    source: Source | Fronted,
     *,
     caller: Caller = LIBRARY,
     prefix: str | None = None,
@@ -278,16 +259,18 @@ def create_tool_registry(
     budget: int = BUDGET,
     shipped: Mapping[str, Category] | None = None,
     version: str = VERSION,
+    cache: AnswerCache | None = None,
 ) -> ToolRegistry:
-    """A registry over a gateway, for one caller; with a prefix it has two tools of its own."""
+    """A registry over a gateway or a catalog, for one caller; with a prefix it has two tools of its own."""
     return ToolRegistry(
-        source=source,
+        source=source.gateway if isinstance(source, Fronted) else source,
         caller=caller,
         prefix=prefix,
         quick_actions=tuple(quick_actions),
         budget=budget,
         shipped=shipped or {},
         version=version,
+        cache=cache if cache is not None else AnswerCache(),
     )
 
 
@@ -362,4 +345,4 @@ def _schema_rungs(tool: Tool, name: str) -> Rungs:
         lambda: {**named, "params": every, **cut},
         lambda: {**named, "params": [p[:SHOWN_LENGTH] for p in every[:NAMES_SHOWN]], "total": len(every), **cut},
     ]
-    return Rungs(handle=name, texts=Forms(makes))
+    return Rungs(handle=name, texts=forms(makes))

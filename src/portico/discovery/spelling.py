@@ -11,7 +11,13 @@ from portico.errors import NextCall
 Spell = Callable[[NextCall], str]
 """How a surface words the call that would move its caller on."""
 
-_META_TOOLS = {"search": "search_tools", "describe": "describe_tools", "call": "call_tool"}
+_META_TOOLS = {
+    "search": "search_tools",
+    "describe": "describe_tools",
+    "call": "call_tool",
+    "read_result": "read_result",
+    "run": "run_script",
+}
 
 
 def as_meta_tool(call: NextCall) -> str:

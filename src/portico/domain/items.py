@@ -1,10 +1,11 @@
-"""Prompts and resources of upstream servers, which are passed through beside the tools."""
+"""What servers offer beside tools: prompts, resources, templates, and what they say of themselves."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -17,12 +18,24 @@ PREFIX = "portico://"
 """Begins the URI of a resource whose own URI another server has too, or that would look like one of ours."""
 OWN_SCHEME = "catalog:"
 """The scheme of the resources that tell what tools there are; nothing that a server lists is shown under it."""
+GUIDE = f"{OWN_SCHEME}//guide/"
+"""Begins the URI of what a server says of itself, its instructions."""
+
+
+class Kind(StrEnum):
+    """What an item is."""
+
+    PROMPT = "prompt"
+    RESOURCE = "resource"
+    TEMPLATE = "template"
+    DOCUMENT = "document"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One prompt, resource or resource template under the spelling that clients see."""
+    """One prompt, resource, resource template or document under the spelling that clients see."""
 
+    kind: Kind
     server: str
     original: str
     listed: str
@@ -36,6 +49,20 @@ class Items:
     prompts: tuple[Item, ...] = ()
     resources: tuple[Item, ...] = ()
     templates: tuple[Item, ...] = ()
+    documents: tuple[Item, ...] = ()
+
+    @property
+    def all(self) -> tuple[Item, ...]:
+        """Every item, prompts first."""
+        return (*self.prompts, *self.documents, *self.resources, *self.templates)
+
+    def find(self, spelling: str) -> Item | None:
+        """The item that is listed so, or the prompt of a bare name that only one server has."""
+        exact = next((item for item in self.all if item.listed == spelling), None)
+        if exact is not None:
+            return exact
+        bare = [item for item in self.prompts if item.original == spelling]
+        return bare[0] if len(bare) == 1 else None
 
     def prompt(self, spelling: str) -> Item:
         """The prompt of a listed name, or of a bare name that only one server has.
@@ -51,13 +78,13 @@ class Items:
         Raises:
             UnknownItem: no server lists it or has a template for it.
         """
-        for item in self.resources:
+        for item in (*self.resources, *self.documents):
             if item.listed == uri:
                 return item
         for item in self.templates:
             if fits_template(uri, item.listed):
                 original = uri if item.listed == item.original else _told_apart(uri)
-                return Item(server=item.server, original=original, listed=uri, definition={})
+                return Item(kind=Kind.RESOURCE, server=item.server, original=original, listed=uri, definition={})
         raise _unknown(uri, "resource", self.resources)
 
     def template(self, uri: str) -> Item:
@@ -79,9 +106,17 @@ def collect(servers: Iterable[Server]) -> Items:
     known = sorted(servers, key=lambda server: server.name)
     return Items(
         prompts=_listed_prompts(known),
-        resources=_listed_uris(known, "resources", "uri"),
-        templates=_listed_uris(known, "templates", "uriTemplate"),
+        resources=_listed_uris(known, Kind.RESOURCE, "uri"),
+        templates=_listed_uris(known, Kind.TEMPLATE, "uriTemplate"),
+        documents=tuple(_guide(server) for server in known if server.instructions.strip()),
     )
+
+
+def _guide(server: Server) -> Item:
+    """What a server says of itself, as a document."""
+    listed = f"{GUIDE}{server.identifier}"
+    about = {"uri": listed, "name": f"{server.name} guide", "mimeType": "text/markdown", "text": server.instructions}
+    return Item(kind=Kind.DOCUMENT, server=server.name, original=listed, listed=listed, definition=about)
 
 
 def _listed_prompts(servers: list[Server]) -> tuple[Item, ...]:
@@ -93,17 +128,23 @@ def _listed_prompts(servers: list[Server]) -> tuple[Item, ...]:
     }
     listed = distinct((key, f"{listable(s.name)}__{listable(raw['name'])}") for key, (s, raw) in found.items())
     return tuple(
-        Item(server=server.name, original=raw["name"], listed=listed[key], definition={**raw, "name": listed[key]})
+        Item(
+            kind=Kind.PROMPT,
+            server=server.name,
+            original=raw["name"],
+            listed=listed[key],
+            definition={**raw, "name": listed[key]},
+        )
         for key, (server, raw) in sorted(found.items())
     )
 
 
-def _listed_uris(servers: list[Server], kind: str, key: str) -> tuple[Item, ...]:
+def _listed_uris(servers: list[Server], kind: Kind, key: str) -> tuple[Item, ...]:
     items: list[Item] = []
     taken: set[str] = set()
     for server in servers:
         own: set[str] = set()
-        for raw in getattr(server, kind):
+        for raw in getattr(server, f"{kind}s"):
             uri = raw.get(key)
             if not isinstance(uri, str) or not uri or uri in own:
                 continue
@@ -111,7 +152,8 @@ def _listed_uris(servers: list[Server], kind: str, key: str) -> tuple[Item, ...]
             is_free = uri not in taken and not uri.casefold().startswith(OWN_SCHEME)
             listed = uri if is_free else f"{PREFIX}{server.identifier}/{quote(uri, safe='{}')}"
             taken.add(listed)
-            items.append(Item(server=server.name, original=uri, listed=listed, definition={**raw, key: listed}))
+            definition = {**raw, key: listed}
+            items.append(Item(kind=kind, server=server.name, original=uri, listed=listed, definition=definition))
     return tuple(items)
 
 

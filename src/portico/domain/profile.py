@@ -57,6 +57,7 @@ class Profile:
             prompts=self._used(items.prompts, self.permits_prompt),
             resources=self._used(items.resources, self.permits_resource),
             templates=self._used(items.templates, self.permits_resource),
+            documents=self._used(items.documents, lambda uri: True),
         )
 
     def _used(self, items: Iterable[Item], permits: Callable[[str], bool]) -> tuple[Item, ...]:

@@ -119,6 +119,6 @@ class Editions:
 
 
 def _givers(chapters: Mapping[str, Chapter]) -> list[Server]:
-    """The servers that offer something beside tools."""
+    """The servers that offer something beside tools, be it what they say of themselves."""
     servers = (chapter.server for chapter in chapters.values())
-    return [server for server in servers if server.prompts or server.resources or server.templates]
+    return [own for own in servers if own.prompts or own.resources or own.templates or own.instructions]

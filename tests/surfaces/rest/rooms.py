@@ -121,7 +121,8 @@ def open_rest(
 ) -> Rest:
     """A house that knows these servers, and its REST surface."""
     found = furnish(servers, specs=specs, **parts)
-    house = House(gateway=found.gateway, admin=found.admin, walk=Walk(gateway=found.gateway))
+    walk = Walk(gateway=found.gateway, cache=found.gateway.answers)
+    house = House(gateway=found.gateway, admin=found.admin, walk=walk)
     return Rest(house, build_api(house))
 
 

@@ -178,6 +178,10 @@ async def test_nothing_can_be_changed(method: str):
         answer = await rest.get(path, method=method)
         assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
         assert answer.error["code"] == "method_not_allowed"
+    if method != "DELETE":
+        refused = await rest.get("/api/v1/cache", method=method)
+        assert (refused.status, refused.headers["allow"]) == (405, "DELETE")
+        assert refused.error["message"].endswith("is not possible on '/api/v1/cache': use DELETE")
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/api", "/api/v1/tools", "/docs", "/redoc", f"{TOOLS}/hot/"])

@@ -19,8 +19,9 @@ from portico.execution.counts import BOUNDS, Counts
 from portico.ports import Provider
 from portico.stores.journal import JournalState
 from portico.stores.memory import RecentJournal
+from portico.surfaces.mcp.capabilities import Capabilities
 from portico.surfaces.rest.health import Live, Ready
-from portico.surfaces.rest.operators import BudgetResponse, ServersResponse, StatsResponse
+from portico.surfaces.rest.operators import BudgetResponse, ClearedResponse, ServersResponse, StatsResponse
 from portico.testing import AGENT, FakeProvider
 from tests.operating import Kept
 from tests.surfaces.rest.rooms import TOOLS, Rest, open_rest
@@ -177,6 +178,40 @@ async def test_figures_tell_calls_lookups_tokens_and_caches():
     assert found["portico_edition", ()] == rest.house.gateway.edition.number
     assert found["process_cpu_seconds_total", ()] > 0
     assert found["process_resident_memory_bytes", ()] > 0
+
+
+@pytest.mark.requirement("S2-22", "P-METRICS")
+async def test_figures_tell_how_often_inventories_and_schemas_were_at_hand():
+    rest = open_rest()
+    registry = Capabilities(rest.house.gateway).registry
+    for _ in range(2):
+        registry.get_capabilities()
+        registry.get_tool_schema("find_symbol")
+    registry.get_tool_schema("replace_body")
+    found = await figures(rest)
+    assert found["portico_cache_hits_total", (("cache", "inventory"),)] == 1
+    assert found["portico_cache_misses_total", (("cache", "inventory"),)] == 1
+    assert found["portico_cache_hits_total", (("cache", "schema"),)] == 1
+    assert found["portico_cache_misses_total", (("cache", "schema"),)] == 2
+
+
+@pytest.mark.requirement("S2-P1")
+async def test_an_operator_clears_the_one_cache():
+    rest = open_rest()
+    registry = Capabilities(rest.house.gateway).registry
+
+    async def ask() -> tuple[bytes, str]:
+        return (await rest.get(f"{TOOLS}/hot")).body, registry.schema("find_symbol").text
+
+    before = await ask()
+    kept = len(rest.house.gateway.answers)
+    cleared = await rest.get("/api/v1/cache", method="DELETE")
+    assert ClearedResponse.model_validate_json(cleared.body, strict=True).cleared == kept >= 2
+    assert len(rest.house.gateway.answers) == 0
+    assert (await rest.get("/api/v1/cache", method="DELETE")).json == {"cleared": 0}
+    assert await ask() == before, "nothing but time is lost"
+    assert rest.house.gateway.answers.counts()["schema"] == (0, 2)
+    assert (await rest.get("/api/v1/cache?what=all", method="DELETE")).error["next"] == "DELETE /api/v1/cache"
 
 
 @pytest.mark.requirement("P-METRICS")

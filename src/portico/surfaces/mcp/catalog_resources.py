@@ -1,4 +1,4 @@
-"""The four tiers of disclosure as MCP resources: `catalog://hot`, its siblings, and two templates."""
+"""The four tiers of disclosure as MCP resources, `catalog://hot` and its siblings, and the guides of servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote
 from portico.discovery.paths import RESOURCES
 from portico.discovery.tiers import LARGEST_PAGE, SMALLEST_BUDGET
 from portico.domain.caller import Caller
-from portico.domain.items import OWN_SCHEME
+from portico.domain.items import GUIDE, OWN_SCHEME, Item
 from portico.domain.view import View
 from portico.errors import CallError, InvalidArguments, UnknownItem
 from portico.walk import Walk
@@ -20,7 +20,9 @@ from .surface import JsonObject
 
 HOT, CATEGORIES = RESOURCES.hot, RESOURCES.categories
 CATEGORY, TOOL = RESOURCES.any_category, RESOURCES.any_tool
+ANY_GUIDE = GUIDE + "{server}"
 JSON = "application/json"
+MARKDOWN = "text/markdown"
 COMPLETIONS = 100
 """Values in one answer, as MCP allows."""
 SHOWN_LENGTH, DETAILS = 80, 5
@@ -62,6 +64,13 @@ TEMPLATES: tuple[JsonObject, ...] = (
         "description": "Description, schema, examples and performance of one tool",
         "mimeType": JSON,
     },
+    {
+        "uriTemplate": ANY_GUIDE,
+        "name": "guide",
+        "title": "What a server says of itself",
+        "description": "The instructions of one server",
+        "mimeType": MARKDOWN,
+    },
 )
 
 
@@ -79,6 +88,9 @@ class CatalogResources:
             UnknownItem: there is no such resource, or nothing of that name that the caller may see.
             InvalidArguments: there is, and what follows its `?` cannot be; what can is told.
         """
+        if uri.startswith(GUIDE):
+            text = str(self._guide(uri).definition["text"])
+            return {"contents": [{"uri": uri, "mimeType": MARKDOWN, "text": text}]}
         view = await self._found(uri, self.walk.as_resources())
         return {"contents": [{"uri": uri, "mimeType": JSON, "text": view.body.decode()}]}
 
@@ -88,8 +100,11 @@ class CatalogResources:
         Raises:
             UnknownItem: there is no such resource, or nothing of that name that the caller may see.
         """
-        view = await self._found(uri, self.walk.as_resources(is_quiet=True))
-        return blake2b(view.body, digest_size=12).digest()
+        if uri.startswith(GUIDE):
+            body = str(self._guide(uri).definition["text"]).encode("utf-8", "replace")
+        else:
+            body = (await self._found(uri, self.walk.as_resources(is_quiet=True))).body
+        return blake2b(body, digest_size=12).digest()
 
     def complete(self, template: str, argument: JsonObject, context: object) -> JsonObject:
         """Names that begin with what was typed, among what the caller may see.
@@ -97,7 +112,7 @@ class CatalogResources:
         Raises:
             UnknownItem: there is no such template.
         """
-        if template not in (CATEGORY, TOOL):
+        if template not in (CATEGORY, TOOL, ANY_GUIDE):
             raise _unknown(template)
         typed = argument.get("value")
         typed = typed.casefold() if isinstance(typed, str) else ""
@@ -105,6 +120,12 @@ class CatalogResources:
         found = sorted({name for spellings in names if (name := _beginning(spellings, typed))})
         shown = found[:COMPLETIONS]
         return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > len(shown)}}
+
+    def _guide(self, uri: str) -> Item:
+        found = self.walk.gateway.guide(self.caller, uri)
+        if found is None:
+            raise UnknownItem(uri, details=("no server of that name says something of itself",))
+        return found
 
     async def _found(self, uri: str, walk: Walk) -> View:
         try:
@@ -135,7 +156,7 @@ class CatalogResources:
         for tool in self.walk.gateway.listing(self.caller):
             if template == CATEGORY and argument == "name":
                 yield (tool.category,)
-            elif template == TOOL and argument == "server":
+            elif template in (TOOL, ANY_GUIDE) and argument == "server":
                 yield self._spellings(tool.id.server)
             elif template == TOOL and argument == "tool" and (not chosen or self._is_called(tool.id.server, chosen)):
                 yield (tool.id.name,)
@@ -191,5 +212,5 @@ def _chosen(context: object, name: str) -> str:
 
 
 def _unknown(uri: str) -> UnknownItem:
-    known = ", ".join((HOT, CATEGORIES, CATEGORY, TOOL))
+    known = ", ".join((HOT, CATEGORIES, CATEGORY, TOOL, ANY_GUIDE))
     return UnknownItem(uri, details=(f"what there is under {OWN_SCHEME}: {known}",))

@@ -13,8 +13,8 @@ import mcp_types as types
 from mcp.server.connection import Connection
 from mcp.shared.exceptions import MCPError
 
-from portico.domain.items import Item
-from portico.errors import CallError, InvalidArguments, UnknownItem
+from portico.domain.items import Item, Kind
+from portico.errors import CallError, InvalidArguments
 from portico.gateway import Gateway
 
 from .asking import until_complete
@@ -189,11 +189,8 @@ class Passage:
     def _resource(self, params: JsonObject) -> Item:
         uri = _text(params, "uri")
         if self.catalog and is_ours(uri):
-            return Item(server=OURS, original=uri, listed=uri, definition={})
-        item = self.gateway.items.resource(uri)
-        if not self.gateway.profile.permits_resource(item.original):  # a template may give what the profile does not
-            raise UnknownItem(uri, details=("no resource of that name",))
-        return item
+            return Item(kind=Kind.RESOURCE, server=OURS, original=uri, listed=uri, definition={})
+        return self.gateway.annex.resource(self.gateway.edition, uri)
 
 
 def _text(params: JsonObject, key: str) -> str:

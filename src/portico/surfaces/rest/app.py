@@ -17,7 +17,7 @@ REST = Caller(surface="rest")
 
 
 def build_api(house: House, *, caller: Caller = REST) -> FastAPI:
-    """The application over a house; it reads and never acts, so GET and HEAD are all that it answers."""
+    """The application over a house; it reads and runs no tool, and the one thing that it does is to clear the cache."""
     app = FastAPI(
         title="Portico",
         version=VERSION,

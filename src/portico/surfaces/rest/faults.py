@@ -155,8 +155,9 @@ def _http(request: Request, error: HTTPException) -> Response:
     code = _CODES.get(error.status_code, "refused")
     where = _shown(repr(request.url.path))
     if error.status_code == 405:
-        message = f"{request.method} is not possible on {where}: everything here is read with GET"
-        return fault(405, code, message, headers={"allow": "GET, HEAD"})
+        allowed = "DELETE" if "DELETE" in (error.headers or {}).get("Allow", "") else "GET, HEAD"
+        message = f"{request.method} is not possible on {where}: use {allowed}"
+        return fault(405, code, message, headers={"allow": allowed})
     return fault(error.status_code, code, f"there is nothing at {where}", headers=error.headers)
 
 
@@ -170,7 +171,7 @@ def _invalid(request: Request, error: RequestValidationError) -> Response:
         "invalid_arguments",
         f"these values of the request cannot be used: {names}",
         details=details,
-        next=f"GET {_shown(path)}",
+        next=f"{request.method} {_shown(path)}",
     )
 
 

@@ -42,6 +42,7 @@ class Ready(Shape):
     starting: list[str] = Field(description="Servers that are being asked for the first time.")
     store: str = Field(description="`ok`, or what is wrong with it.")
     journal: JournalHealth
+    scripts: str = Field(description="`hardened`, `degraded: ...`, `off`, or `not examined yet`.")
     degraded: bool = Field(description="Whether something is in trouble that does not stop calls.")
 
 
@@ -58,7 +59,7 @@ class HealthRoutes:
 
     async def ready(self) -> Response:
         """503 while servers are being asked for the first time; trouble with the store does not stop calls."""
-        starting = sorted(self.house.admin.intake.starting())
+        starting, scripts = sorted(self.house.admin.intake.starting()), self.house.scripts
         state = journal_state(self.house)
         trouble = self.house.admin.trouble or (state.trouble if state else "")
         waiting, dropped, lost = (state.waiting, state.dropped, state.lost) if state else (0, 0, 0)
@@ -67,9 +68,17 @@ class HealthRoutes:
             "starting": starting,
             "store": trouble or "ok",
             "journal": {"waiting": waiting, "dropped": dropped, "lost": lost},
-            "degraded": bool(trouble or dropped or lost),
+            "scripts": self._sandbox(),
+            "degraded": bool(trouble or dropped or lost or (scripts is not None and scripts.is_degraded)),
         }
         return _now(found, 503 if starting else 200)
+
+    def _sandbox(self) -> str:
+        """What holds scripts in: the first who asks begins to find out, and nobody waits for it."""
+        if self.house.scripts is None:
+            return "off"
+        self.house.scripts.examine_soon()
+        return self.house.scripts.state
 
     async def metrics(self) -> Response:
         """Counters, gauges and a histogram, in the text format of Prometheus."""

@@ -1,4 +1,4 @@
-"""What operators read over REST: usage, servers, and whether the tiers keep to their budgets."""
+"""What operators do over REST: read usage, servers and whether the tiers keep to their budgets, clear the cache."""
 
 from __future__ import annotations
 
@@ -87,6 +87,12 @@ class StatsResponse(Shape):
     losses: LossFigures
 
 
+class ClearedResponse(Shape):
+    """The cache is empty."""
+
+    cleared: int = Field(description="Answers that were forgotten.")
+
+
 class Refusal(Shape):
     """A definition that was refused."""
 
@@ -163,6 +169,10 @@ class OperatorRoutes:
         await self.walk.gateway.settled()
         return _sent(request, (await self.walk.verify(self.caller)).as_data())
 
+    async def clear_cache(self, asked: Annotated[Asked, Query()]) -> Response:
+        """Forget every answer that is kept; the next ones are made anew."""
+        return Response(orjson.dumps({"cleared": self.admin.clear_cache()}), media_type="application/json")
+
 
 def add_routes(app: FastAPI, routes: OperatorRoutes) -> None:
     """The routes of operators."""
@@ -172,6 +182,8 @@ def add_routes(app: FastAPI, routes: OperatorRoutes) -> None:
     add("/api/v1/stats", routes.stats, response_model=StatsResponse, responses=away)
     add("/api/v1/servers", routes.servers, response_model=ServersResponse, responses=invalid)
     add("/api/v1/budget", routes.budget, response_model=BudgetResponse, responses=invalid)
+    clears: dict[str, Any] = {"methods": ["DELETE"], "response_model": ClearedResponse, "responses": invalid}
+    add("/api/v1/cache", routes.clear_cache, **clears)
 
 
 def _sent(request: Request, body: dict[str, Any]) -> Response:

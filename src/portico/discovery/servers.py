@@ -1,0 +1,184 @@
+"""Servers, their tools, and one tool in full, as the `gateway` surface words them; each at falling detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from portico.domain.disclosure import Level
+from portico.domain.server import Server
+from portico.domain.tool import Tool
+
+from .budgets import Rungs, Texts
+from .lua import example
+from .parameters import followed, shape
+from .sentences import first_sentence
+from .signatures import CHOICES_SHOWN, type_text
+
+FAILED = "Connection failed"
+"""All that is said of a server that could not be asked: the reason is for operators."""
+BRIEF = 200
+"""Characters of a description where it is one line."""
+SHORT = 80
+INSTRUCTIONS = 2_000
+"""Characters of a server's own instructions that are shown."""
+DEPTH = 3
+"""Objects inside objects whose fields are told line by line."""
+
+_PLAIN_ROOT = frozenset({"type", "properties", "required", "title", "description", "additionalProperties", "$schema"})
+_PLAIN_FIELD = frozenset({"type", "title", "description", "default", "enum", "const", "items"})
+
+
+def lua_name(tool: Tool) -> str:
+    """What a tool is called in scripts, after its server."""
+    return tool.handle.partition(".")[2]
+
+
+def server_lines(server: Server) -> Rungs:
+    """A server: its name and identifier, what it says of itself, its version and instructions."""
+    head = f"## {server.name} (Lua: {server.identifier})"
+    about = server.description or ("" if server.title.casefold() == server.name.casefold() else server.title)
+    version = f"Version: {server.version}" if server.version else ""
+    told = server.instructions.strip()
+    instructions = f"Instructions: {_cut(told, INSTRUCTIONS)}" if told else ""
+    return Rungs(
+        handle=server.identifier,
+        texts=(
+            (Level.FULL, _lines(head, about, version, instructions)),
+            (Level.PARAMETERS, _lines(head, about, version)),
+            (Level.SUMMARY, _lines(head, first_sentence(about, SHORT), version)),
+            (Level.NAME, head),
+        ),
+    )
+
+
+def failed_lines(name: str, identifier: str) -> Rungs:
+    """A server that could not be asked."""
+    head = f"## {name} (Lua: {identifier})"
+    return Rungs(handle=identifier, texts=((Level.SUMMARY, f"{head}\n{FAILED}"), (Level.NAME, f"{head} {FAILED}")))
+
+
+def tool_line(tool: Tool) -> Rungs:
+    """A tool on one line: its name, its identifier, and what it does."""
+    head = f"- {tool.id.name} (Lua: {lua_name(tool)})"
+    text = tool.description or tool.title
+    return Rungs(
+        handle=tool.handle,
+        texts=Texts(
+            [
+                (Level.SUMMARY, lambda: _said(head, first_sentence(text, BRIEF))),
+                (Level.SUMMARY, lambda: _said(head, first_sentence(text, SHORT))),
+                (Level.NAME, lambda: head),
+                (Level.NAME, lambda: f"- {lua_name(tool)}"),
+            ]
+        ),
+    )
+
+
+def details(tool: Tool, returns: Mapping[str, Any] | None = None) -> Rungs:
+    """A tool in full: description, parameters, and an example that runs; `returns` is what is known of its answers."""
+    schema = "" if _is_plain(tool.input_schema) else f"### Input Schema\n\n{_json(tool.input_schema)}"
+    output = f"### Returns\n\n{_json(returns)}" if returns else ""
+    head = f"## {tool.id.name}"
+
+    def whole() -> str:
+        return _parts(head, tool.description, _parameters(tool), schema, output, _usage(example(tool)))
+
+    def readable() -> str:
+        return _parts(head, tool.description, _parameters(tool), _usage(example(tool)))
+
+    def brief() -> str:
+        about = first_sentence(tool.description, BRIEF)
+        return _parts(head, about, _parameters(tool, words=SHORT, depth=1), _usage(example(tool, optional=False)))
+
+    def names() -> str:
+        about = first_sentence(tool.description, SHORT)
+        return _parts(head, about, _parameters(tool, words=0, depth=1), _usage(example(tool, optional=False)))
+
+    levels = (Level.FULL, Level.FULL, Level.PARAMETERS, Level.PARAMETERS)
+    renders = zip(levels, (whole, readable, brief, names), strict=True)
+    return Rungs(handle=tool.handle, texts=Texts([*renders, (Level.NAME, lambda: head)]))
+
+
+def _parameters(tool: Tool, *, words: int | None = None, depth: int = DEPTH) -> str:
+    lines = list(_fields(tool.input_schema, tool.input_schema, words, depth))
+    return "### Parameters\n\n" + ("\n".join(lines) or "None")
+
+
+def _fields(schema: Mapping[str, Any], root: Mapping[str, Any], words: int | None, depth: int) -> Iterator[str]:
+    """Every field on a line of its own, those of an object inside it below it."""
+    found = shape(schema, root)
+    for name in (*found.required, *(name for name in found.fields if name not in found.required)):
+        field = found.fields.get(name)
+        told = followed(field, root) if isinstance(field, Mapping) else {}
+        need = "required" if name in found.required else "optional"
+        default = f", default {_json(told['default'])}" if told.get("default") is not None else ""
+        yield _said(f"- {name} ({_kind(field, root)}, {need}{default})", _about(told, words))
+        for inner in _inside(told, root, words, depth - 1):
+            yield f"  {inner}"
+
+
+def _inside(schema: Mapping[str, Any], root: Mapping[str, Any], words: int | None, depth: int) -> Iterator[str]:
+    items = schema.get("items")
+    inner = followed(items, root) if isinstance(items, Mapping) else schema
+    if depth > 0 and "properties" in inner:
+        yield from _fields(inner, root, words, depth)
+
+
+def _kind(field: object, root: Mapping[str, Any]) -> str:
+    """A type in a word where its fields follow below, else in as few characters as it takes."""
+    told = followed(field, root) if isinstance(field, Mapping) else {}
+    items = told.get("items")
+    if "properties" in told:
+        return "object"
+    if isinstance(items, Mapping) and "properties" in followed(items, root):
+        return "object[]"
+    return type_text(field, root)
+
+
+def _about(schema: Mapping[str, Any], words: int | None) -> str:
+    text = schema.get("description")
+    if not isinstance(text, str) or words == 0:
+        return ""
+    return " ".join(text.split()) if words is None else first_sentence(text, words)
+
+
+def _is_plain(schema: Mapping[str, Any]) -> bool:
+    """Whether the list of parameters says all that the schema says."""
+    fields = schema.get("properties")
+    inner = fields.values() if isinstance(fields, Mapping) else ()
+    return schema.keys() <= _PLAIN_ROOT and all(_is_plain_field(field) for field in inner)
+
+
+def _is_plain_field(field: object) -> bool:
+    if not isinstance(field, Mapping) or not field.keys() <= _PLAIN_FIELD:
+        return False
+    items, choices = field.get("items", {"type": "string"}), field.get("enum", ())
+    is_simple = isinstance(items, Mapping) and items.keys() <= {"type", "title"} and len(choices) <= CHOICES_SHOWN
+    return is_simple and isinstance(field.get("type", "any"), str)
+
+
+def _usage(script: str) -> str:
+    return f"### Example Usage\n\n{script}"
+
+
+def _parts(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(line for line in lines if line)
+
+
+def _said(head: str, text: str) -> str:
+    return f"{head}: {text}" if text else head
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length].rsplit(' ', 1)[0]}…"
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,82 @@
+"""The three answers of a search as data: one tool in full, tools in one line each, or all names."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sample_tools import ALL, sample_house
+
+from portico.discovery.answers import approximate, exact, list_all, shown_names
+from portico.discovery.keywords import build_keyword_index
+from portico.domain.tool import Tool
+from portico.testing import AGENT, FakeHouse, definition, furnish
+
+
+def tools(house: FakeHouse) -> dict[str, Tool]:
+    return {tool.listed: tool for tool in house.gateway.listing(AGENT)}
+
+
+@pytest.mark.requirement("S0-69", "S0-26", "S0-75")
+def test_an_exact_answer_has_everything_and_an_approximate_one_a_line():
+    (found,) = [tools(sample_house())["base_tableDDL"]]
+    told, line = exact(found), approximate([found], {found.id: 100.0})
+    assert told["tool"].keys() == {"name", "category", "description", "full_documentation", "parameters"}
+    assert told["tool"]["parameters"].keys() == {"database_name", "table_name"}
+    assert told["tool"]["full_documentation"] == found.description
+    assert line["tools"] == [
+        {"name": "base_tableDDL", "category": "base", "summary": told["tool"]["description"], "score": 100}
+    ]
+
+
+@pytest.mark.requirement("S0-69", "S0-10")
+@pytest.mark.parametrize(
+    ("text", "is_name"),
+    [
+        ("base_tableList", True),
+        ("BASE_TABLELIST", True),
+        ("_local.base_tableList", True),
+        ("base_tableList columns", False),
+        ("tableList", False),
+        ("table list", False),
+        ("", False),
+    ],
+)
+def test_the_whole_query_is_a_name_or_it_is_keywords(text: str, is_name: bool):
+    edition = sample_house().gateway.edition
+    assert build_keyword_index(edition, None).names(text, within=edition.tools.keys()) is is_name
+
+
+@pytest.mark.requirement("S0-69")
+def test_a_name_that_the_caller_may_not_see_is_no_name():
+    edition = sample_house().gateway.edition
+    assert not build_keyword_index(edition, None).names("base_tableList", within=set())
+
+
+@pytest.mark.requirement("S0-69", "S0-24", "S0-35")
+def test_an_approximate_answer_keeps_the_order_and_scores_are_whole_numbers():
+    found = list(tools(sample_house()).values())
+    answer = approximate(found[::-1], {found[0].id: 75.0})
+    assert answer["results_count"] == len(ALL)
+    assert [tool["name"] for tool in answer["tools"]] == [tool.listed for tool in found[::-1]]
+    assert [tool["score"] for tool in answer["tools"]] == [0, 0, 0, 0, 75]
+    assert all(type(tool["score"]) is int for tool in answer["tools"])
+    assert approximate([], {}) == {"match_type": "approximate", "results_count": 0, "tools": []}
+
+
+@pytest.mark.requirement("S0-69", "S0-E3")
+def test_all_names_come_in_pages_that_stay_right_when_the_catalog_changes():
+    house = furnish({"s": [definition(name) for name in "aceg"]})
+    first = list_all(tools(house).values(), limit=2)
+    assert first == {"match_type": "list_all", "total_count": 4, "tools": ["s__a", "s__c"], "next_cursor": "s__c"}
+    changed = furnish({"s": [definition(name) for name in "abdeg"]})  # the cursor's own tool is gone
+    last = list_all(tools(changed).values(), limit=9, after=first["next_cursor"])
+    assert last == {"match_type": "list_all", "total_count": 5, "tools": ["s__d", "s__e", "s__g"]}
+    assert list_all([], limit=1) == {"match_type": "list_all", "total_count": 0, "tools": []}
+
+
+@pytest.mark.requirement("S0-69")
+def test_the_names_that_an_answer_shows_are_known_whatever_its_kind():
+    found = list(tools(sample_house()).values())
+    names = [tool.listed for tool in found]
+    assert shown_names(exact(found[0])) == names[:1]
+    assert shown_names(approximate(found, {})) == names
+    assert shown_names(list_all(found, limit=9)) == sorted(names)
