@@ -22,7 +22,7 @@ _HASTE = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "
 
 _TABLES = (
     "offerings failures vectors mcp_tools mcp_servers mcp_categories invocations lookups writers usage_days "
-    "usage_latencies cache_counts signals jobs"
+    "usage_latencies cache_counts signals jobs results result_pieces shapes"
 )
 _EMPTY = "; ".join(f"DELETE FROM {table}" for table in _TABLES.split()).encode()
 

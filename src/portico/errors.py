@@ -16,7 +16,9 @@
         ├── Refused            a policy says no
         ├── UpstreamGone       the server cannot be started or reached, or died
         ├── UpstreamTimeout    the server did not answer in time
-        └── UpstreamError      the server answered with a protocol error
+        ├── UpstreamError      the server answered with a protocol error
+        ├── UnknownResult      no such result handle, or no longer
+        └── ScriptError        a script that did not come to its end
 
 Each has a stable `code`. A `CallError` also says what was sent and which call to make next, as data: every
 surface spells the next call in its own words.
@@ -187,3 +189,23 @@ class UpstreamError(CallError):
     ) -> None:
         self.rpc_code, self.message, self.data = rpc_code, message, data
         super().__init__(subject, details=(f"the server said: {message} (code {rpc_code})",), sent=sent)
+
+
+class UnknownResult(CallError):
+    """No result is kept under that handle for this caller, or no longer; others' results look the same."""
+
+    code = "unknown_result"
+
+
+class ScriptError(CallError):
+    """A script that did not come to its end: its own error, a limit, or a process that was lost."""
+
+    code = "script_failed"
+
+    def __init__(
+        self, reason: str, *, line: int = 0, limit: str = "", details: Sequence[str] = (), sent: Sent = Sent.NOTHING
+    ) -> None:
+        self.reason, self.line, self.limit = reason, line, limit
+        """`limit` names the field of Limits that ended it, if one did."""
+        place = f"line {line}: {reason}" if line else reason
+        super().__init__("the script", details=(place, *details), sent=sent)

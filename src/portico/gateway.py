@@ -3,93 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter, time
 from typing import Any
+from urllib.parse import unquote
 
+from portico.annex import NAMED, PARAMETERS, SHOWN, Annex
 from portico.discovery.budgets import Rungs, fit
-from portico.discovery.cache import PerEdition
+from portico.discovery.cache import AnswerCache
 from portico.discovery.cards import ladder
-from portico.discovery.filters import Facets, Filters
-from portico.discovery.forms import performance_words, short_name
+from portico.discovery.entries import entry_card, entry_lines, worth_naming
+from portico.discovery.forms import short_name
 from portico.discovery.listing import ListingCosts
-from portico.discovery.maps import fitted, map_lines, nothing_lines, numbered, ways_on
-from portico.discovery.pages import mark_of, more_line, start_of, worded
-from portico.discovery.ranking import settle
+from portico.discovery.maps import map_answer, map_lines, nothing_answer, nothing_lines, ways_on
+from portico.discovery.pages import Listed, worded
 from portico.discovery.spelling import Spell, as_meta_tool
-from portico.discovery.standings import FirstCalls, Order, Standings
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Budget, Disclosure, Findings, Hit, Level
 from portico.domain.edition import Edition
-from portico.domain.items import Item, Items
+from portico.domain.items import GUIDE, Item, Items, Kind
 from portico.domain.journal import Look, Lookup
 from portico.domain.names import identifier
-from portico.domain.profile import OPEN, Profile
 from portico.domain.query import Query as Query
+from portico.domain.shape import returns_line
 from portico.domain.tool import Tool, ToolId
-from portico.errors import CallError, UnknownFilter, UnknownTool
-from portico.execution.executor import Executor
-from portico.intake.editions import Editions
-from portico.intake.intake import Intake
+from portico.errors import CallError, UnknownTool
+from portico.execution.pages import Reader, Reading
+from portico.finding import NEAREST, Finder, may_be_name
 from portico.intake.shelves import SHIPPED
-from portico.ports import MeaningSource, Policy, TokenCounter
+from portico.ports import MeaningSource, TokenCounter
 
 DESCRIBE_LIMIT = 8
 DESCRIBE_TOKENS = 6_000
 EXACT_TOKENS = 2_000
 """What the full card of a tool that a search names may cost when the caller does not say."""
-SEARCH_CARDS_LIMIT = 50
-NEAREST = 3
-"""How many tools are named where none fits."""
-NEAR_LENGTH = 100
-"""Characters of a query that are compared with names."""
-HOT_LISTED = 10
-"""Tools that are named before any question is asked."""
-HOT_SECONDS = 3_600
-"""How long they stay the same where neither the catalog nor the tiers change."""
-MAP_MARGIN = 50
-"""Tokens that are left for each of them beside the map."""
 TEXT_KEPT = 200
 """Characters of a query that the journal keeps."""
-STRANGE_CURSOR = "(the cursor is not of this list of tools, which may have changed: this is its beginning)"
 FIRST_OFFER_SECONDS = 30.0
 """How long a first listing waits for servers that were never asked before."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Gateway:
+class Gateway(Finder):
     """The door for agents: each question is answered within what the caller may see."""
 
-    editions: Editions
-    intake: Intake
-    policy: Policy
-    executor: Executor
+    annex: Annex
     counter: TokenCounter
+    reader: Reader
+    """What answers questions about results that were shortened."""
     meanings: MeaningSource | None = None
     """What queries mean to an embedder, where there is one."""
     costs: ListingCosts
-    standings: Standings = field(default_factory=Standings)
-    first_calls: FirstCalls = field(default_factory=FirstCalls)
-    filters: Filters = field(default_factory=Filters)
-    pins: tuple[str, ...] = ()
-    profile: Profile = OPEN
+    answers: AnswerCache = field(default_factory=AnswerCache)
+    """The one cache of answers."""
     search_tokens: int = 800
-    search_limit: int = 5
-    _hot: PerEdition[list[Tool]] = field(default_factory=PerEdition)
-    _items: PerEdition[Items] = field(default_factory=PerEdition)
-
-    @property
-    def edition(self) -> Edition:
-        """The current edition of the catalog."""
-        return self.editions.current.edition
 
     @property
     def items(self) -> Items:
         """The prompts, resources and templates that the profile offers, sorted out once per edition."""
+        return self.annex.items(self.edition)
+
+    def guide(self, caller: Caller, uri: str) -> Item | None:
+        """What a server says of itself, for whoever sees something of that server."""
         edition = self.edition
-        return self._items.get(edition, "items", lambda: self.profile.offered(edition.items))
+        known = f"{GUIDE}{identifier(unquote(uri.removeprefix(GUIDE)))}"
+        found = self.annex.find(edition, known, self._servers(caller, edition))
+        return found if found is not None and found.kind is Kind.DOCUMENT else None
 
     async def settled(self, seconds: float = FIRST_OFFER_SECONDS) -> set[str]:
         """Wait for servers that are being asked for the first time; returns those that are not done yet."""
@@ -100,83 +80,8 @@ class Gateway:
 
         A search itself waits for nobody: it uses what has been read. A name needs no reading.
         """
-        if self.meanings is not None and not _may_be_name(text):
+        if self.meanings is not None and not may_be_name(text):
             await self.meanings.warm(text)
-
-    def listing(self, caller: Caller) -> list[Tool]:
-        """Every permitted tool, in a fixed order."""
-        edition = self.edition
-        visible = self.policy.visible(caller, edition)
-        return [tool for id, tool in edition.tools.items() if id in visible]
-
-    def pinned(self, caller: Caller) -> list[Tool]:
-        """The tools that are always listed; a pin that means nothing to this caller is left out."""
-        edition = self.edition
-        return self.pins_within(edition, self.policy.visible(caller, edition))
-
-    def pins_within(self, edition: Edition, visible: Set[ToolId]) -> list[Tool]:
-        """The same for tools of one edition."""
-        found = []
-        for spelling in self.pins:
-            with suppress(CallError):
-                found.append(edition.resolver.resolve(spelling, visible))
-        return found
-
-    @property
-    def named_categories(self) -> tuple[str, ...]:
-        """The categories that the config names."""
-        rule = self.editions.rule
-        return (*rule.explicit.values(), *rule.servers.values())
-
-    def hot(self, caller: Caller, limit: int = HOT_LISTED) -> list[Tool]:
-        """The pins, then the tools that stand best; a new edition, an update of tiers or a first call ranks anew."""
-        edition, now = self.edition, time()
-        usage = self.executor.journal.usage()
-        visible = frozenset(self.policy.visible(caller, edition))
-
-        def ranked() -> list[Tool]:
-            order = Order(tiers=self.standings.tiers, usage=usage, now=now)
-            tools = (tool for id, tool in edition.tools.items() if id in visible)
-            return order.hottest(tools, self.pins_within(edition, visible), list(self.editions.aliases), limit)
-
-        key = (visible, self.standings.revision, self.first_calls.noticed(usage), limit, now // HOT_SECONDS)
-        return list(self._hot.get(edition, key, ranked))
-
-    def hits(self, caller: Caller, query: Query, limit: int = SEARCH_CARDS_LIMIT) -> Findings:
-        """The hits of a query, all pages of it up to the cap unless told, and whether they answer it.
-
-        Without words, the tools that pass the filters are the hits, those first that stand best.
-
-        Raises:
-            UnknownFilter: no tool has that server, category, tag or source.
-        """
-        published = self.editions.current
-        within = self._within(caller, published.edition, query)
-        if query.text.strip():
-            return published.index.query(query.text, within=within, limit=limit)
-        found = [tool for id, tool in published.edition.tools.items() if id in within] if query.filters else []
-        # As written down at the last update, and not by the last call: that would move tools between two pages.
-        order = Order(tiers=self.standings.tiers, usage={}, now=0.0)
-        found.sort(key=lambda tool: -order.score(tool.id))
-        return Findings(hits=tuple(Hit(tool=tool, score=0.0) for tool in found), fits=bool(found))
-
-    def best(self, caller: Caller, query: Query) -> Findings:
-        """The hits of the first page, in the order in which it shows them.
-
-        Raises:
-            UnknownFilter: no tool has that server, category, tag or source.
-        """
-        size = min(query.limit or self.search_limit, SEARCH_CARDS_LIMIT)
-        found = self.hits(caller, query, size)
-        return replace(found, hits=tuple(settle(found.hits[:size], self.executor.journal.usage())))
-
-    def nearest(self, caller: Caller, query: Query, limit: int = NEAREST) -> list[Hit]:
-        """The tools that come nearest to a query, whether they answer it or not; alike in name where no word is known.
-
-        Raises:
-            UnknownFilter: no tool has that server, category, tag or source.
-        """
-        return self._nearest(caller, query, self.hits(caller, query), limit)
 
     def search(
         self, caller: Caller, query: Query, budget: Budget | None = None, spell: Spell = as_meta_tool
@@ -203,14 +108,38 @@ class Gateway:
             self._tell(caller, query, Findings(hits=(Hit(tool=exact, score=1.0),), fits=True))
             self.executor.trail.showed(caller, [exact.id])
             return fit([self._rungs(exact, Level.FULL, spell)], tokens=exact_tokens, counter=self.counter)
+        item = self.annex.find(edition, query.text.strip(), self._servers(caller, edition))
+        if item is not None:
+            return fit([entry_card(item, spell)], tokens=exact_tokens, counter=self.counter)
         found = self.hits(caller, query)
+        beside = self._beside(caller, edition, query, found)
+        if not found.fits and beside:
+            return fit([entry_card(item, spell) for item in beside], tokens=budget.tokens, counter=self.counter)
         if not found.fits:
             nearest = self._nearest(caller, query, found, NEAREST)
             self._tell(caller, query, Findings(hits=tuple(nearest), fits=False))
             self.executor.trail.showed(caller, [hit.tool.id for hit in nearest])
             return self._nothing(caller, edition, query, nearest, budget, spell)
         self._tell(caller, query, found)
-        return self._page(caller, query, found.hits, budget, spell)
+        listed = Listed(
+            query=query,
+            hits=found.hits,
+            usage=self.executor.journal.usage(),
+            counter=self.counter,
+            spell=spell,
+            beside=entry_lines(beside, spell),
+        )
+        return self._page(caller, listed, budget)
+
+    def _beside(self, caller: Caller, edition: Edition, query: Query, found: Findings) -> list[Item]:
+        """The prompts, resources and documents that answer a query as well as the tools do, or instead of them."""
+        servers = self._servers(caller, edition)
+        if not found.fits:
+            return worth_naming(self.annex.search(edition, query, servers, SHOWN), 0.0)
+        return worth_naming(self.annex.search(edition, query, servers, NAMED), found.hits[0].score)
+
+    def _servers(self, caller: Caller, edition: Edition) -> Set[str]:
+        return self._facets(caller, edition).servers.keys()
 
     def _tell(self, caller: Caller, query: Query, findings: Findings) -> None:
         if self.executor.hooks is not None and query.text.strip():  # to browse is no search
@@ -240,6 +169,10 @@ class Gateway:
             try:
                 cards.append(self._rungs(edition.resolver.resolve(name, visible), level, spell))
             except CallError as error:
+                item = self.annex.find(edition, name, self._servers(caller, edition))
+                if item is not None:
+                    cards.append(entry_card(item, spell))
+                    continue
                 self._explain(error)
                 errors.append(error)
                 cards.append(_in_place(name, error))
@@ -292,28 +225,55 @@ class Gateway:
         if self.intake.is_starting and self.parameters_of(caller, call.tool) is None:
             await self.settled()
         try:
+            if call.tool in PARAMETERS:
+                return await self._read(caller, call)
             return await self.executor.run(caller, call, self.edition)
         except UnknownTool as error:
             self._explain(error)
             raise
 
+    async def _read(self, caller: Caller, call: Call) -> Result:
+        """A prompt or resource as the result of a call; the journal knows it as a look."""
+        edition, started = self.edition, perf_counter()
+        result = await self.fitted(caller, call, await self.annex.read(edition, call, self._servers(caller, edition)))
+        answer = Disclosure(text="", tokens=self.counter.count(result.text), shown=1, total=1)
+        self.looked(caller, Look.DESCRIBE, str(call.arguments), answer, since=started)
+        return result
+
+    def parameters_of(self, caller: Caller, spelling: str) -> Mapping[str, Any] | None:
+        """The parameters of a permitted tool or of a call that reads, or None when there is no such tool."""
+        return PARAMETERS.get(spelling) or Finder.parameters_of(self, caller, spelling)
+
+    async def read_result(
+        self, caller: Caller, id: str, cursor: str = "", grep: str = "", path: str = ""
+    ) -> Disclosure:
+        """The next part of a result that was shortened, in `text`; `next` says what it is, and the way on.
+
+        `grep` gives what has a word or pattern in it, `path` what a JMESPath expression selects.
+
+        Raises:
+            UnknownResult: nothing is kept under this handle for this caller, or no longer.
+            InvalidArguments: the cursor, the pattern or the path cannot be used.
+        """
+        started = perf_counter()
+        reading = Reading(id=id, cursor=cursor, grep=grep, path=path)
+        answer = await self.reader.read(caller, reading)
+        self.looked(caller, Look.READ, reading.words, answer, since=started)
+        return answer
+
+    async def fitted(self, caller: Caller, call: Call, result: Result) -> Result:
+        """A result that comes from no tool, as its caller gets it: itself, or shortened and kept."""
+        return await self.reader.shaper.shaped(caller, call, None, result)
+
+    def shape_of(self, tool: Tool) -> Mapping[str, Any] | None:
+        """What the results of a tool have looked like, as a JSON schema without values, where that is known."""
+        learned = self.executor.shapes.known(tool)
+        return learned.shape if learned else None
+
     def spelled(self, id: ToolId) -> str:
         """A tool as `server::tool`, with the server's alias where it has one; also a tool that is gone."""
         server = self.edition.servers.get(id.server)
         return f"{short_name(server, self.editions.aliases)}::{id.name}" if server else str(id)
-
-    def find(self, caller: Caller, spelling: str) -> Tool | None:
-        """The permitted tool of a spelling, or None when there is no such tool."""
-        edition = self.edition
-        try:
-            return edition.resolver.resolve(spelling, self.policy.visible(caller, edition))
-        except CallError:
-            return None
-
-    def parameters_of(self, caller: Caller, spelling: str) -> Mapping[str, Any] | None:
-        """The parameters of a permitted tool, or None when there is no such tool."""
-        tool = self.find(caller, spelling)
-        return tool.properties if tool else None
 
     async def pass_on(self, item: Item, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Pass a prompt or resource request on to the server that it belongs to.
@@ -323,26 +283,17 @@ class Gateway:
         """
         return await self.executor.provider_of(item.server).request(method, params)
 
-    def unavailable(self) -> dict[str, str]:
-        """Servers of which nothing is known because they could not be asked, with the reason."""
-        known = self.edition.servers
-        return {name: reason for name, reason in sorted(self.intake.failures.items()) if name not in known}
-
-    def _nearest(self, caller: Caller, query: Query, found: Findings, limit: int) -> list[Hit]:
-        if found.hits or not query.text.strip():
-            return list(found.hits[:limit])
-        edition = self.edition
-        alike = edition.resolver.near(query.text[:NEAR_LENGTH], self._within(caller, edition, query), limit=limit)
-        return [Hit(tool=tool, score=0.0) for tool in alike]
-
     def _rungs(self, tool: Tool, level: Level, spell: Spell) -> Rungs:
-        """A card from one level down; a full one also says how the tool has done so far."""
+        """A card from one level down; a full one also says what the tool has returned and how it has done so far."""
         card = ladder(tool, level, spell)
-        usage = self.executor.journal.usage().get(tool.id) if level is Level.FULL else None
-        if usage is None:
+        if level is not Level.FULL:
             return card
+        usage, learned = self.executor.journal.usage().get(tool.id), self.executor.shapes.known(tool)
+        more = [f"performance: {usage}"] if usage is not None else []
+        if learned is not None and tool.output_schema is None:
+            more.insert(0, returns_line(learned))
         (_, text), *shorter = card.texts
-        return replace(card, texts=((level, f"{text}\nperformance: {usage}"), *shorter))
+        return replace(card, texts=((level, "\n".join([text, *more])), *shorter)) if more else card
 
     def _explain(self, error: CallError) -> None:
         """Say so when a tool is not known because its server did not start."""
@@ -351,95 +302,28 @@ class Gateway:
             if wanted.startswith(identifier(name).casefold()):
                 error.add(f"the server {name!r} is not available: {reason}")
 
-    def within(self, edition: Edition, visible: frozenset[ToolId], query: Query) -> frozenset[ToolId]:
-        """The visible tools of an edition that pass the filters of a query.
-
-        Raises:
-            UnknownFilter: no tool has that server, category, tag or source.
-        """
-        try:
-            return self.filters.narrow(edition, visible, query, self.executor.journal.usage())
-        except UnknownFilter as error:
-            wanted = identifier(query.server).casefold()
-            for name, reason in self.unavailable().items():
-                if wanted == identifier(name).casefold():
-                    error.add(f"the server {name!r} is not available: {reason}")
-            raise
-
-    def _within(self, caller: Caller, edition: Edition, query: Query) -> frozenset[ToolId]:
-        return self.within(edition, frozenset(self.policy.visible(caller, edition)), query)
-
-    def _page(self, caller: Caller, query: Query, found: Sequence[Hit], budget: Budget, spell: Spell) -> Disclosure:
-        """The tools from the cursor on, as many as fit; the next page begins with the first that did not.
-
-        Which tools are on a page is settled without usage, so that no call between two pages moves a tool across.
-        """
-        mark = mark_of(found)
-        start = start_of(query.cursor, mark, len(found))
-        size = max(1, min(budget.cards, SEARCH_CARDS_LIMIT))
-        while True:
-            page = settle(found[start : start + size], self.executor.journal.usage())
-            left = len(found) - start - len(page)
-            disclosure = fit(
-                [self._line(hit.tool, query) for hit in page],
-                tokens=budget.tokens,
-                counter=self.counter,
-                head=STRANGE_CURSOR if query.cursor and not start else "",
-                tail=more_line(query, f"{start + len(page)}:{mark}", left, spell) if left > 0 else "",
-                total=len(found) - start,
-            )
-            if disclosure.shown == len(page):
-                if query.text.strip():  # to browse is no search
-                    self.executor.trail.showed(caller, [hit.tool.id for hit in page], start + 1)
-                return disclosure
-            size = disclosure.shown
-
-    def _line(self, tool: Tool, query: Query) -> Rungs:
-        """A tool as one line; whoever asks for fast or good ones is told how it has done."""
-        card = ladder(tool, Level.PARAMETERS)
-        if not query.max_latency_ms and not query.min_success:
-            return card
-        words = performance_words(self.executor.journal.usage().get(tool.id))
-        return replace(card, texts=[(level, f"{text} {words}") for level, text in card.texts])
-
-    def _exact(self, caller: Caller, edition: Edition, query: Query) -> Tool | None:
-        """The tool that the whole query names, if it is one word that looks like a name."""
-        if not _may_be_name(query.text):
-            return None
-        try:
-            return edition.resolver.resolve(query.text.strip(), self._within(caller, edition, query))
-        except CallError:
-            return None
+    def _page(self, caller: Caller, listed: Listed, budget: Budget) -> Disclosure:
+        page = listed.page(budget)
+        if listed.query.text.strip():  # to browse is no search
+            self.executor.trail.showed(caller, [hit.tool.id for hit in page.hits], page.start + 1)
+        return page.disclosure
 
     def _map(self, caller: Caller, edition: Edition, budget: Budget, spell: Spell) -> Disclosure:
         """The hot list, and the map of categories and servers: T0 and T1 on one page."""
-        hot = [numbered(place, ladder(tool, Level.PARAMETERS)) for place, tool in enumerate(self.hot(caller), 1)]
-        lines = self._map_lines(caller, edition)
-        if hot:
-            lines.insert(0, ways_on(self._facets(caller, edition), spell))
-        map_ = fitted(lines, max(budget.tokens // 2, budget.tokens - MAP_MARGIN * len(hot)), self.counter)
-        return replace(fit(hot, tokens=budget.tokens, counter=self.counter, tail=map_), next="")
+        hot = [ladder(tool, Level.PARAMETERS) for tool in self.hot(caller)]
+        ways = ways_on(self._facets(caller, edition), spell)
+        return map_answer(hot, ways, self._map_lines(caller, edition), budget.tokens, self.counter)
 
     def _map_lines(self, caller: Caller, edition: Edition) -> list[str]:
         known = self.standings.known(SHIPPED, self.named_categories)
         return map_lines(edition, self._facets(caller, edition), known, self.unavailable())
 
-    def _facets(self, caller: Caller, edition: Edition) -> Facets:
-        return self.filters.facets(edition, frozenset(self.policy.visible(caller, edition)))
-
     def _nothing(
         self, caller: Caller, edition: Edition, query: Query, nearest: Sequence[Hit], budget: Budget, spell: Spell
     ) -> Disclosure:
         """What is said instead of a handful of wrong tools."""
-        lines = nothing_lines(query, [hit.handle for hit in nearest], spell)
-        text = fitted([*lines, *self._map_lines(caller, edition)], budget.tokens, self.counter)
-        return replace(fit((), tokens=budget.tokens, counter=self.counter, tail=text), next="", fits=False)
-
-
-def _may_be_name(text: str) -> bool:
-    """Whether a query is one word that looks like a name."""
-    text = text.strip()
-    return not any(letter.isspace() for letter in text) and any(mark in text for mark in "._:/-")
+        nothing = nothing_lines(query, [hit.handle for hit in nearest], spell)
+        return nothing_answer([*nothing, *self._map_lines(caller, edition)], budget.tokens, self.counter)
 
 
 def _in_place(name: str, error: CallError) -> Rungs:

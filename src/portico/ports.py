@@ -12,8 +12,11 @@ from portico.domain.category import Category
 from portico.domain.disclosure import Findings
 from portico.domain.edition import Edition
 from portico.domain.journal import Batch, Entry
+from portico.domain.kept import Kept
 from portico.domain.report import Report
+from portico.domain.script import Ran, Sandbox, Script
 from portico.domain.server import Health, Offering, Packaging
+from portico.domain.shape import Learned
 from portico.domain.tier import Standing
 from portico.domain.tool import Tool, ToolId
 from portico.domain.usage import Usage
@@ -350,6 +353,79 @@ class MeaningSource(Protocol):
         ...
 
 
+class Reach(Protocol):
+    """What a script can reach: the servers and questions of one caller, and nothing else.
+
+    Values are those of JSON. Both methods raise CallError, which the script can catch.
+    """
+
+    @property
+    def servers(self) -> Sequence[str]:
+        """The identifiers of the servers, which are the script's globals."""
+        ...
+
+    async def call(self, server: str, tool: str, arguments: Any) -> Any:
+        """Call a tool by its identifiers and return what the script sees of its result."""
+        ...
+
+    async def ask(self, question: str, arguments: Any) -> Any:
+        """Answer a question of the script's global `_gateway`: search, describe, read_result and so on."""
+        ...
+
+
+class ScriptEngine(Protocol):
+    """Runs scripts of one language, each in a process of its own."""
+
+    @property
+    def language(self) -> str:
+        """The language, for people: `Lua 5.4`."""
+        ...
+
+    async def run(self, script: Script, reach: Reach) -> Ran:
+        """Run a script to its end; when this is cancelled, the script and its calls are gone at once.
+
+        Raises:
+            ScriptError: it did not come to its end, with the line and the reason.
+        """
+        ...
+
+    async def sandbox(self) -> Sandbox:
+        """What holds scripts in here; starts what is needed to know it."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop all scripts and processes."""
+        ...
+
+
+class ResultStore(Protocol):
+    """Results that have no room in memory; it may be used from several threads. Each method may raise StoreError."""
+
+    def save(self, kept: Kept, *, room: int, now: float) -> None:
+        """Write a result down, whole; expired ones go, then the oldest until all take at most so many bytes."""
+        ...
+
+    def load(self, id: str) -> Kept | None:
+        """The result of a handle, of which nothing is read yet but where its parts begin."""
+        ...
+
+    def sweep(self, now: float) -> None:
+        """Drop what has expired by then."""
+        ...
+
+
+class ShapeStore(Protocol):
+    """Shapes that were learned, each under the fingerprint of its tool's definition; may raise StoreError."""
+
+    def shapes(self) -> dict[ToolId, Learned]:
+        """All that is known."""
+        ...
+
+    def save_shapes(self, learned: Mapping[ToolId, Learned]) -> None:
+        """Write shapes down in the place of older ones."""
+        ...
+
+
 class TokenCounter(Protocol):
     """Counts tokens; every report names the counter it used."""
 
@@ -374,6 +450,10 @@ __all__: Sequence[str] = [
     "OnNotice",
     "Policy",
     "Provider",
+    "Reach",
+    "ResultStore",
+    "ScriptEngine",
+    "ShapeStore",
     "Signals",
     "Store",
     "TierRecords",

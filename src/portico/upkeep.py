@@ -23,6 +23,7 @@ DAILY_SECONDS = 3_600.0
 WAIT_SECONDS = 2.0
 """How long one wait for other processes takes."""
 TROUBLE_SECONDS = 5.0
+SWEEP_SECONDS = 60.0
 HANG_UP_SECONDS = 2.0
 """How long the end waits for them."""
 QUIET_SECONDS = 1.0
@@ -53,6 +54,7 @@ class Upkeep:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._again_and_again, self._daily)
             tasks.start_soon(self._again_and_again, self._write_down)
+            tasks.start_soon(self._again_and_again, self._sweep)
             if self.admin.signals is not None:
                 tasks.start_soon(self._again_and_again, self._follow)
                 tasks.start_soon(self._hang_up, self.admin.signals)
@@ -76,6 +78,13 @@ class Upkeep:
     async def _daily(self) -> None:
         await self.admin.daily(time())
         await anyio.sleep(DAILY_SECONDS)
+
+    async def _sweep(self) -> None:
+        """Let go of results that nobody may read any more."""
+        results = self.walk.gateway.reader.shaper.results
+        await anyio.sleep(SWEEP_SECONDS)
+        results.sweep()
+        await anyio.to_thread.run_sync(results.sweep_store, abandon_on_cancel=True)
 
     async def _write_down(self) -> None:
         """Once the catalog has stopped changing, write it down, and tell the others what was fetched here."""

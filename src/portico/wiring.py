@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from zlib import crc32
 
 import anyio
 from anyio.abc import TaskGroup
 
 from portico.admin import Admin
-from portico.config import Settings, load_settings
+from portico.annex import Annex
+from portico.config import ScriptSettings, Settings, load_settings
 from portico.discovery.cache import AnswerCache
 from portico.discovery.index import build_index
 from portico.discovery.listing import ListingCosts
 from portico.discovery.standings import Standings
 from portico.discovery.tokens import TokenEstimate, counter_for
+from portico.domain.kept import ResultLimits
 from portico.domain.profile import OPEN, Profile
+from portico.domain.script import Limits
 from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
 from portico.embedders.local import INSTALL, is_installed
 from portico.embedders.opening import open_meanings
-from portico.errors import ConfigError, StoreError, UnknownServer
+from portico.errors import ConfigError, UnknownServer
 from portico.execution.executor import Executor
 from portico.execution.gauge import TokenGauge
 from portico.execution.hooks import EVENTS, Hooks, hooks_of
+from portico.execution.learning import Shapes
+from portico.execution.pages import Reader
+from portico.execution.results import Results
+from portico.execution.shaping import Shaper
 from portico.gateway import Gateway
 from portico.house import House
 from portico.intake.categories import CategoryRule
@@ -41,33 +47,36 @@ from portico.intake.editions import Editions
 from portico.intake.intake import Intake
 from portico.policies.globs import GlobPolicy
 from portico.policies.profiles import ProfilePolicy
+from portico.policies.users import UserPolicy
 from portico.ports import (
     IndexBuilder,
     Journal,
     Ledger,
     MeaningSource,
+    Policy,
     Provider,
+    ResultStore,
+    ScriptEngine,
+    ShapeStore,
     Signals,
     Store,
     TierRecords,
     TokenCounter,
 )
 from portico.providers.local.importing import import_file, import_name
+from portico.providers.local.loops import Loops
 from portico.providers.local.printing import prints_aside
 from portico.providers.local.workers import Workers
 from portico.providers.upstream import UpstreamProvider
 from portico.providers.upstream.packaging import packaging_of
-from portico.stores.database import Database
-from portico.stores.journal import StoredJournal
-from portico.stores.ledger import DatabaseLedger
+from portico.remembering import open_stores, recall
 from portico.stores.memory import MemoryStore, RecentJournal
-from portico.stores.offerings import DatabaseStore
-from portico.stores.opening import open_database, open_signals
-from portico.stores.tiers import DatabaseTiers
 from portico.version import VERSION
 from portico.walk import Walk
 
 if TYPE_CHECKING:
+    from portico.registries import Registries
+    from portico.scripts import Scripts
     from portico.workshop import Workshop
 
 CLOSE_SECONDS = 10.0
@@ -86,6 +95,10 @@ class Parts:
     ledger: Ledger | None = None
     records: TierRecords | None = None
     signals: Signals | None = None
+    result_limits: ResultLimits = field(default_factory=ResultLimits)
+    result_store: ResultStore | None = None
+    """Where results go that have no room in memory."""
+    shape_store: ShapeStore | None = None
     cache: AnswerCache = field(default_factory=AnswerCache)
     store_name: str = "memory"
     journal_mode: str = "memory"
@@ -99,6 +112,11 @@ class Parts:
     pins: tuple[str, ...] = ()
     profile: Profile = OPEN
     hooks: Hooks | None = None
+    scripts: ScriptSettings = field(default_factory=ScriptSettings)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    """What servers are that are no upstream ones: databases."""
+    overriding: Collection[str] = ()
+    """Databases whose tools take the place of code tools."""
     search_tokens: int = 800
     search_limit: int = 5
 
@@ -108,13 +126,21 @@ def assemble(parts: Parts) -> House:
     specs = parts.specs
     editions = _editions(parts)
     intake = Intake(providers=parts.providers, editions=editions, store=parts.store)
-    policy = ProfilePolicy(GlobPolicy({name: spec.tools for name, spec in specs.items()}), parts.profile)
+    globs = GlobPolicy({name: spec.tools for name, spec in specs.items()})
+    policy = UserPolicy(ProfilePolicy(globs, parts.profile))
+    shaper = Shaper(
+        counter=parts.counter,
+        results=Results(limits=parts.result_limits, store=parts.result_store),
+        servers={name: spec.result_tokens for name, spec in specs.items()},
+    )
     executor = Executor(
         provider_of=_lookup(parts.providers),
         policy=policy,
         journal=parts.journal,
         gauge=TokenGauge(parts.counter),
         hooks=parts.hooks or None,
+        shaper=shaper,
+        shapes=Shapes(parts.shape_store),
     )
     standings = Standings(packaging={name: packaging_of(spec) for name, spec in specs.items()})
     gateway = Gateway(
@@ -122,24 +148,35 @@ def assemble(parts: Parts) -> House:
         intake=intake,
         policy=policy,
         executor=executor,
+        annex=Annex(provider_of=executor.provider_of, profile=parts.profile),
         counter=parts.counter,
+        reader=Reader(shaper),
         costs=ListingCosts(parts.counter),
         standings=standings,
+        answers=parts.cache,
         meanings=parts.meanings,
         pins=parts.pins,
-        profile=parts.profile,
         search_tokens=parts.search_tokens,
         search_limit=parts.search_limit,
     )
-    admin = Admin(
+    admin = _admin(parts, intake, policy, standings)
+    walk = Walk(gateway=gateway, standings=standings, cache=parts.cache)
+    scripts = partial(_open_scripts, gateway, parts.scripts) if parts.scripts.enabled else None
+    return House(gateway=gateway, admin=admin, walk=walk, meanings=parts.meanings, open_scripts=scripts)
+
+
+def _admin(parts: Parts, intake: Intake, policy: Policy, standings: Standings) -> Admin:
+    specs = parts.specs
+    return Admin(
         intake=intake,
         providers=parts.providers,
         counter=parts.counter,
         policy=policy,
-        targets={name: _target(spec) for name, spec in specs.items()},
+        targets={**parts.targets, **{name: _target(spec) for name, spec in specs.items()}},
         disabled=tuple(name for name, spec in specs.items() if not spec.enabled),
         pins=parts.pins,
         standings=standings,
+        answers=parts.cache,
         journal=parts.journal,
         ledger=parts.ledger,
         records=parts.records,
@@ -148,8 +185,31 @@ def assemble(parts: Parts) -> House:
         journal_mode=parts.journal_mode,
         keep_days=parts.keep_days,
     )
-    walk = Walk(gateway=gateway, standings=standings, cache=parts.cache)
-    return House(gateway=gateway, admin=admin, walk=walk, meanings=parts.meanings)
+
+
+def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> Scripts:
+    """What runs scripts; the engine is made by the first of them."""
+    limits = Limits(
+        seconds=asked.seconds,
+        cpu_seconds=asked.cpu_seconds,
+        memory_mb=asked.memory_mb,
+        calls=asked.calls,
+        in_flight=asked.in_flight,
+    )
+    open_engine = partial(_open_engine, asked)
+    # Loaded where scripts may come: a search must not pay for it.
+    scripts: Scripts = import_module("portico.scripts").Scripts(
+        gateway=gateway, open_engine=open_engine, limits=limits, max_seconds=asked.max_seconds
+    )
+    return scripts
+
+
+def _open_engine(asked: ScriptSettings) -> ScriptEngine:
+    # Loaded with the first script: no other command must pay for it.
+    engine: ScriptEngine = import_module("portico.scripting.engine").LuaEngine(
+        pool_size=asked.pool, at_once=asked.at_once, require_hardening=asked.require_hardening
+    )
+    return engine
 
 
 def _editions(parts: Parts) -> Editions:
@@ -161,15 +221,20 @@ def _editions(parts: Parts) -> Editions:
     return Editions(
         build_index=parts.index or partial(build_index, source=parts.meanings),
         rule=rule,
-        aliases={n: s.alias for n, s in specs.items() if s.enabled},
+        aliases={**dict.fromkeys(parts.targets, ""), **{n: s.alias for n, s in specs.items() if s.enabled}},
+        overriding=set(parts.overriding),
         descriptions={n: s.description for n, s in specs.items()},
     )
 
 
 def build(settings: Settings) -> House:
     """A house for these settings, with what the store remembers already published."""
-    remembered = _open_stores(settings)
+    remembered = open_stores(settings)
+    registries = _open_registries(settings)
     parts = Parts(
+        providers=dict(registries.providers) if registries else {},
+        targets=registries.targets if registries else {},
+        overriding=registries.overriding if registries else (),
         **remembered.parts,
         specs={spec.name: spec for spec in settings.servers},
         counter=counter_for(settings.tokens),
@@ -178,6 +243,8 @@ def build(settings: Settings) -> House:
         pins=settings.pins,
         profile=settings.selected,
         hooks=_hooks(settings),
+        scripts=settings.scripts,
+        result_limits=settings.results,
         search_tokens=settings.search.tokens,
         search_limit=settings.search.limit,
     )
@@ -192,12 +259,16 @@ def build(settings: Settings) -> House:
     parts.providers.update(upstreams)
     house.journal, house.closing = remembered.journal, remembered.closing
     house.admin.settle, house.admin.reread = remembered.journal.settle_now, remembered.journal.reread
-    house.problems = settings.problems
+    if parts.hooks is not None:
+        house.closing.insert(0, parts.hooks.close)
+    house.problems = (*settings.problems, *(registries.problems if registries else ()))
+    house.registries = registries
     house.surface, house.is_reloading = settings.surface, settings.reload
     house.unknown = house.admin.intake.load()
     if settings.python or settings.yaml or settings.selected.wants_packaged:
         _add_workshop(house, settings, parts.providers)
-    _recall(house.admin)
+    recall(house.admin, house.gateway.executor.shapes)
+    house.closing.insert(0, house.gateway.executor.shapes.close)
     for name, server in house.gateway.edition.servers.items():
         if name in upstreams:
             upstreams[name].remember(server.protocol)
@@ -222,14 +293,7 @@ def settings_for(config: str | None, *, profile: str | None = None, reload: bool
         ConfigError: the file cannot be used at all.
     """
     settings = replace(load_settings(config, os.environ, Path.cwd(), profile=profile), reload=reload)
-    ahead = list(settings.extra)
-    unknown = tuple(
-        ConfigError(
-            "this version cannot use it yet", file=str(settings.file), where=key, fix="Leave it out until then."
-        )
-        for key in ahead
-    )
-    return replace(settings, problems=(*settings.problems, *unknown, *_not_installed(settings)))
+    return replace(settings, problems=(*settings.problems, *_not_installed(settings)))
 
 
 def watch(house: House, tasks: TaskGroup) -> None:
@@ -240,6 +304,10 @@ def watch(house: House, tasks: TaskGroup) -> None:
         house.admin.intake.begin(server)
     if house.meanings is not None:
         house.meanings.wake()
+    if house.scripts is not None:
+        house.scripts.watch(tasks)
+    if house.registries is not None:
+        house.registries.watch(tasks, house.admin.intake, house.unknown)
     if house.workshop is not None and house.is_reloading:
         tasks.start_soon(house.workshop.follow, partial(_reshow, house))
 
@@ -254,6 +322,9 @@ def _reshow(house: House, server: str) -> None:
 
 async def _close(house: House) -> None:
     """Close everything, whatever happens to the other parts; what was journalled comes last and matters most."""
+    with anyio.move_on_after(CLOSE_SECONDS):
+        if house.opened is not None:
+            await _tried(house.opened.aclose)
     with anyio.move_on_after(CLOSE_SECONDS):
         async with anyio.create_task_group() as tasks:
             for provider in house.admin.providers.values():
@@ -283,58 +354,14 @@ def _lookup(providers: Mapping[str, Provider]) -> Callable[[str], Provider]:
     return provider_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Remembered:
-    """What the store of the settings gives to a house."""
-
-    store: Store
-    journal: StoredJournal
-    parts: Mapping[str, Any]
-    closing: list[Callable[[], None]]
-
-
-def _open_stores(settings: Settings) -> _Remembered:
-    durable = settings.journal.mode == "durable"
-    database = open_database(settings.store, settings.home.data, durable=durable, patient=True)
-    store, ledger, signals = DatabaseStore(database), DatabaseLedger(database), open_signals(database)
-    cache = AnswerCache()
-    journal = StoredJournal(
-        ledger,
-        folder=_counters(settings, database),
-        durable=durable,
-        buffer=settings.journal.buffer,
-        wait_seconds=settings.journal.wait_s,
-        caches=cache.counts,
+def _open_registries(settings: Settings) -> Registries | None:
+    if not settings.databases:
+        return None
+    # Loaded where there are databases alone.
+    found: Registries = import_module("portico.registries").open_registries(
+        settings.databases, taken={spec.name for spec in settings.servers}
     )
-    parts = {
-        "store": store,
-        "journal": journal,
-        "ledger": ledger,
-        "records": DatabaseTiers(database),
-        "signals": signals,
-        "cache": cache,
-        "store_name": settings.store_shown,
-        "journal_mode": settings.journal.mode,
-        "keep_days": settings.journal.keep_days,
-    }
-    closing = [signals.close, journal.close, database.close]
-    return _Remembered(store=store, journal=journal, parts=parts, closing=closing)
-
-
-def _counters(settings: Settings, database: Database) -> Path | None:
-    """Where the counters of this database's writers lie; one in memory is gone with its only writer."""
-    is_kept = database.dialect != "sqlite" or settings.store not in ("memory", "sqlite://", "sqlite:///:memory:")
-    return settings.home.data / "journal" / f"{crc32(database.where.encode()):08x}" if is_kept else None
-
-
-def _recall(admin: Admin) -> None:
-    """Let tools stand and categories be called as they were last written down."""
-    try:
-        if admin.records is not None:
-            admin.standings.replace_tiers(admin.records.standings())
-            admin.standings.replace_categories(admin.records.categories())
-    except StoreError as error:
-        logger.warning("how tools stand is not remembered: %s", error)
+    return found
 
 
 def _add_workshop(house: House, settings: Settings, providers: dict[str, Provider]) -> None:
@@ -345,7 +372,7 @@ def _add_workshop(house: House, settings: Settings, providers: dict[str, Provide
         yaml=settings.yaml,
         folder=settings.folder,
         packaged=settings.selected.wants_packaged,
-        taken={spec.name for spec in settings.servers},
+        taken={*(spec.name for spec in settings.servers), *(spec.name for spec in settings.databases)},
         database=settings.database_uri,
         data=settings.home.data,
     )
@@ -375,7 +402,7 @@ def _hooks(settings: Settings) -> Hooks | None:
     if not settings.hooks:
         return None
     modules = [_hook_module(source, settings.folder) for source in settings.hooks]
-    return hooks_of(modules, Workers(), around=prints_aside)
+    return hooks_of(modules, Workers(), loops=Loops(), around=prints_aside)
 
 
 def _hook_module(source: str, folder: Path) -> ModuleType:

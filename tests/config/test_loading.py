@@ -56,7 +56,8 @@ def test_the_config_of_the_design_page_is_read_whole(home: Home) -> None:
         {"Authorization": "Bearer d2"},
     )
     assert settings.pins == ("base_readQuery",)
-    assert settings.extra == {"databases": {"warehouse": {"url": "postgresql+asyncpg://...", "registry": "mcp"}}}
+    (warehouse,) = settings.databases
+    assert (warehouse.name, warehouse.url, warehouse.registry) == ("warehouse", "postgresql+asyncpg://...", "mcp")
     assert (settings.python, settings.yaml) == (("my_company.tools",), ("tools/*.yml",))
     assert (settings.store, settings.journal.mode) == ("sqlite", "batched")
     assert settings.problems == ()
@@ -94,7 +95,7 @@ servers:
     assert (settings.surface, settings.host, settings.port) == ("static", "0.0.0.0", 9000)
     assert settings.categories == {"github": "code", "base_": "tables"}
     assert (settings.search.tokens, settings.search.limit) == (400, 3)
-    assert (settings.extra, settings.profile) == ({}, "")
+    assert (settings.databases, settings.profile) == ((), "")
     assert one.args == ("1.10", "yes", "022", "x", "2024-01-01")
     assert one.env == {"A": "1", "C": "false"}
     assert one.cwd == str(home.project / "sub")

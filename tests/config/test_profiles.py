@@ -210,7 +210,7 @@ def test_tools_and_hooks_of_ones_own_are_listed_in_the_config(home: Home):
     settings = chosen(home)
     assert (settings.python, settings.yaml) == (("my_company.tools", "tools/*.py"), ("tools/*.yml",))
     assert (settings.hooks, settings.folder, settings.problems) == (("mine.py",), home.project, ())
-    assert settings.extra == {}
+    assert settings.databases == ()
     home.write("project/portico.yaml", 'python: my.tools\nyaml: [""]\nhooks: [[a]]\n')
     wrong = chosen(home)
     assert (wrong.python, wrong.yaml, wrong.hooks) == ((), (), ())

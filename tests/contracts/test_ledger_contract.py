@@ -259,6 +259,7 @@ def test_a_writer_that_was_only_thought_dead_has_lost_nothing(ledger: Ledger) ->
     assert ledger.stored("w") == 2
 
 
+@pytest.mark.requirement("P-REPORT-ADDS-UP")
 def test_a_report_sums_up_the_days(ledger: Ledger) -> None:
     yesterday = NOW - DAY_SECONDS
     ledger.append(
@@ -305,6 +306,7 @@ def test_a_look_costs_only_those_who_list_through_the_same_surface_that_day(ledg
     assert [line.tokens_saved for line in ledger.report(days=2, limit=1).by_day] == [0, 9_000 - 50]
 
 
+@pytest.mark.requirement("P-REPORT-ADDS-UP")
 def test_a_report_of_more_days_than_entries_are_kept_adds_up(ledger: Ledger) -> None:
     old = NOW - 100 * DAY_SECONDS
     ledger.append(

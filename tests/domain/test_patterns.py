@@ -87,3 +87,7 @@ def test_whatever_is_taken_ends(text: str):
     for letters in ("a", "ab", "b"):
         name = (letters * 512)[: pattern.longest - 1] + "!"
         assert pattern.fits(name) == bool(re.match(text, name))
+
+
+def test_a_pattern_that_another_python_may_read_otherwise_is_taken_without_a_word():
+    assert read_pattern("[[]").fits("[")

@@ -209,6 +209,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.requirement("P-STORE-REFUSES")
 def test_what_a_database_does_not_take_is_told_from_one_that_is_away(database: Database, kind: str) -> None:
     with pytest.raises(StoreRefused, match="refused what it was given"):
         database.run("INSERT INTO jobs (job, ran_at) VALUES (:job, :at)", REFUSED[kind])

@@ -75,6 +75,7 @@ def in_time(work: Callable[[], Found]) -> Found:
         pool.shutdown(wait=False)
 
 
+@pytest.mark.requirement("P-STORE-HANGS")
 def test_a_statement_that_is_never_answered_is_given_up(hasty: PostgresDatabase) -> None:
     def ask() -> None:
         with hasty.transaction() as work, stopped(own_backend(work)):
@@ -137,7 +138,7 @@ def test_a_job_whose_lock_cannot_be_given_back_ends_all_the_same(hasty: Postgres
     signals.close()
 
 
-@pytest.mark.requirement("P-JOURNAL-AWAY", "P-JOURNAL-ONCE")
+@pytest.mark.requirement("P-JOURNAL-AWAY", "P-JOURNAL-ONCE", "P-STORE-HANGS")
 def test_the_journal_has_every_entry_once_when_its_server_has_hung(hasty: PostgresDatabase, migrated_url: str) -> None:
     journal = StoredJournal(DatabaseLedger(hasty), pace=Pace(write=0.001, first_pause=0.01))
     journal.record(invocation(0))

@@ -62,6 +62,9 @@ TABLES = {
     "failures",
     "invocations",
     "jobs",
+    "result_pieces",
+    "results",
+    "shapes",
     "lookups",
     "mcp_categories",
     "mcp_servers",
@@ -301,7 +304,7 @@ def test_a_login_that_is_refused_is_told_without_the_user(postgres_url: str, tmp
     assert "mallory" not in str(raised.value)
 
 
-@pytest.mark.requirement("P-STORE-ADVICE")
+@pytest.mark.requirement("P-STORE-ADVICE", "P-STORE-REFUSES")
 def test_a_database_that_cannot_hold_every_text_is_refused_with_what_to_do(postgres_url: str, tmp_path: Path) -> None:
     latin = postgres_url.replace("/test_", "/latin_", 1)
     name = sql.Identifier(latin.split("?")[0].rpartition("/")[2])
@@ -320,6 +323,8 @@ def test_a_store_of_the_second_revision_is_brought_up_to_date(
     database: Database, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     database.run("DROP INDEX usage_latencies_by_day")
+    for table in ("results", "result_pieces", "shapes"):
+        database.run(f"DROP TABLE {table}")
     database.run("UPDATE alembic_version SET version_num = '0002'")
     store = "sqlite" if database.dialect == "sqlite" else request.getfixturevalue("migrated_url")
     again = open_database(store, tmp_path)
@@ -375,7 +380,7 @@ def test_one_that_turns_out_to_be_newer_when_it_is_back_refuses_no_entry(
     database.close()
 
 
-@pytest.mark.requirement("P-STORE-ADVICE")
+@pytest.mark.requirement("P-STORE-ADVICE", "P-STORE-REFUSES")
 def test_a_database_in_which_no_tables_may_be_made_is_refused_with_what_to_do(
     postgres_url: str, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ from .paths import find_paths as find_paths
 from .settings import PORT as PORT
 from .settings import SURFACES as SURFACES
 from .settings import JournalSettings as JournalSettings
+from .settings import ScriptSettings as ScriptSettings
 from .settings import SearchLimits as SearchLimits
 from .settings import Semantic as Semantic
 from .settings import Settings as Settings

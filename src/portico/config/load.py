@@ -10,6 +10,7 @@ from pathlib import Path
 from portico.domain.server import ServerSpec
 from portico.errors import ConfigError
 
+from .databases import read_databases, with_registry
 from .dialects import Dialect
 from .documents import Document, read_document
 from .expansion import Variables
@@ -18,6 +19,8 @@ from .journal import read_journal, read_store
 from .paths import Paths, find_config, find_paths
 from .profiles import with_profile
 from .python_tools import read_sources
+from .results import read_results
+from .scripts import read_scripts
 from .semantic import read_semantic
 from .servers import read_server
 from .settings import COUNTERS, ORDERS, SURFACES, CapabilitiesSettings, SearchLimits, Settings
@@ -31,9 +34,6 @@ PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,32}")
 
 DATABASE = "DATABASE_URI"
 """An environment variable that names the database which packaged tools read."""
-
-EXTRA = ("databases",)
-"""Keys that other parts of the house read themselves."""
 
 
 def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path, *, profile: str | None = None) -> Settings:
@@ -51,7 +51,7 @@ def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path, *, 
     settings = read_settings(document, home, environ, cwd) if document else Settings(home=home)
     settings = replace(settings, database_uri=environ.get(DATABASE, "").strip())
     is_own = document is not None and recognise(document) == "portico"
-    settings = with_profile(settings, document if is_own else None, profile, environ, cwd)
+    settings = with_registry(with_profile(settings, document if is_own else None, profile, environ, cwd))
     return _switched(settings, environ.get(SWITCH, "").strip())
 
 
@@ -129,10 +129,12 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         tokens=fields.choice("tokens", among=COUNTERS) or defaults.tokens,
         store=store or defaults.store,
         journal=read_journal(fields),
+        results=read_results(fields),
+        scripts=read_scripts(fields),
         python=read_sources(fields, "python"),
         yaml=read_sources(fields, "yaml"),
         hooks=read_sources(fields, "hooks"),
-        extra={key: value for key, value in (document.data or {}).items() if key in EXTRA},
+        databases=read_databases(fields, document),
     )
 
 

@@ -18,9 +18,11 @@ from .documents import Document
 from .expansion import Variables
 from .fields import Fields, is_address, meant
 from .paths import absolute
+from .results import LEAST_TOKENS, MOST_TOKENS
 
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"
+    " result_tokens"
 ).split()
 """The fields of a server entry."""
 
@@ -120,6 +122,7 @@ def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:
         category=fields.text("category").strip(),
         tools=_filter(fields),
         timeouts=_timeouts(fields),
+        result_tokens=fields.whole("result_tokens", least=LEAST_TOKENS, most=MOST_TOKENS) or 0,
     )
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
+from portico.domain.database import DatabaseSpec
+from portico.domain.kept import ResultLimits
 from portico.domain.profile import OPEN, Profile
 from portico.domain.server import ServerSpec
 from portico.errors import ConfigError
 
 from .paths import Paths
 
-SURFACES = ("discover", "static", "search", "capabilities")
+SURFACES = ("discover", "static", "search", "capabilities", "gateway")
 """The surfaces that `surface` may name."""
 
 PORT = 8421
@@ -83,6 +84,27 @@ class JournalSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSettings:
+    """Whether scripts may run, what one may use, and how many there are at once."""
+
+    enabled: bool = True
+    seconds: float = 30.0
+    max_seconds: float = 120.0
+    """What a caller may ask for."""
+    cpu_seconds: float = 5.0
+    memory_mb: int = 64
+    calls: int = 100
+    in_flight: int = 16
+    """Calls of one script that run at once."""
+    at_once: int = 8
+    """Scripts that run at once."""
+    pool: int = 4
+    """Processes that wait for the next script."""
+    require_hardening: bool = False
+    """Whether scripts are refused where the machine cannot hold them in as it should."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What the config file says, with every variable expanded and every refused part in `problems`."""
 
@@ -100,12 +122,16 @@ class Settings:
     store: str = field(default="sqlite", repr=False)
     """`sqlite`, `memory`, or the address of a database, which may hold a password."""
     journal: JournalSettings = JournalSettings()
+    results: ResultLimits = field(default_factory=ResultLimits)
+    scripts: ScriptSettings = ScriptSettings()
     python: tuple[str, ...] = ()
     """Modules, files and patterns of files with tools, relative to `folder`."""
     yaml: tuple[str, ...] = ()
     """Patterns of files with definitions, relative to `folder`."""
     hooks: tuple[str, ...] = ()
     """Modules and files with hooks, relative to `folder`."""
+    databases: tuple[DatabaseSpec, ...] = ()
+    """Databases whose registries hold tools, that of the chosen profile included."""
     database_uri: str = field(default="", repr=False)
     """The database that packaged tools read, which may hold a password; empty for the demo's."""
     profile: str = ""
@@ -114,8 +140,6 @@ class Settings:
     """The chosen profile, for what it lets through."""
     reload: bool = False
     """Whether tools are loaded again when their files change."""
-    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Keys that other parts read themselves, as they were written."""
     problems: tuple[ConfigError, ...] = ()
     """What could not be used; everything else is in force."""
     file: Path | None = None

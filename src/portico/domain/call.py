@@ -26,11 +26,15 @@ class Call:
     """What a client sends when it answers a tool's question: `inputResponses` and `requestState`."""
     parent: str = ""
     """The script that makes the call, if one does."""
+    whole: bool = False
+    """Whether the result is given whole, however large: to a script, or to a program that reads it."""
+    needs_structured: bool = False
+    """Whether the client was given the tool's output schema, and may refuse a result without structured content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool returned: the raw result object, passed on unchanged."""
+    """What a tool returned: the raw result object, passed on unchanged, or shortened to fit."""
 
     raw: Mapping[str, Any]
     notes: tuple[str, ...] = ()

@@ -11,3 +11,5 @@ class Caller:
 
     name: str = "local"
     surface: str = "library"
+    result_tokens: int = 0
+    """What one result may cost this caller; 0 leaves it to the config."""

@@ -17,7 +17,7 @@ MOST = 2**53
 
 
 class Look(StrEnum):
-    """The ways of looking at tools without calling one."""
+    """The ways of looking at tools and results without calling a tool."""
 
     LIST = "list"
     """The definitions that a surface lists."""
@@ -25,6 +25,8 @@ class Look(StrEnum):
     BROWSE = "browse"
     """The hot list, the categories, or the tools of one category."""
     DESCRIBE = "describe"
+    READ = "read"
+    """The next part of a result that was shortened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,15 +17,16 @@ LUA_KEYWORDS = frozenset(
 LUA_GLOBALS = frozenset(
     "_G _VERSION assert collectgarbage coroutine debug dofile error getmetatable io ipairs load loadfile math next os"
     " package pairs pcall print rawequal rawget rawlen rawset require select setmetatable string table tonumber"
-    " tostring type utf8 warn xpcall await_all".split()
+    " tostring type utf8 warn xpcall args array await_all base64 json null servers".split()
 )
 """Names that scripts already have; a server of that name would hide one of them."""
 
 META_TOOLS = frozenset(
     "search_tools describe_tools call_tool read_result run_script search_tool execute_tool".split()
+    + "capabilities tool_schema read_resource get_prompt".split()
     + "list_servers list_server_tools tool_details inspect_tool_response execute".split()
 )
-"""Identifiers of the tools that the surfaces list themselves."""
+"""Identifiers of the tools that are the surfaces' own."""
 
 RESERVED_SERVERS = LUA_GLOBALS | META_TOOLS | {"result", "_gateway", "category"}
 """What no server's identifier may be; `category` is a path segment of the REST surface."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -50,6 +50,8 @@ class ServerSpec:
     category: str = ""
     tools: ToolFilter = ToolFilter()
     timeouts: Timeouts = Timeouts()
+    result_tokens: int = 0
+    """What one result may cost; 0 leaves it to the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ class Offering:
     templates: tuple[Mapping[str, Any], ...] = ()
     limited: str = ""
     """Why the lists are not complete, when a cap cut them."""
+    users: Mapping[str, Sequence[str]] | None = None
+    """Who may see each tool, by name, and `*` for everybody; None where the source restricts nobody."""
 
 
 class State(StrEnum):

@@ -47,6 +47,8 @@ class Tool:
     source: str = "upstream"
     notes: tuple[str, ...] = ()
     """What normalising had to change, for `doctor` and `list`."""
+    users: frozenset[str] | None = None
+    """Who may see it, and `*` for everybody; None where its source restricts nobody."""
 
     @property
     def properties(self) -> Mapping[str, Any]:

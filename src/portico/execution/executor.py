@@ -32,12 +32,14 @@ from .arguments import ArgumentCheck, Checked
 from .counts import Counts
 from .gauge import TokenGauge, text_of_arguments, text_of_result
 from .hooks import Hooks
+from .learning import Shapes
+from .shaping import Shaper
 from .trail import Trail
 
 
 @dataclass(slots=True, kw_only=True)
 class Executor:
-    """Resolves, admits, checks, runs and records."""
+    """Resolves, admits, checks, runs, shapes the result and records."""
 
     provider_of: Callable[[str], Provider]
     policy: Policy
@@ -47,13 +49,16 @@ class Executor:
     arguments: ArgumentCheck = field(default_factory=ArgumentCheck)
     hooks: Hooks | None = None
     """Operators' own code around calls; None costs nothing."""
+    shaper: Shaper | None = None
+    """What makes results fit; without it they are passed on whole."""
+    shapes: Shapes = field(default_factory=Shapes)
     trail: Trail = field(default_factory=Trail)
     counts: Counts = field(default_factory=Counts)
     running: Counter[str] = field(default_factory=Counter)
     """How many calls each server is at work on."""
 
     async def run(self, caller: Caller, call: Call, edition: Edition) -> Result:
-        """Run one call and return what the tool returned, unchanged.
+        """Run one call and return what the tool returned: unchanged when it fits, else shortened.
 
         Raises:
             CallError: the call did not reach a result; `sent` says what had happened by then.
@@ -61,11 +66,12 @@ class Executor:
         at, started = time.time(), time.perf_counter()
         tool: Tool | None = None
         result: Result | None = None
-        outcome, code = Outcome.FAILED, ""
+        outcome, code, ended = Outcome.FAILED, "", 0.0
         try:
             tool = edition.resolver.resolve(call.tool, self.policy.visible(caller, edition))
             result = await self._run(caller, call, tool)
-            outcome = Outcome.FAILED if result.is_error else Outcome.DONE
+            outcome, ended = Outcome.FAILED if result.is_error else Outcome.DONE, time.perf_counter()
+            result = await self._shaped(caller, call, tool, result)
         except CallError as error:
             outcome, code = _outcome(error), error.code
             raise
@@ -79,7 +85,7 @@ class Executor:
                 caller=caller.name,
                 surface=caller.surface,
                 outcome=outcome,
-                seconds=time.perf_counter() - started,
+                seconds=(ended or time.perf_counter()) - started,  # making it fit is no work of the tool
                 code=code,
                 at=at,
                 tokens_in=self._tokens_in(tool, call),
@@ -90,6 +96,12 @@ class Executor:
             self.record(invocation)
             note = await self.journal.written() if outcome is not Outcome.CANCELLED else ""
         return replace(result, notes=(*result.notes, note)) if note else result
+
+    async def _shaped(self, caller: Caller, call: Call, tool: Tool, result: Result) -> Result:
+        """The result as its caller gets it; what it looks like is learned from the whole of it."""
+        if not result.is_error:
+            self.shapes.learn(tool, result)
+        return await self.shaper.shaped(caller, call, tool, result) if self.shaper is not None else result
 
     def record(self, entry: Entry) -> None:
         """Write an entry to the journal, and count it."""

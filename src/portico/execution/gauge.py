@@ -21,6 +21,10 @@ SAMPLE, PLACES = 2_000, 4
 EVERY = 32
 """How many texts of one kind are taken by their length before one is counted again."""
 KINDS_KEPT = 5_000
+ASCII_COST, LETTER_COST = 1.2, 4
+"""Tokens that a letter costs at the very most: a plain one, and any other."""
+SURELY_LESS, SURELY_MORE = 0.6, 1.7
+"""Beyond these shares of a limit a sample is enough to tell."""
 
 
 @dataclass(slots=True)
@@ -61,3 +65,18 @@ def text_of_result(result: Result) -> str:
         return orjson.dumps(result.structured).decode()
     except TypeError:
         return str(result.structured)
+
+
+def fits_within(text: str, tokens: int, counter: TokenCounter) -> bool:
+    """Whether a text costs at most so many tokens; every letter is read only where it is a near thing."""
+    if len(text) * (ASCII_COST if text.isascii() else LETTER_COST) <= tokens:
+        return True
+    about = sampled(text, counter)
+    if not tokens * SURELY_LESS <= about <= tokens * SURELY_MORE:
+        return about < tokens
+    return counter.count(text) <= tokens
+
+
+def sampled(text: str, counter: TokenCounter) -> int:
+    """Tokens of a text, about, from some places of it."""
+    return round(len(text) * tokens_per_letter(text, counter.count, letters=SAMPLE, places=PLACES))

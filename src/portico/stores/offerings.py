@@ -131,6 +131,8 @@ def _decoded(blob: bytes) -> Offering | None:
         fields: dict[str, Any] = orjson.loads(blob)
         for name in ("tools", "prompts", "resources", "templates"):
             fields[name] = tuple(fields.get(name, ()))
+        users = fields.get("users")
+        fields["users"] = None if users is None else {tool: tuple(names) for tool, names in users.items()}
         return Offering(**fields)
     except (orjson.JSONDecodeError, TypeError, AttributeError):
         return None

@@ -116,7 +116,7 @@ def _day_lines(calls: Mapping[int, Counter[str]], looks: list[Row]) -> tuple[Day
     for day, surface, look, _, count, tokens, spared in looks:
         if day in saved:
             searches[day] += count if look == Look.SEARCH else 0
-            cost = tokens if (day, surface) in listed else 0
+            cost = tokens if (day, surface) in listed and look != Look.READ else 0  # results are no tools
             saved[day] += spared if look == Look.LIST else -cost
     return tuple(
         DayLine(

@@ -159,4 +159,30 @@ CREATE TABLE jobs (
 	PRIMARY KEY (job)
 );
 CREATE INDEX usage_latencies_by_day ON usage_latencies (day);
-INSERT INTO alembic_version VALUES ('0003');
+CREATE TABLE results (
+	id TEXT NOT NULL,
+	caller TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	made_at DOUBLE NOT NULL,
+	expires_at DOUBLE NOT NULL,
+	size BIGINT NOT NULL,
+	outline BLOB NOT NULL,
+	PRIMARY KEY (id)
+);
+CREATE INDEX results_by_expiry ON results (expires_at);
+CREATE TABLE result_pieces (
+	id TEXT NOT NULL,
+	run BIGINT NOT NULL,
+	number BIGINT NOT NULL,
+	piece BLOB NOT NULL,
+	PRIMARY KEY (id, run, number)
+);
+CREATE TABLE shapes (
+	server TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	fingerprint TEXT NOT NULL,
+	shape TEXT NOT NULL,
+	results BIGINT NOT NULL,
+	PRIMARY KEY (server, tool)
+);
+INSERT INTO alembic_version VALUES ('0004');

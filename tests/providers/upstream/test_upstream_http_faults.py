@@ -328,7 +328,7 @@ async def test_oversized_answers_are_refused(
     size = protocol.MESSAGE_LIMIT + 10
     for kind in ("application/json", "text/event-stream"):
         raw.on["tools/call"] = cut(events=b"data: " + b"x" * size, kind=kind)
-        with pytest.raises(UpstreamGone, match="16 MiB"):
+        with pytest.raises(UpstreamGone, match="64 MiB"):
             await use(provider, "x")
 
 

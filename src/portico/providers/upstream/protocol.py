@@ -26,7 +26,7 @@ CAPABILITIES_KEY = f"{_PREFIX}clientCapabilities"
 LOG_LEVEL_KEY = f"{_PREFIX}logLevel"
 SERVER_KEY = f"{_PREFIX}serverInfo"
 
-MESSAGE_LIMIT = 16 * 1024 * 1024
+MESSAGE_LIMIT = 64 * 1024 * 1024
 """Bytes of one message from a server; a longer one fails it."""
 
 UNCANCELLABLE = frozenset({"initialize", "server/discover"})

@@ -1,0 +1,39 @@
+"""What scripts may use: the key `scripts`."""
+
+from __future__ import annotations
+
+from dataclasses import fields as fields_of
+
+from .fields import SWITCHES, Fields
+from .settings import ScriptSettings
+
+KEYS = tuple(found.name for found in fields_of(ScriptSettings))
+
+
+def read_scripts(fields: Fields) -> ScriptSettings:
+    """Whether scripts may run, and within which limits; what cannot be used is reported, and its default holds."""
+    fields.inner("scripts", KEYS)
+    defaults = ScriptSettings()
+    most = fields.number("scripts", "max_seconds", above=0) or defaults.max_seconds
+    usual = fields.number("scripts", "seconds", above=0) or min(defaults.seconds, most)
+    if usual > most:
+        fix = f"Write at most {most:g}, or raise scripts.max_seconds."
+        fields.report("this is more than scripts.max_seconds", "scripts", "seconds", fix=fix)
+        usual = most
+    return ScriptSettings(
+        enabled=_switch(fields, "enabled", defaults.enabled),
+        seconds=usual,
+        max_seconds=most,
+        cpu_seconds=fields.number("scripts", "cpu_seconds", above=0) or defaults.cpu_seconds,
+        memory_mb=fields.whole("scripts", "memory_mb", least=8, most=4_096) or defaults.memory_mb,
+        calls=fields.whole("scripts", "calls", least=1, most=100_000) or defaults.calls,
+        in_flight=fields.whole("scripts", "in_flight", least=1, most=1_000) or defaults.in_flight,
+        at_once=fields.whole("scripts", "at_once", least=1, most=1_000) or defaults.at_once,
+        pool=fields.whole("scripts", "pool", least=1, most=100) or defaults.pool,
+        require_hardening=_switch(fields, "require_hardening", defaults.require_hardening),
+    )
+
+
+def _switch(fields: Fields, key: str, default: bool) -> bool:
+    word = fields.choice("scripts", key, among=SWITCHES)
+    return SWITCHES[word] if word else default

@@ -1,0 +1,163 @@
+"""The shape of a value: a JSON schema with names and types in it, and no value of any kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+DEPTH = 8
+"""Values inside of more lists and objects than these are not looked at."""
+WIDTH = 32
+"""An object with more names than these has data for names."""
+ITEMS = 50
+"""Items of a list that are looked at, from end to end."""
+NAME_LENGTH = 64
+LINE_LENGTH, RETURNS_LENGTH = 300, 600
+"""Letters of a shape in one line: beside a result, and on a card."""
+
+_DATA = re.compile(r"^\d|\d{4}|[0-9a-fA-F]{8}-|(?=.{12})(?:.*\d){3}|@.+\.|://|^[/~]|\s.*\s")
+"""What names look like that are data: numbers, dates, identifiers, addresses, paths, sentences."""
+_PLAIN = re.compile(r"[\w$@.-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What the results of one tool have looked like."""
+
+    fingerprint: str
+    """Of the tool's definition: one that has changed may return something else."""
+    shape: Schema = field(default_factory=dict)
+    results: int = 0
+    """How many results it was learned from."""
+
+
+def shape_of(value: Any, depth: int = DEPTH) -> Schema:
+    """The shape of one value."""
+    if isinstance(value, dict):
+        return _object(value, depth)
+    if isinstance(value, list):
+        step = max(1, len(value) // ITEMS)
+        items = merge_all(shape_of(item, depth - 1) for item in value[::step][:ITEMS]) if depth else {}
+        return {"type": "array", "items": items} if items else {"type": "array"}
+    return {"type": _kind(value)}
+
+
+def merge(one: Schema, other: Schema) -> Schema:
+    """A shape that both are of."""
+    if one == other or not other:
+        return one
+    if not one:
+        return other
+    kinds = {*_kinds(one), *_kinds(other)}
+    if "number" in kinds:
+        kinds.discard("integer")
+    merged: dict[str, Any] = {"type": next(iter(kinds)) if len(kinds) == 1 else sorted(kinds)}
+    objects, lists = ([shape for shape in (one, other) if kind in _kinds(shape)] for kind in ("object", "array"))
+    if objects:
+        merged |= _merged_fields(objects)
+    if items := merge_all(shape.get("items", {}) for shape in lists):
+        merged["items"] = items
+    return merged
+
+
+def merge_all(shapes: Iterable[Schema]) -> Schema:
+    """A shape that all are of; nothing when there is none."""
+    return reduce(merge, shapes, {})
+
+
+def shape_line(shape: Schema, length: int = LINE_LENGTH) -> str:
+    """A shape in one line, as deep as there is room for: `{items: [{id: integer, name?: string}], total: integer}`."""
+    for depth in range(DEPTH, 0, -1):
+        text = _line(shape, depth)
+        if len(text) <= length:
+            return text
+    return f"{text[: length - 1]}…"
+
+
+def returns_line(learned: Learned) -> str:
+    """What a tool returns, in the line of its card."""
+    calls = f"{learned.results} call{'s' if learned.results != 1 else ''}"
+    return f"returns: {shape_line(learned.shape, RETURNS_LENGTH)} (learned from {calls})"
+
+
+def _object(fields: Mapping[str, Any], depth: int) -> Schema:
+    if not depth:
+        return {"type": "object"}
+    if len(fields) > WIDTH or any(map(_is_data, fields)) or _is_by_name(fields):
+        values = [shape_of(value, depth - 1) for value in list(fields.values())[:ITEMS]]
+        return {"type": "object", "additionalProperties": merge_all(values)}
+    if not fields:
+        return {"type": "object"}
+    properties = {name: shape_of(value, depth - 1) for name, value in fields.items()}
+    return {"type": "object", "properties": properties, "required": sorted(fields)}
+
+
+def _is_by_name(fields: Mapping[str, Any]) -> bool:
+    """Whether an object looks like a table by names of people or things: of several words, with values of one kind."""
+    return len({*map(_kind, fields.values())}) == 1 < len(fields) and any(" " in name.strip() for name in fields)
+
+
+def _is_data(name: str) -> bool:
+    return len(name) > NAME_LENGTH or _DATA.search(name) is not None
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "string"
+
+
+def _kinds(shape: Schema) -> tuple[str, ...]:
+    found = shape.get("type", ())
+    return (found,) if isinstance(found, str) else tuple(found)
+
+
+def _merged_fields(objects: list[Schema]) -> dict[str, Any]:
+    names = dict.fromkeys(name for shape in objects for name in shape.get("properties", {}))
+    is_map = any("additionalProperties" in shape for shape in objects) or len(names) > WIDTH
+    if is_map:
+        inner = [found for shape in objects for found in shape.get("properties", {}).values()]
+        inner += [shape["additionalProperties"] for shape in objects if "additionalProperties" in shape]
+        return {"additionalProperties": merge_all(inner)}
+    if not names:
+        return {}
+    required = set.intersection(*(set(shape.get("required", ())) for shape in objects))
+    known = [shape.get("properties", {}) for shape in objects]
+    properties = {name: merge_all(fields.get(name, {}) for fields in known) for name in names}
+    return {"properties": properties, "required": sorted(required)}
+
+
+def _line(shape: Schema, depth: int) -> str:
+    kinds = [kind for kind in _kinds(shape) if kind != "null"] or ["null"]
+    nullable = "?" if len(kinds) < len(_kinds(shape)) else ""
+    return "|".join(_kind_line(kind, shape, depth) for kind in kinds) + nullable
+
+
+def _kind_line(kind: str, shape: Schema, depth: int) -> str:
+    if kind == "array":
+        return f"[{_line(shape['items'], depth - 1)}]" if shape.get("items") and depth > 1 else "[…]"
+    if kind != "object":
+        return kind
+    if depth <= 1:
+        return "{…}"
+    if "additionalProperties" in shape:
+        return f"{{any: {_line(shape['additionalProperties'], depth - 1)}}}"
+    required = shape.get("required", ())
+    fields = shape.get("properties", {}).items()
+    shown = (f"{_name(name)}{'' if name in required else '?'}: {_line(inner, depth - 1)}" for name, inner in fields)
+    return f"{{{', '.join(shown)}}}"
+
+
+def _name(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else repr(name)

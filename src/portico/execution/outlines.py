@@ -1,0 +1,164 @@
+"""Reads JSON without building it: where its lists and fields begin, and as much of their values as a preview needs.
+
+A large JSON text takes five times its size as objects. Here one item is parsed at a time and let go.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from dataclasses import dataclass, field
+from typing import Any
+
+from portico.domain.kept import Part, Place, Segment, Text, Unit
+
+from .previews import shorten
+
+DEPTH = 4
+"""How deep lists are looked for inside of objects."""
+SHORT = 2_000
+"""A list or an object of fewer letters is one field, and not a run of its own."""
+PIECE = 300
+"""Letters of a line that are one unit; what is longer is several, so that every page can show at least one whole."""
+FIELD_ROOM, GLIMPSE = 16, 200
+"""Letters that a field takes at least, and that one behind a full room is given."""
+
+_decoder = json.JSONDecoder()
+_scan: Any = _decoder.scan_once  # type: ignore[attr-defined]
+_space = re.compile(r"[ \t\n\r]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A text that has been read: its units, and for JSON a value that holds the beginning of every list."""
+
+    part: Part
+    value: Any = None
+
+
+def read_outline(text: str, room: int) -> Outline:
+    """Find the units of a text; of JSON, also take at least so many letters of each list that has them."""
+    if text[:1] in "[{" or text.lstrip(" \t\n\r")[:1] in ("[", "{"):
+        try:
+            return _read_json(text, room)
+        except (StopIteration, ValueError, IndexError, RecursionError):
+            pass  # it only looked like JSON
+    return Outline(part=Part(text=text, segments=_lines(text)))
+
+
+def name_at(text: Text, at: int) -> str:
+    """The name of the field that begins there."""
+    name, _ = _scan(text, at)
+    return str(name)
+
+
+def numbers_for(length: int) -> array[int]:
+    """An empty array for places in a text of that length."""
+    return array("I" if length < 2**32 else "Q")
+
+
+def _lines(text: str) -> tuple[Segment, ...]:
+    starts = numbers_for(len(text))
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at) + 1 or len(text)
+        starts.extend(range(at, end, PIECE))
+        at = end
+    return (Segment(unit=Unit.LINE, starts=starts, end=len(text)),) if starts else ()
+
+
+def _read_json(text: str, room: int) -> Outline:
+    walk = _Walk(text, room)
+    at = walk.after_space(0)
+    value, end, _ = walk.read(at, ())
+    if walk.after_space(end) != len(text):
+        raise ValueError("more than one value")
+    return Outline(part=Part(text=text, segments=tuple(walk.segments), is_json=True), value=value)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One way through a text; `read` answers the beginning of a value, where it ends, and the letters taken of it."""
+
+    text: str
+    room: int
+    segments: list[Segment] = field(default_factory=list)
+
+    def read(self, at: int, place: Place) -> tuple[Any, int, int]:
+        sign = self.text[at]
+        if sign == "[" and len(place) < DEPTH:
+            return self._list(at, place)
+        if sign == "{" and len(place) < DEPTH:
+            return self._object(at, place)
+        value, end = _scan(self.text, at)
+        return value, end, end - at
+
+    def after_space(self, at: int) -> int:
+        found = _space.match(self.text, at)
+        return found.end() if found else at
+
+    def _list(self, at: int, place: Place) -> tuple[list[Any], int, int]:
+        starts, taken, size, mark = numbers_for(len(self.text)), list[Any](), 0, len(self.segments)
+        at = self.after_space(at + 1)
+        if self.text[at] == "]":
+            return taken, at + 1, 0
+        while True:
+            starts.append(at)
+            # The first item may hold everything, so it is not built; the others are like it, or there are none.
+            value, end, cost = self.read(at, (*place, 0)) if len(starts) == 1 else (*_scan(self.text, at), 0)
+            if len(starts) == 1 and end - at <= SHORT:
+                del self.segments[mark:]
+            if size < self.room:
+                taken.append(value)
+                size += cost or end - at
+            at, is_last = self._after(end, "]")
+            if is_last:
+                break
+        is_wrapper = len(starts) == 1 and len(self.segments) > mark
+        if not is_wrapper:
+            del self.segments[mark:]
+            self.segments.append(Segment(unit=Unit.ITEM, starts=starts, end=end, place=place))
+        return taken, at, size
+
+    def _object(self, at: int, place: Place) -> tuple[dict[str, Any], int, int]:
+        taken, size, run = dict[str, Any](), 0, numbers_for(len(self.text))
+        at = end = self.after_space(at + 1)
+        if self.text[at] == "}":
+            return taken, at + 1, 0
+        while True:
+            start, mark, before = at, len(self.segments), end
+            key, value, end, cost = self._entry(at, place)
+            if end - start <= SHORT or len(self.segments) == mark:
+                del self.segments[mark:]
+                run.append(start)
+            elif run:
+                self.segments.insert(mark, Segment(unit=Unit.FIELD, starts=run, end=before, place=place))
+                run = numbers_for(len(self.text))
+            if len(taken) < max(1, self.room // FIELD_ROOM):
+                # Where one field takes all the room, those behind it still show what they are.
+                taken[key] = value if size < self.room else shorten(value, GLIMPSE)
+                size += cost
+            at, is_last = self._after(end, "}")
+            if is_last:
+                break
+        if run:
+            self.segments.append(Segment(unit=Unit.FIELD, starts=run, end=end, place=place))
+        return taken, at, size
+
+    def _entry(self, at: int, place: Place) -> tuple[str, Any, int, int]:
+        key, end = _scan(self.text, at)
+        colon = self.after_space(end)
+        if not isinstance(key, str) or self.text[colon] != ":":
+            raise ValueError("a field without a name")
+        value, end, cost = self.read(self.after_space(colon + 1), (*place, key))
+        return key, value, end, cost + colon + 1 - at
+
+    def _after(self, end: int, closing: str) -> tuple[int, bool]:
+        """Where to read on behind a value, and whether it was the last one."""
+        at = self.after_space(end)
+        if self.text[at] == closing:
+            return at + 1, True
+        if self.text[at] != ",":
+            raise ValueError("no comma")
+        return self.after_space(at + 1), False

@@ -1,0 +1,114 @@
+"""JMESPath over a kept result, with bounds: an expression of a few letters could ask for work without end.
+
+`[@,@]|[@,@]|...` doubles what it is given at each step, and so do `join` and flattening. So every step is counted, and
+whatever is put together is measured before anything else reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from time import monotonic
+from typing import Any
+
+from jmespath import compile as compile_path
+from jmespath.exceptions import JMESPathError
+from jmespath.functions import Functions
+from jmespath.visitor import TreeInterpreter
+
+PATH_LENGTH = 500
+SECONDS = 5.0
+"""How long one expression may take."""
+STEPS = 20_000_000
+LETTERS_PER_STEP = 32
+_CHECKED = 4_096
+"""Steps between two looks at the clock."""
+
+
+class PathTrouble(Exception):
+    """Why an expression has no answer, in one line."""
+
+
+def select(value: Any, path: str, *, clock: Callable[[], float] = monotonic, steps: int = STEPS) -> Any:
+    """What a JMESPath expression selects; blocks, for some seconds at most.
+
+    Raises:
+        PathTrouble: it cannot be read, does not fit the value, or takes too much.
+    """
+    if len(path) > PATH_LENGTH:
+        raise PathTrouble(f"path: longer than {PATH_LENGTH} letters")
+    try:
+        parsed = compile_path(path).parsed
+        return _Bounded(clock, steps).visit(parsed, value)
+    except JMESPathError as error:
+        raise PathTrouble(f"path: {_briefly(error)}") from None
+    except RecursionError:
+        raise PathTrouble("path: nested too deeply") from None
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # its functions check types loosely
+        raise PathTrouble(f"path: {_briefly(error)}") from None
+
+
+class _Bounded(TreeInterpreter):
+    """An interpreter that counts what it does."""
+
+    def __init__(self, clock: Callable[[], float], steps: int) -> None:
+        super().__init__()
+        self._calls = Functions()
+        self._clock, self._left = clock, steps
+        self._until, self._unchecked = clock() + SECONDS, 0
+
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        self._take(1)
+        return super().visit(node, *args, **kwargs)
+
+    def visit_multi_select_list(self, node: Any, value: Any) -> Any:
+        return self._measured(super().visit_multi_select_list(node, value))
+
+    def visit_multi_select_dict(self, node: Any, value: Any) -> Any:
+        return self._measured(super().visit_multi_select_dict(node, value))
+
+    def visit_flatten(self, node: Any, value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, list):
+            return None
+        lists = [item if isinstance(item, list) else [item] for item in base]
+        self._take(sum(map(len, lists)))
+        return [*chain.from_iterable(lists)]
+
+    def visit_function_expression(self, node: Any, value: Any) -> Any:
+        given = [self.visit(child, value) for child in node["children"]]
+        for argument in given:
+            self._take(len(argument) // LETTERS_PER_STEP if isinstance(argument, str | list | dict) else 1)
+        if node["value"] == "join" and len(given) == 2 and isinstance(given[1], list):
+            each = len(given[0]) if isinstance(given[0], str) else 0
+            whole = sum(each + (len(text) if isinstance(text, str) else 0) for text in given[1])
+            self._take(whole // LETTERS_PER_STEP)
+        elif node["value"] == "to_string":
+            self._measured(given)
+        return self._calls.call_function(node["value"], given)
+
+    def _measured(self, value: Any) -> Any:
+        """Walk through a value as whoever compares or writes it will; what is in it twice is walked through twice."""
+        waiting = [value]
+        while waiting:
+            current = waiting.pop()
+            if isinstance(current, str):
+                self._take(1 + len(current) // LETTERS_PER_STEP)
+            elif isinstance(current, dict | list):
+                self._take(1 + len(current))
+                waiting.extend(current.values() if isinstance(current, dict) else current)
+        return value
+
+    def _take(self, steps: int) -> None:
+        self._left -= steps
+        self._unchecked += steps
+        if self._left < 0:
+            raise PathTrouble("path: it puts together too much; select less")
+        if self._unchecked >= _CHECKED:
+            self._unchecked = 0
+            if self._clock() > self._until:
+                raise PathTrouble(f"path: it takes longer than {SECONDS:g} seconds; select less")
+
+
+def _briefly(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,90 @@
+"""The beginning of a value or a text that fits a room: whole items and lines, the largest give way first."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+CUT = "…"
+LEAST = 16
+"""Letters that a value inside of another is given at least."""
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON of any value that was JSON before."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # integers beyond 64 bits, or half of a surrogate pair
+        return json.dumps(value, separators=(",", ":"), default=str)
+
+
+def loads(text: str) -> Any:
+    """The value of a JSON text, also of one that has NaN in it or integers beyond 64 bits."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return json.loads(text)
+
+
+def shorten(value: Any, room: int) -> Any:
+    """A value of the same form that takes about so many letters as JSON.
+
+    Lists lose their last items, objects share the room among their fields, and a string is cut only where it
+    alone is too large.
+    """
+    if isinstance(value, str):
+        return value if len(value) <= room else value[: max(0, room - 1)] + CUT
+    if not isinstance(value, list | dict) or len(dumps(value)) <= room:
+        return value
+    return _shorten_list(value, room) if isinstance(value, list) else _shorten_object(value, room)
+
+
+def shorten_text(text: str, room: int) -> str:
+    """The first lines of a text that take at most so many letters; a first line that is longer is cut."""
+    if len(text) <= room:
+        return text
+    end = text.rfind("\n", 0, room + 1)
+    return text[:end] if end > 0 else text[: max(0, room - 1)] + CUT
+
+
+def _shorten_list(items: list[Any], room: int) -> list[Any]:
+    taken, left = list[Any](), room - 2
+    for item in items:
+        left -= len(dumps(item)) + 1
+        if left < -1:
+            break
+        taken.append(item)
+    if taken or not items or room <= LEAST:
+        return taken
+    return [shorten(items[0], room - 2)]
+
+
+def _shorten_object(fields: dict[str, Any], room: int) -> dict[str, Any]:
+    names = {name: len(dumps(name)) + 2 for name in fields}
+    sizes = {name: len(dumps(value)) for name, value in fields.items()}
+    shown = _first_names(names, sizes, room - 2)
+    share = _share([sizes[name] for name in shown], room - 2 - sum(names[name] for name in shown))
+    return {name: fields[name] if sizes[name] <= share else shorten(fields[name], share) for name in shown}
+
+
+def _first_names(names: dict[str, int], sizes: dict[str, int], room: int) -> list[str]:
+    """As many of the first fields as have room for their names and a little of their values."""
+    shown = list[str]()
+    for name, size in names.items():
+        room -= size + min(sizes[name], LEAST)
+        if room < 0:
+            break
+        shown.append(name)
+    return shown
+
+
+def _share(sizes: list[int], room: int) -> int:
+    """The most that each value may take so that all fit together, the smaller ones whole."""
+    for number, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - number)
+        if size > share:
+            return max(share, 0)
+        room -= size
+    return max(sizes, default=0)

@@ -1,0 +1,256 @@
+"""Results that fit: what costs more than its caller may spend is given as a preview, and the whole is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any
+
+import anyio.to_thread
+
+from portico.domain.call import Call, Result
+from portico.domain.caller import Caller
+from portico.domain.kept import Place, Segment, Unit
+from portico.domain.shape import shape_line, shape_of
+from portico.domain.tool import Tool
+from portico.ports import TokenCounter
+
+from .gauge import fits_within, sampled
+from .narrowing import narrowing
+from .outlines import Outline, name_at, read_outline
+from .outputs import OutputCheck
+from .previews import CUT, dumps, shorten, shorten_text
+from .results import Results
+
+LETTERS_PER_TOKEN = 10
+"""More letters than a token ever has, on average."""
+FRAME_TOKENS = 90
+"""What the lines around a preview cost, beside parameters and shape."""
+TRIES = 8
+BLOCKS = 8
+"""More text blocks than these are shown as one."""
+SAID = 0.6
+"""Texts so long beside the structured content say the same as it, if they are JSON or a block for each item."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """One text of a result, and where it stands: the number of its block, or -1 for structured content alone."""
+
+    block: int
+    text: str
+    tokens: int
+    also: tuple[int, ...] = ()
+    """Further blocks whose texts are in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """A piece that was shortened: the text that is shown, and how many units of each segment are shown whole."""
+
+    text: str
+    outline: Outline
+    whole: tuple[int, ...]
+    tokens: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Shaper:
+    """Gives each caller results that fit."""
+
+    counter: TokenCounter
+    results: Results = field(default_factory=Results)
+    servers: Mapping[str, int] = field(default_factory=dict)
+    """What a result of one server may cost, where the config says so."""
+    outputs: OutputCheck = field(default_factory=OutputCheck)
+
+    def limit(self, caller: Caller, server: str = "") -> int:
+        """What one result may cost: the smaller of what the caller and the server say, else the default."""
+        given = (caller.result_tokens, self.servers.get(server, 0))
+        return min((tokens for tokens in given if tokens > 0), default=self.results.limits.tokens)
+
+    async def shaped(self, caller: Caller, call: Call, tool: Tool | None, result: Result) -> Result:
+        """The result itself when it fits, else a preview of it with a handle for the rest; it may be of no tool."""
+        limit = self.limit(caller, tool.id.server if tool else "")
+        if call.whole or result.raw.get("resultType") == "input_required" or self._fits(result, limit):
+            return result
+        # Reading a large result takes a while, and so may the store.
+        return await anyio.to_thread.run_sync(self._shorten, caller, call, tool, result, limit)
+
+    def _fits(self, result: Result, limit: int) -> bool:
+        if not fits_within("\n".join(text for _, text in _texts(result.content)), limit, self.counter):
+            return False
+        return result.structured is None or fits_within(dumps(result.structured), limit, self.counter)
+
+    def _shorten(self, caller: Caller, call: Call, tool: Tool | None, result: Result, limit: int) -> Result:
+        pieces = self._pieces(result, limit)
+        narrow = narrowing(tool, call.arguments) if tool else []
+        outlines = [read_outline(piece.text, limit * LETTERS_PER_TOKEN) for piece in pieces]
+        shape = next((shape_line(shape_of(outline.value)) for outline in outlines if outline.part.is_json), "")
+        room = max(limit - FRAME_TOKENS - self.counter.count(f"{shape} {narrow}"), limit // 4)
+        cuts = self._cuts(pieces, outlines, room)
+        if all(cut.text is piece.text for cut, piece in zip(cuts, pieces, strict=True)):
+            return replace(result, raw=self._with_structured(dict(result.raw), call, tool, limit))
+        parts = tuple(outline.part for outline in outlines)
+        id = self.results.keep(caller, tool.handle if tool else call.tool, parts, _seen(cuts), limit)
+        notice = _notice(pieces, cuts, narrow, shape, id)
+        raw = {**result.raw, "content": [*_content(result.content, pieces, cuts), {"type": "text", "text": notice}]}
+        return replace(result, raw=self._with_structured(raw, call, tool, limit))
+
+    def _pieces(self, result: Result, limit: int) -> list[_Piece]:
+        """The texts of a result; structured content is one of them where no text says the same."""
+        found, also = _gathered(list(_texts(result.content)), result.content)
+        if result.structured is not None:
+            text = dumps(result.structured)
+            data = [said for number, said in found if number in also or said.lstrip()[:1] in ("{", "[")]
+            is_said = sum(map(len, data)) >= SAID * len(text)
+            if not found or (not is_said and not fits_within(text, limit, self.counter)):
+                found.append((-1, text))
+        return [
+            _Piece(block=number, text=text, tokens=sampled(text, self.counter), also=also.get(number, ()))
+            for number, text in found
+        ]
+
+    def _cuts(self, pieces: Sequence[_Piece], outlines: Sequence[Outline], room: int) -> list[_Cut]:
+        """The pieces, the smaller ones whole, the larger ones cut to the same share of the room."""
+        cuts = dict[int, _Cut]()
+        order = sorted(range(len(pieces)), key=lambda number: pieces[number].tokens)
+        for left, number in zip(range(len(order), 0, -1), order, strict=True):
+            cuts[number] = cut = self._cut(pieces[number].text, outlines[number], room // left)
+            room -= cut.tokens
+        return [cuts[number] for number in range(len(pieces))]
+
+    def _cut(self, text: str, outline: Outline, room: int) -> _Cut:
+        segments = outline.part.segments
+        if fits_within(text, room, self.counter):
+            whole = tuple(len(segment.starts) for segment in segments)
+            return _Cut(text=text, outline=outline, whole=whole, tokens=self.counter.count(text))
+        if not outline.part.is_json:
+            shown = fitted(text, room, self.counter, shorten_text, str)
+            end = len(shown) + (1 if text.startswith("\n", len(shown)) else -len(CUT))
+            whole = tuple(max(0, segment.holding(end)) for segment in segments)
+            return _Cut(text=shown, outline=outline, whole=whole, tokens=self.counter.count(shown))
+        value = fitted(outline.value, room, self.counter, shorten, dumps)
+        whole = tuple(_whole(segment, value, outline) for segment in segments)
+        shown = dumps(value)
+        return _Cut(text=shown, outline=outline, whole=whole, tokens=self.counter.count(shown))
+
+    def _with_structured(self, raw: dict[str, Any], call: Call, tool: Tool | None, limit: int) -> dict[str, Any]:
+        """Structured content stays when it fits, and is cut when the cut is valid; else it is left out.
+
+        A client that was given the output schema refuses a result without it, and so gets it whole rather than not.
+        """
+        structured = raw.get("structuredContent")
+        if structured is None or fits_within(text := dumps(structured), limit, self.counter):
+            return raw
+        outline = read_outline(text, limit * LETTERS_PER_TOKEN)
+        cut = fitted(outline.value, limit, self.counter, shorten, dumps)
+        if outline.part.is_json and (tool is None or self.outputs.allows(tool, cut)):
+            return {**raw, "structuredContent": cut}
+        if call.needs_structured and tool and tool.output_schema is not None and not raw.get("isError"):
+            return raw
+        return {key: value for key, value in raw.items() if key != "structuredContent"}
+
+
+def fitted(
+    value: Any, tokens: int, counter: TokenCounter, cut: Callable[[Any, int], Any], text_of: Callable[[Any], str]
+) -> Any:
+    """As much of a value as costs at most so many tokens: cut to letters, counted, and cut again."""
+    letters, found = tokens * LETTERS_PER_TOKEN, value
+    for _ in range(TRIES):
+        found = cut(value, letters)
+        text = text_of(found)
+        cost = counter.count(text)
+        if cost <= tokens:
+            return found
+        letters = int(min(letters, len(text)) * tokens / cost * 0.97)
+    return cut(value, 0)
+
+
+def _texts(content: Sequence[Any]) -> Iterable[tuple[int, str]]:
+    """The texts among content blocks, with the numbers of their blocks; embedded texts are texts too."""
+    for number, block in enumerate(content):
+        if isinstance(block, dict):
+            inner = block["resource"] if isinstance(block.get("resource"), dict) else block
+            if isinstance(inner.get("text"), str):
+                yield number, inner["text"]
+
+
+def _gathered(
+    texts: list[tuple[int, str]], content: Sequence[Any]
+) -> tuple[list[tuple[int, str]], dict[int, tuple[int, ...]]]:
+    """Many text blocks as one text, since many servers write a block for each item: a JSON list, or lines."""
+    plain = [(number, text) for number, text in texts if content[number].get("type") == "text"]
+    if len(plain) <= BLOCKS:
+        return texts, {}
+    (first, _), *others = plain
+    as_list = f"[{','.join(text for _, text in plain)}]"
+    is_json = read_outline(as_list, 0).part.is_json
+    whole = as_list if is_json else "\n".join(text for _, text in plain)
+    rest = [(number, text) for number, text in texts if content[number].get("type") != "text"]
+    return sorted([(first, whole), *rest]), {first: tuple(number for number, _ in others)}
+
+
+def _content(content: Sequence[Any], pieces: Sequence[_Piece], cuts: Sequence[_Cut]) -> list[Any]:
+    """The content blocks with shortened texts in their places; all others as they were."""
+    found = list(content)
+    for piece, cut in zip(pieces, cuts, strict=True):
+        if piece.block < 0:
+            found.append({"type": "text", "text": cut.text})
+        elif isinstance(inner := found[piece.block].get("resource"), dict):
+            found[piece.block] = {**found[piece.block], "resource": {**inner, "text": cut.text}}
+        else:
+            found[piece.block] = {**found[piece.block], "text": cut.text}
+    gone = {number for piece in pieces for number in piece.also}
+    return [block for number, block in enumerate(found) if number not in gone]
+
+
+def _whole(segment: Segment, shown: Any, outline: Outline) -> int:
+    """How many of the first units of a segment are shown as they are."""
+    cut, full = _at(shown, segment.place), _at(outline.value, segment.place)
+    if segment.unit is Unit.ITEM and isinstance(cut, list):
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(cut, full, strict=False)))
+    if isinstance(cut, dict):
+        names = (name_at(outline.part.text, start) for start in segment.starts)  # type: ignore[attr-defined]
+        return sum(1 for _ in takewhile(lambda name: name in cut and cut[name] == full[name], names))
+    return 0
+
+
+def _at(value: Any, place: Place) -> Any:
+    for step in place:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return None
+    return value
+
+
+def _seen(cuts: Sequence[_Cut]) -> int:
+    """The number of the first unit that is not shown whole."""
+    number = 0
+    for cut in cuts:
+        for segment, whole in zip(cut.outline.part.segments, cut.whole, strict=True):
+            if whole < len(segment.starts):
+                return number + whole
+            number += len(segment.starts)
+    return 0
+
+
+def _notice(pieces: Sequence[_Piece], cuts: Sequence[_Cut], narrow: Sequence[str], shape: str, id: str) -> str:
+    """What was left out, and the ways to it."""
+    runs = [run for cut in cuts for run in zip(cut.outline.part.segments, cut.whole, strict=True)]
+    longest = max(runs, key=lambda run: run[0].end - run[0].starts[0])[0].unit
+    total = sum(len(segment.starts) for segment, _ in runs if segment.unit is longest)
+    shown = sum(whole for segment, whole in runs if segment.unit is longest)
+    got, all_tokens = sum(cut.tokens for cut in cuts), sum(piece.tokens for piece in pieces)
+    lines = [f"shortened: {shown:,} of {total:,} {longest} ({got:,} of {all_tokens:,} tokens)"]
+    if narrow:
+        lines[0] += f"; narrow with {', '.join(narrow)}"
+    if id:
+        lines[0] += f'; next: read_result({{"id": "{id}"}})'
+    else:
+        lines.append("the rest is lost: memory is full, and no store could take it; call again, and ask for less")
+    if shape:
+        lines.append(f"shape: {shape}")
+    return "\n".join(lines)

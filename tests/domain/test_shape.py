@@ -1,0 +1,108 @@
+"""Shapes have names and types in them, and no values."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portico.domain.shape import LINE_LENGTH, WIDTH, Learned, merge, returns_line, shape_line, shape_of
+
+NAMES = st.sampled_from(["id", "name", "total", "items", "next page", "ä", "12", "2024-01-01"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=5),
+    max_leaves=20,
+)
+
+
+def allows(shape: Any, value: Any) -> bool:
+    return jsonschema_rs.validator_for(dict(shape)).is_valid(value)
+
+
+@pytest.mark.requirement("P-SHAPES")
+@given(VALUES)
+def test_a_value_is_of_its_own_shape(value: Any) -> None:
+    assert allows(shape_of(value), value)
+
+
+@pytest.mark.requirement("P-SHAPES")
+@given(VALUES, VALUES)
+def test_a_merged_shape_allows_both_in_whatever_order(one: Any, other: Any) -> None:
+    merged, reversed_ = merge(shape_of(one), shape_of(other)), merge(shape_of(other), shape_of(one))
+    assert all(allows(shape, value) for shape in (merged, reversed_) for value in (one, other))
+    assert merge(merged, shape_of(one)) == merged
+
+
+@pytest.mark.requirement("P-SHAPES")
+@given(VALUES)
+def test_a_line_is_one_line_and_short(value: Any) -> None:
+    line = shape_line(shape_of(value))
+    assert len(line) <= LINE_LENGTH
+    assert "\n" not in line
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_no_value_is_in_a_shape_nor_a_name_that_is_data() -> None:
+    secrets = ["hunter2", "4111111111111111", "anna@example.com", "sk-live-1234", "6f1c2a34-aaaa"]
+    value = {
+        "password": secrets[0],
+        "cards": {secrets[1]: 5},
+        "by_mail": {secrets[2]: {"age": 41}},
+        "keys": [secrets[3]],
+        "by_id": {secrets[4]: True},
+        "by_person": {"Ada Lovelace": 3, "Alan Turing": 4},
+        "by_key": {"usr_9fA3kLmQ2xZ81b": 1},
+        "paths": {"/srv/anna/notes.txt": 1},
+    }
+    text = json.dumps(shape_of(value)) + shape_line(shape_of(value))
+    assert not [secret for secret in [*secrets, "41", "anna", "notes", "Ada", "usr_9"] if secret in text]
+    assert '"password"' in text
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_many_names_are_a_map_also_when_they_come_one_by_one() -> None:
+    at_once = shape_of({f"name_{'x' * n}": n for n in range(WIDTH + 1)})
+    one_by_one: Any = {}
+    for number in range(WIDTH + 1):
+        one_by_one = merge(one_by_one, shape_of({f"name_{'x' * number}": number}))
+    assert at_once == one_by_one == {"type": "object", "additionalProperties": {"type": "integer"}}
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_deep_and_long_values_are_looked_at_within_bounds() -> None:
+    deep: Any = 1
+    for _ in range(500):
+        deep = {"a": [deep]}
+    assert len(json.dumps(shape_of(deep))) < 2_000
+    assert shape_of([{"n": n} for n in range(100_000)])["items"]["properties"] == {"n": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (
+            {"items": [{"id": 1, "name": "x"}, {"id": 2, "name": None, "tag": "y"}], "total": 2},
+            "{items: [{id: integer, name: string?, tag?: string}], total: integer}",
+        ),
+        ([], "[…]"),
+        ({}, "{}"),
+        ([1, "a"], "[integer|string]"),
+        ({"12": {"a": 1.5}}, "{any: {a: number}}"),
+        ({"odd name": True}, "{'odd name': boolean}"),
+    ],
+)
+def test_a_line_reads_like_a_signature(value: Any, line: str) -> None:
+    assert shape_line(shape_of(value)) == line
+
+
+def test_a_card_says_from_how_many_calls_a_shape_was_learned() -> None:
+    shape = shape_of({"a": 1})
+    assert returns_line(Learned(fingerprint="", shape=shape, results=1)) == (
+        "returns: {a: integer} (learned from 1 call)"
+    )
+    assert "3 calls" in returns_line(Learned(fingerprint="", shape=shape, results=3))

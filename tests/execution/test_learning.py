@@ -1,0 +1,130 @@
+"""Shapes are learned from results, remembered under the tool's definition, and shown on its card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from portico.domain.call import Call, Result
+from portico.domain.shape import Learned
+from portico.domain.tool import Tool, ToolId
+from portico.errors import StoreError
+from portico.execution.learning import Shapes
+from portico.testing import AGENT, FakeHouse, definition, furnish
+
+ISSUES = {"issues": [{"id": 1, "title": "secret plan"}], "total": 1}
+
+
+@dataclass
+class Book:
+    """A store in memory that can be away."""
+
+    kept: dict[ToolId, Learned] = field(default_factory=dict)
+    is_away: bool = False
+
+    def shapes(self) -> dict[ToolId, Learned]:
+        return dict(self.kept)
+
+    def save_shapes(self, learned: Mapping[ToolId, Learned]) -> None:
+        if self.is_away:
+            raise StoreError("the store is away")
+        self.kept.update(learned)
+
+
+def tool_of(house: FakeHouse) -> Tool:
+    return next(iter(house.gateway.edition.tools.values()))
+
+
+def result(value: Any) -> Result:
+    return Result({"content": [{"type": "text", "text": json.dumps(value)}]})
+
+
+@pytest.mark.requirement("P-SHAPES")
+async def test_a_card_shows_what_calls_have_returned_and_no_value_of_it() -> None:
+    house = furnish({"fake": [definition("list")]})
+    assert "returns" not in house.gateway.describe(AGENT, ["fake.list"]).text
+    assert house.gateway.shape_of(tool_of(house)) is None
+    house.provider().returns("list", {"content": [{"type": "text", "text": json.dumps(ISSUES)}]})
+    await house.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
+    text = house.gateway.describe(AGENT, ["fake.list"]).text
+    assert "returns: {issues: [{id: integer, title: string}], total: integer} (learned from 1 call)" in text
+    assert "secret plan" not in text
+    shape = house.gateway.shape_of(tool_of(house))
+    assert shape is not None
+    assert shape["properties"]["total"] == {"type": "integer"}
+
+
+@pytest.mark.requirement("P-SHAPES")
+async def test_a_tool_that_says_what_it_returns_is_taken_at_its_word() -> None:
+    output = {"type": "object", "properties": {"a": {"type": "string"}}}
+    house = furnish({"fake": [{**definition("list"), "outputSchema": output}]})
+    house.provider().returns("list", {"content": [], "structuredContent": {"a": "b"}})
+    await house.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
+    assert "learned" not in house.gateway.describe(AGENT, ["fake.list"]).text
+
+
+@pytest.mark.requirement("P-SHAPES")
+async def test_nothing_is_learned_from_errors_nor_from_plain_text() -> None:
+    house = furnish({"fake": [definition("list")]})
+    for raw in (
+        {"content": [{"type": "text", "text": '{"oops": 1}'}], "isError": True},
+        {"content": [{"type": "text", "text": "all is well"}]},
+        {"content": [{"type": "image", "data": "", "mimeType": "image/png"}]},
+    ):
+        house.provider().returns("list", raw)
+        await house.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
+    assert house.gateway.shape_of(tool_of(house)) is None
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_results_are_looked_at_ever_more_rarely() -> None:
+    shapes, tool = Shapes(), tool_of(furnish({"fake": [definition("list")]}))
+    for number in range(100):
+        shapes.learn(tool, result({f"name_{chr(97 + number % 26)}": number}))
+    learned = shapes.known(tool)
+    assert learned is not None
+    assert learned.results == len([1, 2, 3, 4, 8, 16, 32, 64])
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_shapes_outlast_the_process_and_a_changed_definition_forgets_them() -> None:
+    store, tool = Book(), tool_of(furnish({"fake": [definition("list")]}))
+    first = Shapes(store)
+    first.learn(tool, result(ISSUES))
+    first.close()
+    second = Shapes(store)
+    second.recall()
+    assert second.known(tool) == first.known(tool) is not None
+    changed = tool_of(furnish({"fake": [definition("list", "Does something else")]}))
+    assert second.known(changed) is None
+    second.learn(changed, result([1]))
+    learned = second.known(changed)
+    assert learned is not None
+    assert learned.shape == {"type": "array", "items": {"type": "integer"}}
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_what_could_not_be_written_is_written_when_the_store_is_back() -> None:
+    store, tool = Book(is_away=True), tool_of(furnish({"fake": [definition("list")]}))
+    shapes = Shapes(store)
+    shapes.learn(tool, result(ISSUES))
+    shapes.close()
+    assert not store.kept
+    store.is_away = False
+    shapes.close()
+    assert tool.id in store.kept
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_a_large_result_is_looked_at_in_the_background_and_only_in_part() -> None:
+    store, tool = Book(), tool_of(furnish({"fake": [definition("list")]}))
+    shapes = Shapes(store)
+    shapes.learn(tool, result([{"n": n} for n in range(50_000)]))
+    shapes.close()
+    learned = shapes.known(tool)
+    assert learned is not None
+    assert learned.shape["items"]["properties"] == {"n": {"type": "integer"}}

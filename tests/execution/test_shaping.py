@@ -1,0 +1,256 @@
+"""Every answer fits what its caller may spend; what fits is passed on as it is, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from portico.discovery.tokens import TokenEstimate
+from portico.domain.call import Call, Result
+from portico.domain.caller import Caller
+from portico.domain.kept import ResultLimits
+from portico.domain.server import ServerSpec
+from portico.testing import AGENT, FakeHouse, definition, furnish
+
+COUNTER = TokenEstimate()
+SMALL = Caller(name="small", surface="test", result_tokens=600)
+ITEMS = {"items": [{"id": n, "name": f"item {n}"} for n in range(3_000)], "total": 3_000}
+LIST = definition("list", query="string", limit="integer", offset="integer", fields="string", name="string")
+LIST["inputSchema"]["required"] = []
+
+
+@pytest.fixture
+def house() -> FakeHouse:
+    return furnish({"fake": [LIST]})
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+async def call(house: FakeHouse, raw: dict[str, Any], caller: Caller = SMALL, **more: Any) -> Result:
+    house.provider().returns("list", raw)
+    return await house.gateway.call(caller, Call(tool="fake.list", arguments=more.pop("arguments", {}), **more))
+
+
+def notice(result: Result) -> str:
+    return str(result.content[-1]["text"])
+
+
+def handle(result: Result) -> str:
+    found = re.search(r'read_result\(\{"id": "(r_[\w-]+)"\}\)', notice(result))
+    assert found, notice(result)
+    return found[1]
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_a_result_that_fits_is_the_same_object(house: FakeHouse) -> None:
+    for raw in ({"content": [text("x " * 500)]}, {"content": [], "structuredContent": {"a": [1] * 200}}):
+        assert (await call(house, raw)).raw is raw
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_json_is_cut_to_whole_items_and_the_notice_says_what_is_missing(house: FakeHouse) -> None:
+    result = await call(house, {"content": [text(json.dumps(ITEMS))]}, arguments={"limit": 3_000, "query": "x"})
+    shown = json.loads(result.content[0]["text"])
+    count = len(shown["items"])
+    assert shown == {"items": ITEMS["items"][:count], "total": 3_000}  # type: ignore[index]
+    assert re.fullmatch(
+        rf"shortened: {count} of 3,000 items \(\d+ of [\d,]+ tokens\); narrow with offset, fields;"
+        r' next: read_result\(\{"id": "r_[\w-]{16}"\}\)\n'
+        r"shape: \{items: \[\{id: integer, name: string\}\], total: integer\}",
+        notice(result),
+    )
+    assert 300 < COUNTER.count(result.text) <= 600
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+@pytest.mark.parametrize("tokens", [500, 2_000, 6_000])
+@pytest.mark.parametrize(
+    "value",
+    [
+        json.dumps(ITEMS),
+        json.dumps(ITEMS, indent=4),
+        "\n".join(f"line {n} of the log" for n in range(20_000)),
+        "x" * 300_000,
+        "漢字" * 30_000,
+        json.dumps({f"key{n}": "v" * 50 for n in range(4_000)}),
+        json.dumps([{"text": "long " * 50_000}]),
+        json.dumps({"error": "\x00\u2028" * 50_000}),
+    ],
+)
+async def test_the_whole_answer_stays_within_the_limit(house: FakeHouse, value: str, tokens: int) -> None:
+    result = await call(house, {"content": [text(value)]}, Caller(result_tokens=tokens))
+    assert COUNTER.count(result.text) <= tokens
+    assert COUNTER.count(result.content[0]["text"]) >= tokens / 4
+    handle(result)
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_text_is_cut_at_a_line_end(house: FakeHouse) -> None:
+    lines = [f"{n}: something happened" for n in range(5_000)]
+    result = await call(house, {"content": [text("\n".join(lines))]})
+    shown = result.content[0]["text"].split("\n")
+    assert shown == lines[: len(shown)]
+    assert notice(result).startswith(f"shortened: {len(shown)} of 5,000 lines")
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_several_texts_keep_their_order_and_what_is_no_text_passes(house: FakeHouse) -> None:
+    picture = {"type": "image", "data": "A" * 100_000, "mimeType": "image/png"}
+    link = {"type": "resource_link", "uri": "file:///x", "name": "x"}
+    blob = {"type": "resource", "resource": {"uri": "file:///y", "blob": "B" * 50_000}}
+    embedded = {"type": "resource", "resource": {"uri": "file:///z", "text": "zeile\n" * 20_000}}
+    content = [text("short"), picture, text("long\n" * 20_000), link, blob, embedded]
+    result = await call(house, {"content": content})
+    shown = result.content
+    assert [block["type"] for block in shown] == [
+        "text",
+        "image",
+        "text",
+        "resource_link",
+        "resource",
+        "resource",
+        "text",
+    ]
+    assert (shown[0], shown[1], shown[3], shown[4]) == (content[0], picture, link, blob)
+    assert set(shown[2]["text"].split("\n")) == {"long"}
+    assert shown[5]["resource"]["uri"] == "file:///z"
+    assert len(shown[5]["resource"]["text"]) < 5_000
+    texts = [block["text"] for block in shown if "text" in block] + [shown[5]["resource"]["text"]]
+    assert COUNTER.count("\n".join(texts)) <= 600
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+@pytest.mark.parametrize(
+    ("blocks", "unit"),
+    [([json.dumps(item) for item in ITEMS["items"]], "items"), ([f"note {n}" for n in range(3_000)], "lines")],  # type: ignore[attr-defined]
+)
+async def test_a_block_for_each_item_becomes_one_list(house: FakeHouse, blocks: list[str], unit: str) -> None:
+    picture = {"type": "image", "data": "A", "mimeType": "image/png"}
+    result = await call(house, {"content": [picture, *map(text, blocks)], "structuredContent": {"result": blocks}})
+    assert [block["type"] for block in result.content] == ["image", "text", "text"]
+    shown = result.content[1]["text"]
+    found = [json.dumps(item) for item in json.loads(shown)] if unit == "items" else shown.split("\n")
+    assert found == blocks[: len(found)]
+    assert notice(result).startswith(f"shortened: {len(found)} of 3,000 {unit}")
+    assert COUNTER.count(result.text) <= 600
+    page = await house.gateway.read_result(SMALL, handle(result), cursor="2999")
+    assert blocks[-1].replace(" ", "") in page.text.replace(" ", "")
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_a_text_that_fits_stays_whole_where_only_the_same_as_data_does_not(house: FakeHouse) -> None:
+    value = {"a": ["ö" * 3] * 60}
+    raw = {"content": [text(json.dumps(value, ensure_ascii=False))], "structuredContent": {**value, "b": "word " * 40}}
+    limit = COUNTER.count(raw["content"][0]["text"]) + 5
+    result = await call(house, raw, Caller(result_tokens=limit))
+    assert result.content == raw["content"]
+    assert COUNTER.count(json.dumps(result.structured, ensure_ascii=False, separators=(",", ":"))) <= limit
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_a_tools_own_error_is_shortened_too(house: FakeHouse) -> None:
+    result = await call(house, {"content": [text("bad\n" * 20_000)], "isError": True})
+    assert result.is_error
+    assert COUNTER.count(result.text) <= 600
+    handle(result)
+
+
+async def test_a_question_to_the_client_is_never_cut(house: FakeHouse) -> None:
+    raw = {"resultType": "input_required", "content": [text("x " * 50_000)]}
+    assert (await call(house, raw)).raw is raw
+
+
+@pytest.mark.requirement("P-RESULTS-WHOLE")
+async def test_a_call_that_wants_the_whole_gets_it(house: FakeHouse) -> None:
+    raw = {"content": [text(json.dumps(ITEMS))], "structuredContent": ITEMS}
+    assert (await call(house, raw, whole=True)).raw is raw
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_the_smaller_of_what_caller_and_server_say_is_the_limit() -> None:
+    spec = ServerSpec(name="fake", transport="stdio", command="x", result_tokens=1_000)
+    house = furnish({"fake": [LIST]}, specs=[spec], result_limits=ResultLimits(tokens=2_000))
+    raw = {"content": [text("word " * 20_000)]}
+    costs = [COUNTER.count((await call(house, raw, Caller(result_tokens=tokens))).text) for tokens in (0, 500, 5_000)]
+    assert [cost <= limit for cost, limit in zip(costs, (1_000, 500, 1_000), strict=True)] == [True] * 3
+    assert costs[0] > 700
+    house = furnish({"fake": [LIST]}, result_limits=ResultLimits(tokens=2_000))
+    assert 1_500 < COUNTER.count((await call(house, raw, AGENT)).text) <= 2_000
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_the_journal_counts_what_the_caller_got(house: FakeHouse) -> None:
+    result = await call(house, {"content": [text(json.dumps(ITEMS))]})
+    (invocation,) = house.invocations
+    assert invocation.tokens_out == pytest.approx(COUNTER.count(result.text), rel=0.3)
+
+
+@pytest.mark.requirement("P-RESULTS-HANDLES")
+async def test_where_nothing_can_be_kept_the_notice_says_that_the_rest_is_lost() -> None:
+    house = furnish({"fake": [LIST]}, result_limits=ResultLimits(memory_mb=0))
+    result = await call(house, {"content": [text("word " * 50_000)]})
+    assert "the rest is lost" in notice(result)
+    assert "read_result" not in notice(result)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"items": {"type": "array", "items": {"type": "object"}}, "total": {"type": "integer"}},
+    "required": ["items", "total"],
+}
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+@pytest.mark.parametrize("needs_structured", [True, False])
+async def test_structured_content_is_cut_where_the_cut_is_still_valid(needs_structured: bool) -> None:
+    house = furnish({"fake": [{**LIST, "outputSchema": SCHEMA}]})
+    raw = {"content": [text(json.dumps(ITEMS))], "structuredContent": ITEMS}
+    found = (await call(house, raw, needs_structured=needs_structured)).structured
+    assert found["total"] == 3_000
+    assert found["items"] == ITEMS["items"][: len(found["items"])]  # type: ignore[index]
+    assert COUNTER.count(json.dumps(found)) <= 900
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_structured_content_that_cannot_be_cut_is_left_out_or_whole_but_never_broken() -> None:
+    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "items": {"type": "array", "minItems": 3_000}}}  # type: ignore[dict-item]
+    house = furnish({"fake": [{**LIST, "outputSchema": schema}]})
+    raw = {"content": [text(json.dumps(ITEMS))], "structuredContent": ITEMS}
+    assert "structuredContent" not in (await call(house, raw)).raw
+    assert (await call(house, raw, needs_structured=True)).structured is ITEMS
+    failed = await call(house, {**raw, "isError": True}, needs_structured=True)
+    assert "structuredContent" not in failed.raw
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_structured_content_that_no_text_repeats_is_shown_and_kept(house: FakeHouse) -> None:
+    alone = await call(house, {"content": [], "structuredContent": ITEMS})
+    assert json.loads(alone.content[0]["text"])["total"] == 3_000
+    beside = await call(house, {"content": [text("3,000 items were found")], "structuredContent": ITEMS})
+    assert beside.content[0]["text"] == "3,000 items were found"
+    found = await house.gateway.read_result(SMALL, handle(beside), path="items[2999].name")
+    assert found.text == "item 2999"
+
+
+@pytest.mark.requirement("P-RESULTS-READ")
+async def test_the_pages_after_the_preview_are_the_rest(house: FakeHouse) -> None:
+    result = await call(house, {"content": [text(json.dumps(ITEMS, indent=2))]})
+    found = json.loads(result.content[0]["text"])["items"]
+    id, cursor = handle(result), ""
+    while True:
+        page = await house.gateway.read_result(SMALL, id, cursor)
+        assert page.tokens <= 600
+        value = json.loads(page.text)
+        if isinstance(value, dict):
+            assert value == {"total": 3_000}
+        else:
+            found += value
+        if page.next.endswith("that is all"):
+            break
+        cursor = json.loads(re.search(r"read_result\((.*)\)", page.next)[1])["cursor"]  # type: ignore[index]
+    assert found == ITEMS["items"]
