@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+JOBS ?= 2
 
 .PHONY: help setup demo test check bench conformance chaos clean
 
@@ -24,8 +25,8 @@ setup: $(STAMP) ## Create .venv and install everything
 demo: $(STAMP) ## Show Portico at work on the sample servers (ARGS=--once exits afterwards)
 	@$(BIN)/portico demo $(ARGS)
 
-test: $(STAMP) ## Run the tests, the real servers of the journeys included
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP) ## Run the tests, the real servers of the journeys included (JOBS=4 on a larger machine)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: $(STAMP) ## Lint, types and import contracts
 	@$(BIN)/ruff check .
