@@ -27,9 +27,13 @@ def main() -> int:
         ("A change of the catalog", ["editions.py"]),
         ("A search", ["search.py", *quick, *fleet, *retrieval]),
         ("The walk from the hot list to ten schemas", ["walk.py", *fleet]),
+        ("A tool of one's own, and what the surfaces cost", ["local.py", *quick, *fleet]),
         ("A tier over HTTP, SQLite", ["rest.py", "--store", "sqlite", *quick]),
         ("A tier over HTTP, PostgreSQL", ["rest.py", "--store", "postgresql", *quick]),
         ("The journal", ["journal.py", "--postgres"]),
+        ("A large result, and what a small one pays", ["results.py"]),
+        ("A script", ["scripts.py"]),
+        ("A script beside single calls", ["journey.py"]),
         ("A call, client of 2026-07-28", ["overhead.py", *quick, "--stdio"]),
         ("A call, client of 2025-11-25", ["overhead.py", *quick, "--stdio", "--era", "2025-11-25"]),
     ]

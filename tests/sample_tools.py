@@ -54,6 +54,31 @@ def handle_sql_opt_explain(sql: str) -> Any:
     raise ValueError(f"cannot explain {sql!r}")
 
 
+def reports(count: int) -> list[Callable[..., Any]]:
+    """So many functions, documented at the length that such functions are."""
+    found = []
+    for number in range(count):
+
+        def report(region: str, year: int = 2026, currency: str = "EUR", returns: bool = False, limit: int = 50) -> Any:
+            """Report the sales of a region by product, with totals and the change against the year before.
+
+            Arguments:
+              region   - the region as it is spelled in the table of regions, or "all" for every one of them
+              year     - the calendar year to report; years before 2015 are not available
+              currency - the currency that amounts are converted to, at the average rate of the year
+              returns  - whether returned goods are taken off the amounts of the month in which they were sold
+              limit    - the most products to list; the others are added up under "other"
+
+            Returns:
+              rows with product, amount, share and change, the totals, and the notes that the finance team has left
+            """
+            return {}
+
+        report.__name__ = report.__qualname__ = f"handle_sales_report_{number}"
+        found.append(report)
+    return found
+
+
 TWO = (handle_base_tableList, handle_base_tableDDL)
 ALL = (handle_base_readQuery, *TWO, handle_dba_userSqlList, handle_sql_opt_explain)
 

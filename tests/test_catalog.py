@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from anyio import fail_after
 
 from portico import Catalog
+from portico.discovery.registry import create_tool_registry
+from portico.domain.disclosure import Findings, Hit
+from portico.domain.edition import Edition
+from portico.domain.tool import ToolId
 from portico.errors import AmbiguousTool, EmbedderAway, InvalidArguments, InvalidDefinition, UnknownFilter, UnknownTool
+from portico.ports import Index
 from portico.testing import FakeEmbedder, definition
 
 ISSUE = definition("create_issue", "Create a bug report or another issue", title="string")
@@ -47,7 +53,7 @@ async def test_the_example_of_the_design(catalog: Catalog) -> None:
     assert len(catalog) == 2
 
 
-@pytest.mark.requirement("S0-2", "S0-46")
+@pytest.mark.requirement("S0-2", "S0-46", "S0-68")
 async def test_tools_may_be_added_late_and_are_found_at_once(catalog: Catalog) -> None:
     catalog.search("weather")
 
@@ -65,6 +71,7 @@ async def test_tools_may_be_added_late_and_are_found_at_once(catalog: Catalog) -
     assert result.notes
 
 
+@pytest.mark.requirement("S0-68", "S0-77")
 async def test_a_tool_can_be_removed_by_any_spelling(catalog: Catalog) -> None:
     assert catalog.unregister("local.base_tableList")
     assert not catalog.unregister("local.base_tableList")
@@ -82,6 +89,7 @@ def test_removing_an_ambiguous_name_removes_nothing(catalog: Catalog) -> None:
     assert len(catalog) == 3
 
 
+@pytest.mark.requirement("S0-68")
 def test_definitions_that_cannot_be_used_are_listed_with_reasons() -> None:
     catalog = Catalog()
     bad: list[Any] = [{"name": ""}, {}, "junk", None, {"name": "x", "inputSchema": []}, ISSUE]
@@ -91,6 +99,7 @@ def test_definitions_that_cannot_be_used_are_listed_with_reasons() -> None:
     assert {refusal.server for refusal in catalog.rejected} == {"s"}
 
 
+@pytest.mark.requirement("S0-68")
 async def test_a_second_definition_of_a_name_replaces_the_first(catalog: Catalog) -> None:
     catalog.add_tools("github", [{**ISSUE, "description": "now different"}], call=lambda name, arguments: "second")
     assert len(catalog) == 2
@@ -136,6 +145,46 @@ async def test_what_is_called_well_comes_first_among_equals(catalog: Catalog) ->
     assert catalog.search("", limit=0, server="s2") == []
 
 
+@pytest.mark.requirement("S0-46", "S0-68")
+def test_every_tool_stands_in_one_category_and_a_category_holds_its_tools(catalog: Catalog) -> None:
+    for category, name in (("base", "base_tableList"), ("misc", "create_issue")):
+        assert [hit.name for hit in catalog.search("", category=category)] == [name]
+    with pytest.raises(UnknownFilter, match="category"):
+        catalog.search("", category="nothing")
+
+
+class Shelf:
+    """A way of searching that is not ours: whole words of names, in the order of the alphabet."""
+
+    def __init__(self, edition: Edition) -> None:
+        self.tools = sorted(edition.tools.values(), key=lambda tool: tool.handle)
+
+    def query(self, text: str, *, within: Set[ToolId], limit: int) -> Findings:
+        wanted = set(text.lower().split())
+        found = [tool for tool in self.tools if tool.id in within and wanted & set(tool.id.name.lower().split("_"))]
+        return Findings(hits=tuple(Hit(tool=tool, score=1.0) for tool in found[:limit]), fits=bool(found))
+
+
+@pytest.mark.requirement("S0-81")
+async def test_another_way_to_search_can_be_plugged_in() -> None:
+    previous: list[Index | None] = []
+
+    def build(edition: Edition, last: Index | None) -> Shelf:
+        previous.append(last)
+        return Shelf(edition)
+
+    catalog = Catalog(index=build)
+    catalog.add_tools("github", [ISSUE, definition("close_issue", "Ends it", title="string")], call=run)
+    assert [hit.name for hit in catalog.search("issue")] == ["close_issue", "create_issue"]
+    assert [hit.score for hit in catalog.search("create")] == [1.0]
+    assert not catalog.search("bug report").fits, "which only our own index would find"
+    catalog.add_tools("gitlab", [ISSUE], call=run)
+    assert [hit.server for hit in catalog.search("create")] == ["github", "gitlab"]
+    assert [hit.server for hit in catalog.search("create", server="gitlab")] == ["gitlab"], "filters narrow it"
+    assert (await catalog.call(catalog.search("close")[0].handle, {"title": "x"})).text == "close_issue: x"
+    assert isinstance(previous[-1], Shelf), "each index is given the last one"
+
+
 def test_a_function_may_move_to_another_shelf(catalog: Catalog) -> None:
     catalog.register_tool(handle_base_tableList, category="moved")
     assert [hit.handle for hit in catalog.search("tables", category="moved")] == ["_local.base_tableList"]
@@ -149,8 +198,9 @@ def test_a_prefix_is_a_category_without_being_told() -> None:
 
 
 def test_a_function_of_which_no_tool_can_be_made_is_refused() -> None:
-    def impossible(a: int = 10**30) -> None: ...
+    def impossible() -> None: ...
 
+    impossible.__name__ = "x" * 600
     catalog = Catalog()
     with pytest.raises(InvalidDefinition):
         catalog.register_tool(impossible)
@@ -230,3 +280,19 @@ def test_an_embedder_that_fails_changes_nothing(catalog: Catalog) -> None:
             [(h.handle, h.score) for h in expected],
         )
     assert catalog.prepare() == "no embedder"
+
+
+def test_a_registry_of_tools_stands_on_a_catalog(catalog: Catalog) -> None:
+    registry = create_tool_registry(catalog)
+    assert registry.categories() == create_tool_registry(catalog.gateway).categories() != []
+
+
+def test_browsing_a_catalog_is_no_search() -> None:
+    told: list[str] = []
+    other = Catalog(hooks=[SimpleNamespace(on_search=lambda caller, query, findings: told.append(query))])
+    other.add_tools("github", [ISSUE], call=run)
+    other.search("", server="github")
+    other.search("issue")
+    assert other.gateway.executor.hooks is not None
+    other.gateway.executor.hooks.settle()
+    assert told == ["issue"]

@@ -66,7 +66,7 @@ def _demo(once: bool, port: int | None) -> None:
 def _surface_tokens(house: House, surface: str) -> int:
     from portico.surfaces.mcp.bill import surface_tokens
 
-    return surface_tokens(house.gateway, surface)
+    return surface_tokens(house.gateway, surface, house.scripts)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+import anyio
+
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Hit
@@ -14,9 +16,9 @@ from portico.domain.tool import Rejected, ToolId
 from portico.embedders.remembered import Meanings
 from portico.errors import UnknownTool
 from portico.execution.hooks import hooks_of
-from portico.gateway import Query
+from portico.gateway import Gateway, Query
 from portico.intake.normalise import normalise
-from portico.ports import Embedder
+from portico.ports import Embedder, IndexBuilder
 from portico.providers.local import LocalProvider
 from portico.providers.local.functions import make_tool
 from portico.providers.local.printing import prints_aside
@@ -40,17 +42,21 @@ class Hits(list[Hit]):
 class Catalog:
     """Tools in one place: added at any time, found by what they do, called by name."""
 
-    def __init__(self, *, embedder: Embedder | None = None, hooks: Iterable[object] = ()) -> None:
+    def __init__(
+        self, *, embedder: Embedder | None = None, index: IndexBuilder | None = None, hooks: Iterable[object] = ()
+    ) -> None:
         """Nothing is started; an embedder is asked in the background, and its vectors are kept in memory.
 
+        An index of your own is built for each edition, and finds tools in the place of ours.
         Hooks are modules, or other objects, with any of `on_search`, `on_call`, `on_result` and `on_error`.
         """
         self._providers: dict[str, LocalProvider] = {}
         self._meanings = Meanings(embedder, MemoryStore()) if embedder is not None else None
-        parts = Parts(meanings=self._meanings, hooks=hooks_of(hooks, Workers(), around=prints_aside))
+        parts = Parts(meanings=self._meanings, index=index, hooks=hooks_of(hooks, Workers(), around=prints_aside))
         self._registered = parts.providers
         self._house = assemble(parts)
         self._caller = Caller(surface="library")
+        self._guests = 0
 
     def add_tools(self, server: str, definitions: Iterable[Mapping[str, Any]], call: Runner) -> None:
         """Add definitions in MCP's shape; `call(name, arguments)` runs them, and may be async.
@@ -101,6 +107,11 @@ class Catalog:
         return self._meanings.check(seconds) if self._meanings is not None else "no embedder"
 
     @property
+    def gateway(self) -> Gateway:
+        """The gateway behind it, for what takes one, such as a registry of tools."""
+        return self._house.gateway
+
+    @property
     def rejected(self) -> tuple[Rejected, ...]:
         """Definitions that were refused, and why."""
         return self._house.gateway.edition.rejected
@@ -145,7 +156,7 @@ class Catalog:
         gateway, started = self._house.gateway, perf_counter()
         found = gateway.best(self._caller, question)
         gateway.executor.trail.showed(self._caller, [hit.tool.id for hit in found.hits])
-        if gateway.executor.hooks is not None:
+        if gateway.executor.hooks is not None and query.strip():  # to browse is no search
             gateway.executor.hooks.searched(self._caller, query, found)
         count = len(found.hits)
         answer = Disclosure(text="", tokens=0, shown=count, total=count, fits=found.fits)
@@ -160,13 +171,48 @@ class Catalog:
         """
         return self._house.gateway.describe(self._caller, names)
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Result:
-        """Run a tool by any of its spellings.
+    async def call(self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False) -> Result:
+        """Run a tool by any of its spellings; a result that an agent could not afford is shortened unless `whole`.
 
         Raises:
             CallError: unknown tool, wrong arguments, time out; the message says what to do.
         """
-        return await self._house.gateway.call(self._caller, Call(tool=name, arguments=arguments or {}))
+        call = Call(tool=name, arguments=arguments or {}, whole=whole)
+        return await self._house.gateway.call(self._caller, call)
+
+    async def read_result(self, id: str, *, cursor: str = "", grep: str = "", path: str = "") -> Disclosure:
+        """The next part of a result that was shortened; what has a word or pattern in it; or what a JMESPath selects.
+
+        Raises:
+            UnknownResult: nothing is kept under this handle, or no longer.
+            InvalidArguments: the cursor, the pattern or the path cannot be used.
+        """
+        return await self._house.gateway.read_result(self._caller, id, cursor, grep, path)
+
+    async def run_script(
+        self, script: str, arguments: Mapping[str, Any] | None = None, *, seconds: float | None = None
+    ) -> Result:
+        """Run a Lua script that calls these tools; its value is the result, whole, and `arguments` its global `args`.
+
+        What runs scripts is stopped after each of them, or at the end of `async with catalog:` around many.
+
+        Raises:
+            ScriptError: it did not come to its end; the calls that it had made by then are told.
+        """
+        scripts = self._house.scripts
+        assert scripts is not None, "only a config switches them off"
+        async with self:
+            return await scripts.run(self._caller, script, arguments, seconds=seconds, whole=True)
+
+    async def __aenter__(self) -> Catalog:
+        self._guests += 1
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._guests -= 1
+        if self._guests == 0 and self._house.opened is not None:
+            with anyio.CancelScope(shield=True):
+                await self._house.opened.aclose()
 
     def _provider(self, server: str) -> LocalProvider:
         if server not in self._providers:

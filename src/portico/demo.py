@@ -22,12 +22,14 @@ from portico.surfaces.cli.browse import print_bill
 from portico.surfaces.cli.output import say
 from portico.surfaces.mcp.bill import surface_tokens
 
+SCRIPT = "local s = calculator.add({ a = 10, b = 20 }):await() result(calculator.sqrt({ x = s.result + 6 }):await())"
 WALK: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("search_tools", {"query": "add two numbers"}),
     ("describe_tools", {"names": ["calculator.add"]}),
     ("call_tool", {"name": "calculator.add", "arguments": {"a": 5, "b": 3}}),
     ("search_tools", {"query": "list the datasets", "limit": 2}),
     ("call_tool", {"name": "data_server.list_datasets", "arguments": {}}),
+    ("run_script", {"script": SCRIPT}),
     ("call_tool", {"name": "calculator.divide", "arguments": {"a": 1}}),
 )
 
@@ -76,7 +78,7 @@ async def _show(serving: Serving) -> None:
     for server, reason in serving.house.admin.intake.failures.items():
         say(f"  {server} did not start: {reason}")
     say("\nThe token bill, before the first question:\n")
-    print_bill(serving.house.admin.bill(surface_tokens(serving.house.gateway)))
+    print_bill(serving.house.admin.bill(surface_tokens(serving.house.gateway, scripts=serving.house.scripts)))
     async with Client(serving.url) as client:
         tools = (await client.list_tools()).tools
         say(f"\nAn agent connects to {serving.url} and sees {len(tools)} tools: {', '.join(t.name for t in tools)}.")

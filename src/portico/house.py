@@ -14,6 +14,8 @@ from portico.stores.journal import StoredJournal
 from portico.walk import Walk
 
 if TYPE_CHECKING:
+    from portico.registries import Registries
+    from portico.scripts import Scripts
     from portico.workshop import Workshop
 
 
@@ -35,14 +37,27 @@ class House:
     notices: list[Callable[[str, str, Mapping[str, Any]], None]] = field(default_factory=list)
     """Who wants to hear what upstream servers announce."""
 
+    open_scripts: Callable[[], Scripts] | None = None
+    """Makes what runs agents' scripts; None where they are switched off."""
+    opened: Scripts | None = None
+    """What runs them, once somebody has asked for it."""
     workshop: Workshop | None = None
     """Where tools of our own come from."""
+    registries: Registries | None = None
+    """Databases with tools in them; None without any."""
     is_reloading: bool = False
     """Whether they are loaded again when their files change."""
     journal: StoredJournal | None = None
     """The journal, where a database keeps it."""
     closing: list[Callable[[], None]] = field(default_factory=list)
     """What has to be closed at the end, in this order; each may block."""
+
+    @property
+    def scripts(self) -> Scripts | None:
+        """Runs agents' scripts; None where they are switched off."""
+        if self.opened is None and self.open_scripts is not None:
+            self.opened = self.open_scripts()
+        return self.opened
 
     def notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
         """Pass a server's announcement to all who listen."""

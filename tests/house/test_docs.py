@@ -11,15 +11,30 @@ import typer
 
 from portico import errors
 from portico.config import SURFACES
-from portico.config.settings import JournalSettings, SearchLimits, Semantic
+from portico.config.settings import CapabilitiesSettings, JournalSettings, ScriptSettings, SearchLimits, Semantic
 from portico.config.shapes import OWN_KEYS
+from portico.discovery.capabilities import CAPABILITIES, TOOL_SCHEMA
+from portico.domain.kept import ResultLimits
+from portico.domain.names import META_TOOLS, identifier
 from portico.domain.server import ServerSpec, Timeouts, ToolFilter
 from portico.surfaces.cli.app import app
 from portico.surfaces.cli.desk import Exit
-from portico.surfaces.mcp import discover, search
+from portico.surfaces.mcp import discover, gateway_tools, search
 from tests.house.source import ROOT
 
 DOCS = ROOT / "docs"
+_TABLES = (
+    ServerSpec,
+    Timeouts,
+    ToolFilter,
+    SearchLimits,
+    CapabilitiesSettings,
+    Semantic,
+    JournalSettings,
+    ResultLimits,
+    ScriptSettings,
+)
+"""The tables of a config file."""
 
 
 @cache
@@ -47,11 +62,7 @@ def test_every_exit_code_is_in_the_cli_reference():
 
 @pytest.mark.requirement("P-HOUSE-DOCS")
 def test_every_setting_is_in_the_config_reference():
-    nested = [
-        f.name
-        for kind in (ServerSpec, Timeouts, ToolFilter, SearchLimits, Semantic, JournalSettings)
-        for f in dataclasses.fields(kind)
-    ]
+    nested = [f.name for kind in _TABLES for f in dataclasses.fields(kind)]
     known = {*OWN_KEYS, *nested} - {"name", "line"}
     assert sorted(key for key in known if f"`{key}`" not in text("reference/config.md")) == []
 
@@ -59,8 +70,10 @@ def test_every_setting_is_in_the_config_reference():
 @pytest.mark.requirement("P-HOUSE-DOCS")
 def test_every_listed_tool_and_surface_is_in_the_surfaces_page():
     page = text("reference/surfaces.md")
-    listed = [d["name"] for surface in (discover, search) for d in surface.DEFINITIONS]
+    listed = [d["name"] for surface in (discover, search, gateway_tools) for d in surface.DEFINITIONS]
+    listed += [CAPABILITIES, TOOL_SCHEMA]
     assert [name for name in listed if f"`{name}`" not in page] == []
+    assert {*map(identifier, listed)} <= META_TOOLS, "no tool of the catalog may be listed under such a name"
     paths = ["/mcp", "/livez", "/readyz", *(f"/mcp/{surface}" for surface in SURFACES)]
     assert [path for path in paths if f"`{path}`" not in page] == []
 

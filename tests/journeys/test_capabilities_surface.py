@@ -14,6 +14,7 @@ import pytest
 from mcp import Client
 
 from portico.discovery.tokens import ExactTokens, TokenEstimate
+from portico.ports import TokenCounter
 from portico.version import VERSION
 from tests import tana
 from tests.journeys.kit import definition, serving
@@ -22,6 +23,8 @@ from tests.journeys.running import ERAS, Gateway, client, gateway, portico, text
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
 WAYS = [("http", era) for era in ERAS] + [("stdio", era) for era in ERAS]
+COUNTERS = [TokenEstimate(), *([ExactTokens()] if find_spec("splintr") else [])]
+"""The exact one is an extra that need not be installed."""
 SETTINGS = {"prefix": tana.PREFIX, "quick_actions": list(tana.QUICK_ACTIONS)}
 
 
@@ -91,11 +94,8 @@ async def test_the_same_bytes_come_over_both_transports_and_in_both_eras(running
 
 
 @pytest.mark.requirement("S2-2", "S2-43", "S2-53", "S2-55")
-@pytest.mark.parametrize("kind", ["estimate", "exact"])
-async def test_what_an_agent_reads_keeps_to_the_budgets(running: Gateway, kind: str):
-    if kind == "exact" and not find_spec("splintr"):
-        pytest.skip("the extra `tokens` is not installed, so nothing counts exactly")
-    counter = ExactTokens() if kind == "exact" else TokenEstimate()
+@pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
+async def test_what_an_agent_reads_keeps_to_the_budgets(running: Gateway, counter: TokenCounter):
     async with client("http", "2026-07-28", surface="capabilities", running=running) as connected:
         assert counter.count(text_of(await connected.call_tool("tana_capabilities", {}))) < 500
         for name in tana.NAMES:

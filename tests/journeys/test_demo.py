@@ -18,7 +18,7 @@ def test_the_demo_shows_the_bill_and_the_walk(tmp_path: Path):
     assert shown.returncode == 0, shown.stderr
     assert "calculator, data-server" in shown.stdout
     assert "before, all together" in shown.stdout
-    assert "sees 3 tools: search_tools, describe_tools, call_tool" in shown.stdout
+    assert "sees 5 tools: search_tools, describe_tools, call_tool, read_result, run_script" in shown.stdout
     assert "calculator.add(a: number, b: number) [read] Add two numbers" in shown.stdout
     assert '> call_tool({"name":"calculator.add","arguments":{"a":5,"b":3}})\n8\n' in shown.stdout
     assert "error invalid_arguments for calculator.divide; nothing was sent" in shown.stdout

@@ -99,7 +99,7 @@ def test_what_is_wrong_with_a_file_is_named_and_the_rest_works(tmp_path: Path) -
     assert "Traceback" not in said
 
 
-@pytest.mark.requirement("S0-72", "S0-76", "S0-79")
+@pytest.mark.requirement("S0-72", "S0-79")
 def test_a_hundred_and_twenty_functions_cost_a_hundredth_of_listing_them(tmp_path: Path) -> None:
     text = "\n".join(REPORT.replace("sales_report", f"sales_report_{n}") for n in range(120))
     write_config(tmp_path, {}, python=["tools.py"], surface="search")
@@ -107,3 +107,58 @@ def test_a_hundred_and_twenty_functions_cost_a_hundredth_of_listing_them(tmp_pat
     bill = json.loads(portico(tmp_path, "tokens", "--json").stdout)
     assert bill["servers"][0]["tools"] == 120
     assert bill["after"] <= 0.01 * bill["before"], (bill["after"], bill["before"])
+    assert bill["saved"] >= 0.99, "which is told"
+
+
+HOSTILE = '''
+import os, pathlib, subprocess, time
+
+os.write(1, b"raw words on stdout\\n")
+subprocess.run(["echo", "words of a child"], check=True)
+
+async def handle_block(until: pathlib.Path) -> str:
+    """Block without awaiting, until there is a file."""
+    while not until.exists():
+        time.sleep(0.01)
+    return "blocked"
+'''
+
+
+@pytest.mark.requirement("P-PYTHON-SAFE")
+async def test_an_async_function_that_blocks_and_a_broken_module_leave_the_gateway_as_it_is(tmp_path: Path) -> None:
+    home = furnished(tmp_path)
+    write_config(home, {}, python=["tools.py", "hostile.py", "broken.py"], surface="static")
+    (home / "hostile.py").write_text(HOSTILE)
+    (home / "broken.py").write_text("raise BaseException('no')\n")
+    with gateway(home) as running:
+        assert any("broken.py" in line and "BaseException: no" in line for line in running.said), running.said
+        async with (
+            client("http", "2025-11-25", surface="static", running=running) as first,
+            client("http", "2025-11-25", surface="static", running=running) as second,
+            anyio.create_task_group() as tasks,
+        ):
+            answers: list[str] = []
+
+            async def block() -> None:
+                answers.append(text_of(await first.call_tool("block", {"until": str(home / "end")})))
+
+            tasks.start_soon(block)
+            with anyio.fail_after(30):
+                total = await second.call_tool("sales_total", {"region": "north"})
+                while not any("'block' blocks its event loop" in line for line in running.said):
+                    await second.call_tool("block", {"until": str(home)})
+            assert json.loads(text_of(total))["total"] == 12
+            assert answers == []
+            (home / "end").touch()
+        assert answers == ["blocked"]
+
+
+@pytest.mark.requirement("P-PYTHON-SAFE")
+async def test_what_an_import_writes_to_stdout_does_not_disturb_a_client_over_stdio(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, python=["hostile.py"], surface="static")
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    with anyio.fail_after(60):
+        async with client("stdio", "2025-11-25", surface="static", home=tmp_path) as connected:
+            assert text_of(await connected.call_tool("block", {"until": str(tmp_path)})) == "blocked"
+    listed = portico(tmp_path, "list", "--json")
+    assert json.loads(listed.stdout), listed.stdout

@@ -100,7 +100,8 @@ async def test_the_tiers_are_resources_of_every_client(transport: str, era: str,
         listed = [str(resource.uri) for resource in (await connected.list_resources()).resources]
         assert listed == ["catalog://hot", "catalog://categories"]
         templates = (await connected.list_resource_templates()).resource_templates
-        assert {"catalog://category/{name}", "catalog://tool/{server}/{tool}"} == {t.uri_template for t in templates}
+        ways = {"catalog://category/{name}", "catalog://tool/{server}/{tool}", "catalog://guide/{server}"}
+        assert ways == {t.uri_template for t in templates}
         read = {}
         for uri in (*listed, "catalog://category/code_analysis", "catalog://tool/serena-mcp-server/read%2Ffile"):
             (content,) = (await connected.read_resource(uri)).contents

@@ -59,7 +59,7 @@ def test_servers_that_are_not_named_are_left_out(house: FakeHouse):
     assert shown(ProfilePolicy(GlobPolicy(), profile(servers=[])), house.gateway.edition) == []
 
 
-@pytest.mark.requirement("P-POLICY-CONTRACT")
+@pytest.mark.requirement("P-POLICY-CONTRACT", "P-PROFILES")
 def test_it_only_ever_narrows(house: FakeHouse):
     edition = house.gateway.edition
     inner = GlobPolicy({"local": ToolFilter(deny=("base_*",)), "github": ToolFilter(allow=("dba_*",))})

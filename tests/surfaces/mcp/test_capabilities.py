@@ -18,6 +18,7 @@ from tests.tana import tana_house
 
 from portico.config import load_settings
 from portico.config.settings import CapabilitiesSettings, Settings
+from portico.discovery.capabilities import STRANGE_CURSOR
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.journal import Look, Lookup
 from portico.domain.server import Offering, ServerSpec, ToolFilter
@@ -28,6 +29,7 @@ from portico.stores.memory import RecentJournal
 from portico.surfaces.mcp.bill import surface_tokens
 from portico.surfaces.mcp.capabilities import Capabilities
 from portico.surfaces.mcp.discover import Discover
+from portico.surfaces.mcp.search import Search
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.static import Static
 from portico.surfaces.mcp.surface import Envelope
@@ -163,6 +165,13 @@ async def test_no_category_is_all_of_them(category: object):
     assert len((await ask(surface(), "capabilities", category=category))["categories"]) == 5
 
 
+@pytest.mark.parametrize("cursor", [7, ["5:abcdef"], {"a": 1}, True])
+async def test_what_is_no_cursor_is_told(cursor: object):
+    answer = await ask(surface(), "capabilities", cursor=cursor)
+    assert answer["note"] == STRANGE_CURSOR
+    assert len(answer["categories"]) == 5
+
+
 @pytest.mark.requirement("S2-36")
 @pytest.mark.parametrize("arguments", [{}, {"tool": ""}, {"tool": "  "}, {"tool": 7}, {"tool": ["a"]}, {"tool": None}])
 async def test_a_schema_of_nothing_is_refused(arguments: dict[str, Any]):
@@ -265,10 +274,10 @@ async def test_hits_and_misses_of_schemas_are_counted():
     shown = surface()
     for name in ("tana_node", "tana_node", "tana_stats", "tana_node"):
         await ask(shown, "tool_schema", tool=name)
-    assert (shown.registry.schemas.hits, shown.registry.schemas.misses) == (2, 2)
+    assert shown.gateway.answers.counts() == {"schema": (2, 2)}
 
 
-@pytest.mark.requirement("S2-2", "S2-E2")
+@pytest.mark.requirement("S2-2", "S2-40", "S2-E2")
 def test_a_client_reads_less_than_from_a_list_of_every_tool():
     house = tana_house()
     inventory = surface(house).registry.capabilities().tokens
@@ -316,6 +325,49 @@ async def test_servers_that_are_still_starting_are_named_beside_the_inventory(mo
     assert result["structuredContent"]["categories"][0]["tools"] == [{"name": "hub__row"}]
 
 
+async def test_the_list_waits_for_servers_that_are_asked_for_the_first_time():
+    async with fake_house({"github": [definition("row")]}) as house:
+        slow = FakeProvider(server="slack", tools=[definition("post")])
+        house.admin.providers["slack"] = house.admin.intake.providers["slack"] = slow
+        slow.hold()
+        house.admin.intake.begin("slack")
+        listed: list[Any] = []
+
+        async def ask() -> None:
+            listed.extend(await surface(house).tools(AGENT))
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                await slow.arrived()
+                await anyio.wait_all_tasks_blocked()
+                assert listed == [], "a choice that is missing now would be refused by the client later"
+                slow.release()
+    assert listed[0]["inputSchema"]["properties"]["category"]["enum"] == ["source_control", "communication"]
+
+
+@pytest.mark.requirement("S0-80", "S2-40")
+async def test_every_surface_tells_what_the_one_definition_says():
+    house = tana_house()
+    for words in ("Count nodes", "Count leaves"):
+        offered = Offering(server="tana", tools=(definition("tana_stats", words, days="integer"),))
+        house.gateway.editions.accept([(offered, "local")])
+        (static,) = await Static(house.gateway).tools(AGENT)
+        shown = surface(house)
+        ((told,),) = [
+            [tool for tool in category["tools"] if tool["name"] == "tana_stats"]
+            for category in (await ask(shown, "capabilities"))["categories"]
+            if category["name"] == "explore"
+        ]
+        schema = (await ask(shown, "tool_schema", tool="tana_stats"))["schema"]
+        search = Search(house.gateway).meta_tool("search_tool")
+        assert search is not None
+        exact = (await search(AGENT, {"query": "tana_stats"}, Envelope()))["structuredContent"]["tool"]
+        assert static["description"] == told["description"] == exact["full_documentation"] == words
+        assert static["inputSchema"] == schema
+        assert list(schema["properties"]) == list(exact["parameters"]) == ["days"]
+
+
 def test_instructions_name_the_categories_within_512_characters():
     many = {f"s.t{n}": f"category_{n}" for n in range(300)}
     houses = [
@@ -344,7 +396,7 @@ def test_the_config_chooses_prefix_quick_actions_and_budget(tmp_path: Path):
     found = settings_of(tmp_path, text)
     assert found.problems == ()
     assert found.capabilities == CapabilitiesSettings(prefix="shop_", quick_actions=("find: a thing",), budget=900)
-    made = SURFACES["capabilities"](tana_house().gateway, found)
+    made = SURFACES["capabilities"](cast(Any, tana_house()), found)
     assert isinstance(made, Capabilities)
     assert (made.prefix, made.quick_actions, made.budget) == ("shop_", ("find: a thing",), 900)
 

@@ -31,7 +31,7 @@ from portico.walk import Walk
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 SURFACES = {"discover": Discover, "static": Static, "search": Search}
 OURS = ["catalog://hot", "catalog://categories"]
-TEMPLATES = ["catalog://category/{name}", "catalog://tool/{server}/{tool}"]
+TEMPLATES = ["catalog://category/{name}", "catalog://tool/{server}/{tool}", "catalog://guide/{server}"]
 SERVERS = {
     "serena-mcp-server": [
         definition("find_symbol", "Find a symbol.", name_path="string"),
@@ -210,7 +210,7 @@ async def test_a_server_neither_takes_our_scheme_nor_loses_its_resources(era: st
         assert len(theirs) == 2
         assert all(uri.startswith(PREFIX) for uri in theirs)
         templates = [t.uri_template for t in (await connected.list_resource_templates()).resource_templates]
-        assert templates[:3] == [*TEMPLATES, "{+any}"]
+        assert templates[:4] == [*TEMPLATES, "{+any}"]
         (content,) = (await connected.read_resource("catalog://hot")).contents
         assert json.loads(content.text)["tier"] == "hot"  # type: ignore[union-attr]
         with refused():
@@ -224,7 +224,7 @@ async def test_a_server_neither_takes_our_scheme_nor_loses_its_resources(era: st
 async def test_arguments_of_the_templates_are_completed_from_what_is_visible(era: str):
     many = [definition(f"tool_{n:03}", "Is one of many.") for n in range(150)]
     found = furnish({**SERVERS, "many": many}, specs=SPECS)
-    category, tool = (ResourceTemplateReference(type="ref/resource", uri=uri) for uri in TEMPLATES)
+    category, tool, _ = (ResourceTemplateReference(type="ref/resource", uri=uri) for uri in TEMPLATES)
 
     async with client(found, era) as connected:
 

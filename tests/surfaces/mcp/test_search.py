@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
 from tests.catalogue import generate
-from tests.sample_tools import ALL, TWO, sample_house
+from tests.sample_tools import ALL, TWO, handle_base_readQuery, reports, sample_house
 
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Findings, Hit
@@ -21,6 +21,8 @@ from portico.domain.server import ServerSpec, ToolFilter
 from portico.domain.tool import Tool, ToolId
 from portico.errors import NextCall
 from portico.surfaces.mcp.bill import surface_tokens
+from portico.surfaces.mcp.capabilities import Capabilities
+from portico.surfaces.mcp.discover import Discover
 from portico.surfaces.mcp.search import DEFINITIONS, Search
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.static import Static
@@ -164,6 +166,27 @@ async def test_exactly_three_tools_are_listed() -> None:
         "base_readQuery",
     ]
     assert Search(house.gateway).meta_tool("base_readQuery") is None
+
+
+@pytest.mark.requirement("S0-47", "S0-67")
+@pytest.mark.parametrize("surface", [Search, Discover, Capabilities])
+async def test_a_tool_that_is_pinned_under_two_spellings_is_listed_once(surface: Any) -> None:
+    house = sample_house(*ALL, pins=("base_readQuery", "local.base_readQuery", "BASE_READQUERY", "base_tableDDL"))
+    names = [tool["name"] for tool in await surface(house.gateway).tools(AGENT)]
+    assert names[-2:] == ["base_readQuery", "base_tableDDL"]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.requirement("S0-1", "S0-66", "S0-67", "S0-72")
+async def test_of_120_functions_three_are_listed_at_a_hundredth_of_the_cost() -> None:
+    house = sample_house(handle_base_readQuery, *reports(119), pins=PINS)
+    assert len(await Static(house.gateway).tools(AGENT)) == 120
+    assert [tool["name"] for tool in await Search(house.gateway).tools(AGENT)] == [
+        "search_tool",
+        "execute_tool",
+        "base_readQuery",
+    ]
+    assert surface_tokens(house.gateway, "search") <= 0.01 * surface_tokens(house.gateway, "static")
 
 
 @pytest.mark.requirement("S0-66")
@@ -357,6 +380,8 @@ async def test_a_new_edition_is_searched_at_once() -> None:
     [
         ({"query": {"a": 1}}, ["- query: must be a string"]),
         ({"query": True}, ["- query: must be a string"]),
+        ({"arguments": {"query": "x"}}, ["- missing: query (string); unknown: arguments"]),
+        ({"keywords": "x", "limit": 5, "y" * 99: 1}, [f"- missing: query (string); unknown: keywords, {'y' * 40}"]),
         ({"query": "x", "limit": "many"}, ["- limit: must be a whole number from 1 to 1000"]),
         ({"query": "x", "limit": 2.5}, ["- limit: must be a whole number from 1 to 1000"]),
         ({"query": "x", "limit": 10**400}, ["- limit: must be a whole number from 1 to 1000"]),
@@ -375,6 +400,13 @@ async def test_what_cannot_be_read_is_named(arguments: dict[str, Any], lines: li
     assert head == "error invalid_arguments for search_tool; nothing was sent"
     assert details == lines
     assert last.startswith('next: search_tool({"query": ')
+
+
+async def test_a_query_under_a_shorter_name_is_understood_and_none_at_all_lists_every_tool() -> None:
+    search = Search(sample_house().gateway).meta_tool("search_tool")
+    assert search is not None
+    for arguments, kind in (({"q": "table list"}, "approximate"), ({}, "list_all"), ({"limit": 5}, "list_all")):
+        assert (await search(AGENT, arguments, Envelope()))["structuredContent"]["match_type"] == kind
 
 
 STRANGE = [

@@ -12,12 +12,19 @@ from hypothesis import strategies as st
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Result
 from portico.errors import InvalidArguments, NextCall, UnknownTool
+from portico.ports import ScriptEngine
+from portico.scripts import Scripts
 from portico.surfaces.mcp.bill import surface_tokens
 from portico.surfaces.mcp.discover import DEFINITIONS, Discover
 from portico.surfaces.mcp.results import error_result, text_result, with_notes
 from portico.surfaces.mcp.static import Static
 from portico.surfaces.mcp.surface import Envelope
 from portico.testing import AGENT, FakeHouse, definition, furnish
+
+
+def _never() -> ScriptEngine:
+    raise AssertionError("no script comes here")
+
 
 ISSUE = definition("create-issue", "Create an issue.", title="string")
 
@@ -38,16 +45,16 @@ async def ask(house: FakeHouse, name: str, arguments: dict[str, Any]) -> tuple[s
 async def test_discover_lists_its_own_tools_and_the_pins(house: FakeHouse) -> None:
     listed = await Discover(house.gateway).tools(AGENT)
     names = [tool["name"] for tool in listed]
-    assert names == ["search_tools", "describe_tools", "call_tool", "github__create-issue"]
+    assert names == ["search_tools", "describe_tools", "call_tool", "read_result", "github__create-issue"]
     for tool in DEFINITIONS:
         assert tool["_meta"] == {"anthropic/alwaysLoad": True}
-        assert tool["annotations"]["readOnlyHint"] is (tool["name"] != "call_tool")
+        assert tool["annotations"]["readOnlyHint"] is (tool["name"] not in ("call_tool", "run_script"))
 
 
 @pytest.mark.requirement("P-TOKENS-DISCOVER")
 def test_discover_costs_less_than_seven_hundred_tokens_with_any_catalog() -> None:
     house = furnish({f"server-{number}": [definition("x")] for number in range(300)})
-    assert surface_tokens(house.gateway) <= 700
+    assert surface_tokens(house.gateway, scripts=Scripts(gateway=house.gateway, open_engine=_never)) <= 700
     assert surface_tokens(house.gateway, "static") > 5_000
 
 

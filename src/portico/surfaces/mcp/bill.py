@@ -6,13 +6,15 @@ import orjson
 
 from portico.domain.caller import Caller
 from portico.gateway import Gateway
+from portico.scripts import Scripts
 
-from . import discover, search
+from . import discover, gateway_tools, search
 from .capabilities import Capabilities
+from .gateway import GatewaySurface
 from .static import Static
 
 
-def surface_tokens(gateway: Gateway, surface: str = "discover") -> int:
+def surface_tokens(gateway: Gateway, surface: str = "discover", scripts: Scripts | None = None) -> int:
     """Tokens of the listed tools and of the instructions, as they go over the wire."""
     caller = Caller(surface=surface)
     if surface == "static":
@@ -21,9 +23,12 @@ def surface_tokens(gateway: Gateway, surface: str = "discover") -> int:
     elif surface == "capabilities":
         shelves = Capabilities(gateway)
         listed, instructions = shelves.listed(caller), shelves.instructions(caller)
+    elif surface == "gateway":
+        listed, instructions = list(gateway_tools.DEFINITIONS), GatewaySurface(gateway, scripts).instructions(caller)
     else:
-        own = search.DEFINITIONS if surface == "search" else discover.DEFINITIONS
+        plain = discover.Discover(gateway, scripts)
+        own = search.DEFINITIONS if surface == "search" else plain.own
         listed = [*own, *(tool.definition for tool in gateway.pinned(caller))]
-        shown = search.Search(gateway) if surface == "search" else discover.Discover(gateway)
+        shown = search.Search(gateway) if surface == "search" else plain
         instructions = shown.instructions(caller)
     return gateway.counter.count(orjson.dumps(listed).decode()) + gateway.counter.count(instructions)

@@ -46,6 +46,7 @@ class Capabilities:
             quick_actions=self.quick_actions,
             budget=self.budget,
             shipped=SHIPPED,
+            cache=self.gateway.answers,
         )
 
     def instructions(self, caller: Caller) -> str:
@@ -63,7 +64,8 @@ class Capabilities:
         return f"{head} Categories: {named}. {how}" if named else f"{head} {how}"
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
-        """The meta-tools, then the pins."""
+        """The meta-tools, then the pins; waits for servers that are asked for the first time: the enum names all."""
+        await self.gateway.settled()
         return self.listed(caller)
 
     def listed(self, caller: Caller) -> list[JsonObject]:
@@ -99,7 +101,7 @@ class Capabilities:
         asked = None if category in (None, "") else category if isinstance(category, str) else repr(category)
 
         def answer() -> Answer:
-            told = cursor if isinstance(cursor, str) else ""
+            told = "" if cursor is None else cursor if isinstance(cursor, str) else repr(cursor)  # which is no cursor
             return self.registry.seen_by(caller).capabilities(asked, cursor=told)
 
         result = self._answered(caller, Look.BROWSE, asked or "", answer)

@@ -11,16 +11,21 @@ from portico.discovery.spelling import as_meta_tool, spelled
 from portico.domain.caller import Caller
 from portico.errors import CallError, NextCall
 from portico.execution.leniency import unwrap
-from portico.gateway import DESCRIBE_LIMIT, SEARCH_CARDS_LIMIT, Gateway, Query
+from portico.finding import SEARCH_CARDS_LIMIT
+from portico.gateway import DESCRIBE_LIMIT, Gateway, Query
+from portico.scripts import Scripts
 
 from .instructions import as_many_as_fit
+from .kept import READ, read_result
 from .results import error_result, must_stay_protocol_error, text_result, with_notes
+from .running import run_script
 from .surface import Envelope, JsonObject, MetaTool
 
-SEARCH, DESCRIBE, CALL = "search_tools", "describe_tools", "call_tool"
+SEARCH, DESCRIBE, CALL, RUN = "search_tools", "describe_tools", "call_tool", "run_script"
 _ALWAYS = {"anthropic/alwaysLoad": True}
-_READS = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
-_ACTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+# What is left out is the default, or means nothing beside these: every client reads them before its first question.
+_READS = {"readOnlyHint": True, "openWorldHint": False}
+_ACTS = {"readOnlyHint": False, "destructiveHint": True}
 
 DEFINITIONS: tuple[JsonObject, ...] = (
     {
@@ -42,7 +47,7 @@ DEFINITIONS: tuple[JsonObject, ...] = (
             },
             "required": ["query"],
         },
-        "annotations": {"title": "Search tools", **_READS},
+        "annotations": _READS,
         "_meta": _ALWAYS,
     },
     {
@@ -54,7 +59,7 @@ DEFINITIONS: tuple[JsonObject, ...] = (
             "properties": {"names": {"type": "array", "items": {"type": "string"}, "maxItems": DESCRIBE_LIMIT}},
             "required": ["names"],
         },
-        "annotations": {"title": "Describe tools", **_READS},
+        "annotations": _READS,
         "_meta": _ALWAYS,
     },
     {
@@ -69,7 +74,30 @@ DEFINITIONS: tuple[JsonObject, ...] = (
             },
             "required": ["name"],
         },
-        "annotations": {"title": "Call a tool", **_ACTS},
+        "annotations": _ACTS,
+        "_meta": _ALWAYS,
+    },
+    {
+        "name": READ,
+        "description": "Next part of a shortened result; `grep` searches it, JMESPath `path` selects.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in ("id", "cursor", "grep", "path")},
+            "required": ["id"],
+        },
+        "annotations": _READS,
+        "_meta": _ALWAYS,
+    },
+    {
+        "name": RUN,
+        "title": "Run a script",
+        "description": "Lua that calls many tools, as server.tool({k = v}):await(); only result(value) comes back.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"script": {"type": "string"}, "timeout_s": {"type": "number", "default": 30}},
+            "required": ["script"],
+        },
+        "annotations": _ACTS,
         "_meta": _ALWAYS,
     },
 )
@@ -77,9 +105,10 @@ DEFINITIONS: tuple[JsonObject, ...] = (
 
 @dataclass(slots=True)
 class Discover:
-    """Lists three tools and the pins, whatever the catalog holds."""
+    """Lists a few tools and the pins, whatever the catalog holds; no scripts, no tool that runs them."""
 
     gateway: Gateway
+    scripts: Scripts | None = None
     name: str = "discover"
 
     def instructions(self, caller: Caller) -> str:
@@ -92,16 +121,23 @@ class Discover:
             " {...}}) with a signature it returned; describe_tools only if one has ~. Search before saying that a"
             " tool is missing."
         )
+        how += " For many calls at once: run_script." if self.scripts is not None else ""
         room = 511 - len(head) - len(how) - len(" Servers: .")
         return f"{head} Servers: {as_many_as_fit(servers, room)}. {how}" if servers else f"{head} {how}"
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """The meta-tools, then the pins."""
-        return [*DEFINITIONS, *(tool.definition for tool in self.gateway.pinned(caller))]
+        return [*self.own, *(tool.definition for tool in self.gateway.pinned(caller))]
+
+    @property
+    def own(self) -> tuple[JsonObject, ...]:
+        """The definitions of the meta-tools that there are."""
+        return tuple(d for d in DEFINITIONS if d["name"] != RUN or self.scripts is not None)
 
     def meta_tool(self, name: str) -> MetaTool | None:
-        """One of search, describe and call."""
-        return {SEARCH: self._search, DESCRIBE: self._describe, CALL: self._call}.get(name)
+        """One of those that are listed before the pins."""
+        own = {SEARCH: self._search, DESCRIBE: self._describe, CALL: self._call, READ: self._read, RUN: self._run}
+        return own.get(name)
 
     def schema_of(self, name: str) -> JsonObject | None:
         """The schema of a meta-tool."""
@@ -155,6 +191,12 @@ class Discover:
             if must_stay_protocol_error(error, envelope):
                 raise
             return error_result(error, self.spell, notes)
+
+    async def _read(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+        return await read_result(self.gateway, caller, arguments)
+
+    async def _run(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+        return await run_script(self.scripts, caller, RUN, arguments, self.spell)
 
     def _respelled(self, caller: Caller, name: str) -> list[str]:
         """A line that teaches the handle to a model which spelled it in another way that is understood."""

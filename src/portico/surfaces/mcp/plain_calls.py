@@ -72,15 +72,31 @@ class PlainCalls:
         with anyio.CancelScope() as cancelling:
             self._in_flight[session, id] = cancelling
             try:
-                answer["result"] = await self.server.plain_call(message["params"])
-            except MCPError as error:
-                answer["error"] = error.error.model_dump(exclude_none=True)
+                answer |= await self._outcome(message["params"], receive, cancelling)
             finally:
                 self._in_flight.pop((session, id), None)
         if cancelling.cancelled_caught:
             answer["error"] = {"code": types.REQUEST_TIMEOUT, "message": "the client cancelled this request"}
         headers = {"mcp-session-id": session}
         await Response(_dumped(answer), media_type="application/json", headers=headers)(scope, receive, send)
+
+    async def _outcome(
+        self, params: Mapping[str, Any], receive: Receive, cancelling: anyio.CancelScope
+    ) -> dict[str, Any]:
+        """The result or the error of one call; a script ends with its client, other calls are not worth a task more."""
+        if not self.server.runs_script(params["name"]):
+            return await self._called(params)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch, receive, cancelling)
+            outcome = await self._called(params)
+            tasks.cancel_scope.cancel()
+        return outcome
+
+    async def _called(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return {"result": await self.server.plain_call(params)}
+        except MCPError as error:
+            return {"error": error.error.model_dump(exclude_none=True)}
 
     def _is_plain(self, message: Mapping[str, Any], connection: Connection) -> bool:
         """Whether nothing but the result can come of this call, and the SDK has heard of the session lately."""
@@ -91,7 +107,10 @@ class PlainCalls:
         wants_progress = isinstance(meta, dict) and "progressToken" in meta
         is_well_formed = isinstance(message.get("id"), int | str) and isinstance(params.get("name"), str)
         is_recent = monotonic() - connection.state[HEARD] < SDK_EVERY_SECONDS
-        return is_well_formed and is_recent and not wants_progress and not self.server.may_interrupt(connection)
+        if not is_well_formed or not is_recent:
+            return False
+        is_script = self.server.runs_script(params["name"])  # whose tools reach no client, whatever they would tell it
+        return is_script or not (wants_progress or self.server.may_interrupt(connection))
 
     def _cancels(self, session: str, message: Mapping[str, Any]) -> bool:
         """Cancel the call that a notification names, if it is one of ours."""
@@ -103,6 +122,13 @@ class PlainCalls:
         if call is not None:
             call.cancel()
         return call is not None
+
+
+async def _watch(receive: Receive, cancelling: anyio.CancelScope) -> None:
+    """Cancel a call whose client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    cancelling.cancel()
 
 
 def _is_simple(request: Request) -> bool:

@@ -32,6 +32,8 @@ LIMIT, NAMES = 10, 100
 MOST = 1_000
 NAME_LENGTH = 600
 """Characters of a query that may be a name; the longest names are shorter."""
+KEYS_NAMED, KEY_LENGTH = 5, 40
+"""Arguments that are not known which an error repeats, and characters of each."""
 
 DEFINITIONS: tuple[JsonObject, ...] = (
     {
@@ -207,17 +209,26 @@ def _question(arguments: JsonObject) -> Question:
     Raises:
         InvalidArguments: with a line for each part that cannot.
     """
+    given = {"query": arguments["q"], **arguments} if "q" in arguments else arguments
     found: dict[str, Any] = {}
-    wrong = []
+    wrong = _unread(given)
     for part, (name, read, wanted) in _PARTS.items():
         try:
-            found[part] = read(arguments.get(name))
+            found[part] = read(given.get(name))
         except (TypeError, ValueError, OverflowError):
             wrong.append(f"{name}: must be {wanted}")
     if wrong:
         example = NextCall("search", {"query": "what you want to do, in a few words"})
         raise InvalidArguments(SEARCH, details=wrong, next_call=example)
     return Question(**found)
+
+
+def _unread(arguments: JsonObject) -> list[str]:
+    """What to say where a query seems to stand under another name: to list every tool would be no answer to it."""
+    if "query" in arguments:
+        return []
+    strange = [key[:KEY_LENGTH] for key in arguments if key not in ("limit", "cursor")]
+    return [f"missing: query (string); unknown: {', '.join(strange[:KEYS_NAMED])}"] if strange else []
 
 
 def _text(value: object) -> str:

@@ -36,6 +36,7 @@ from .catalog_resources import CatalogResources
 from .envelopes import Context, askable_of, connection_of, is_modern
 from .logs import Logs
 from .passage import Passage
+from .running import SCRIPT_TOOLS
 from .surface import JsonObject, Surface
 from .tools import Tools
 
@@ -138,6 +139,10 @@ class SurfaceServer(Server[Any]):
     def may_interrupt(self, connection: Connection) -> bool:
         """Whether a call of this client may have to send it something before the result."""
         return bool(askable_of(connection.client_capabilities)) or self._logs.are_wanted(connection)
+
+    def runs_script(self, name: str) -> bool:
+        """Whether this tool of the surface runs a script: nothing interrupts one, and it ends with its client."""
+        return name in SCRIPT_TOOLS and self._surface.meta_tool(name) is not None
 
     async def plain_call(self, params: JsonObject) -> JsonObject:
         """One call of the handshake era that nothing interrupts.

@@ -21,9 +21,16 @@ class Envelope:
     on_progress: OnProgress | None = None
     answers: JsonObject | None = None
 
-    def around(self, tool: str, arguments: JsonObject) -> Call:
+    def around(self, tool: str, arguments: JsonObject, *, needs_structured: bool = False) -> Call:
         """The call with all of it."""
-        return Call(tool=tool, arguments=arguments, meta=self.meta, on_progress=self.on_progress, answers=self.answers)
+        return Call(
+            tool=tool,
+            arguments=arguments,
+            meta=self.meta,
+            on_progress=self.on_progress,
+            answers=self.answers,
+            needs_structured=needs_structured,
+        )
 
 
 class Surface(Protocol):

@@ -16,6 +16,7 @@ from portico.gateway import Gateway
 
 from .asking import until_complete
 from .envelopes import Context, envelope_of, own_meta
+from .kept import READ, read_result
 from .logs import Logs
 from .results import error_result, must_stay_protocol_error, with_notes
 from .surface import Envelope, JsonObject, Surface
@@ -86,8 +87,12 @@ class Tools:
         meta_tool = self.surface.meta_tool(name)
         if meta_tool is not None:
             return await meta_tool(self.caller, request.arguments, envelope)
+        if name == READ:  # its name is reserved: a result may be shortened on any surface
+            return await read_result(self.gateway, self.caller, request.arguments)
         try:
-            result = await self.gateway.call(self.caller, envelope.around(name, request.arguments))
+            # Whoever calls a tool by its own name may have been given its output schema, and hold us to it.
+            call = envelope.around(name, request.arguments, needs_structured=True)
+            result = await self.gateway.call(self.caller, call)
             return with_notes(result, request.notes)
         except CallError as error:
             if must_stay_protocol_error(error, envelope):

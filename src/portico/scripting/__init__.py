@@ -1,0 +1,1 @@
+"""Scripts that agents write in Lua: each runs in a process of its own, held in from outside."""

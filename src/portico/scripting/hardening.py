@@ -1,0 +1,117 @@
+"""What holds a worker in: it gives up, one by one and for good, whatever a script does not need.
+
+Nothing here may be undone by the process itself. Each step says what this machine does not give, in words.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from math import ceil
+
+from . import seccomp
+
+_NO_NEW_PRIVS, _SET_DUMPABLE, _DEATH_SIGNAL, _SET_SECCOMP, _FILTER = 38, 4, 1, 22, 2
+_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
+_SLACK = 48 << 20
+"""Bytes of address space that the interpreter needs beside a script's own memory."""
+
+NO_PRIVILEGES = "the promise to gain no privileges (no_new_privs)"
+NO_LANDLOCK = "rules that close files and network to the worker (Landlock)"
+NO_SECCOMP = "a filter for system calls (seccomp)"
+NO_DEATH_SIGNAL = "the end of workers with their parent (PR_SET_PDEATHSIG)"
+NO_RLIMITS = "limits of the process (rlimits)"
+
+_is_linux = sys.platform == "linux"
+_libc = ctypes.CDLL(None, use_errno=True)
+_filter = seccomp.program(platform.machine()) if platform.machine() in seccomp.ARCHITECTURES else b""
+
+
+class _Program(ctypes.Structure):
+    """`struct sock_fprog`."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+
+def die_with(parent: int) -> bool:
+    """Let the kernel end this process when its parent ends; says whether it will."""
+    if not _is_linux or _prctl(_DEATH_SIGNAL, signal.SIGKILL) != 0:
+        return False
+    if os.getppid() != parent:  # it ended before the kernel was asked
+        os._exit(1)
+    return True
+
+
+def enclose() -> list[str]:
+    """Give up what no script needs: privileges, files, network, being looked at; says what could not be given up."""
+    steps: Sequence[tuple[Callable[[], bool], str]] = (
+        (lambda: _is_linux and _prctl(_NO_NEW_PRIVS, 1) == 0 and _prctl(_SET_DUMPABLE, 0) == 0, NO_PRIVILEGES),
+        (_close_files_and_network, NO_LANDLOCK),
+        (_limit_process, NO_RLIMITS),
+    )
+    return [missing for step, missing in steps if not step()]
+
+
+def address_space() -> int:
+    """Bytes that this process has mapped; must be asked before files are closed to it."""
+    if not _is_linux:
+        return 0
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def seal(cpu_seconds: float, memory: int, space: int) -> list[str]:
+    """Set the clock and the memory of one script, then give up all other system calls; says what could not be."""
+    resource.setrlimit(resource.RLIMIT_CPU, (ceil(cpu_seconds) + 1, ceil(cpu_seconds) + 2))
+    if _is_linux:  # elsewhere the address space says little, or cannot be limited
+        most = space + memory + _SLACK
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    # The default action of its signal ends the process, whatever the script does meanwhile.
+    signal.setitimer(signal.ITIMER_PROF, max(cpu_seconds, 0.001))  # nothing would mean no limit
+    return [] if _filter_system_calls() else [NO_SECCOMP]
+
+
+def _limit_process() -> bool:
+    limits = {"FSIZE": 0, "CORE": 0, "NPROC": 0, "NOFILE": 0}
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}", None)
+        if kind is None:
+            return False
+        resource.setrlimit(kind, (value, value))
+    return True
+
+
+def _close_files_and_network() -> bool:
+    """Forbid every access that this kernel's Landlock knows, and allow none."""
+    if not _is_linux:
+        return False
+    version = _libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
+    if version < 1:
+        return False
+    files = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
+    rules = struct.pack("=QQQ", files, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    rule_set = _libc.syscall(_LANDLOCK_CREATE, rules, size, 0)
+    if rule_set < 0:
+        return False
+    is_done = _libc.syscall(_LANDLOCK_RESTRICT, rule_set, 0) == 0
+    os.close(rule_set)
+    return bool(is_done)
+
+
+def _filter_system_calls() -> bool:
+    if not _is_linux or not _filter:
+        return False
+    fprog = _Program(len(_filter) // 8, _filter)
+    return bool(_prctl(_SET_SECCOMP, _FILTER, ctypes.byref(fprog)) == 0)
+
+
+def _prctl(option: int, *values: object) -> int:
+    given = [ctypes.c_ulong(value) if isinstance(value, int) else value for value in values]
+    return int(_libc.prctl(option, *given, *[ctypes.c_ulong(0)] * (4 - len(given))))

@@ -1,0 +1,166 @@
+"""Minds the nursery: starts its process, orders workers from it, and hears how they ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+import anyio
+
+from portico.errors import ScriptError
+
+from .frames import Splitter, loaded
+from .line import Worker
+from .pipe import BEAR, END, ORDER, REPORT
+
+COMMAND = (sys.executable, "-I", "-m", "portico.scripting.nursery")
+LEAVING = 5.0
+"""Seconds that the nursery gets to end its workers and itself."""
+STARTING = 30.0
+"""Seconds that it gets to load what workers need; a busy machine takes its time."""
+GONE = -1
+"""How a worker ended whose nursery is gone, so that nobody can tell."""
+
+
+class Minder:
+    """One nursery, from its start to its end; when it has died, another one is needed."""
+
+    def __init__(self) -> None:
+        if not hasattr(socket, "send_fds") or not hasattr(os, "fork"):
+            raise ScriptError("scripts need a system that can fork processes, such as Linux or macOS")
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._reports = _Reports()
+        self._orders, self._numbers = ours, count(1)
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    COMMAND,
+                    env={},
+                    cwd="/",
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                ours.close()
+                raise ScriptError(f"the process for scripts cannot be started: {error.strerror}") from error
+
+    async def open(self) -> Any:
+        """Wait until the nursery is there; what it says of this machine."""
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: self._reports, sock=self._orders.dup())
+        with anyio.move_on_after(STARTING):
+            return await asyncio.shield(self._reports.hello)
+        return None
+
+    @property
+    def pid(self) -> int:
+        """The process of the nursery."""
+        return self._process.pid
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the nursery has ended."""
+        return self._reports.is_lost
+
+    async def bear(self) -> Worker:
+        """A new worker, which says itself when it is ready."""
+        worker = Worker(next(self._numbers))
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        # A nursery that does not take orders is as good as gone; its workers are lost with it.
+        with theirs, suppress(OSError):
+            socket.send_fds(self._orders, [ORDER.pack(BEAR, worker.number)], [theirs.fileno()])
+        await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
+        return worker
+
+    def end(self, worker: Worker) -> asyncio.Future[int]:
+        """End a worker now; how it ended is told later: an exit code, or the negative number of a signal."""
+        worker.close()
+        ended = self._reports.expect(worker.number)
+        try:
+            self._orders.send(ORDER.pack(END, worker.number))
+        except OSError:
+            self._reports.give_up()
+        return ended
+
+    async def aclose(self) -> None:
+        """End the nursery with all its workers."""
+        self._orders.close()
+        self._reports.close()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(partial(_leave, self._process))
+
+
+class _Reports(asyncio.Protocol):
+    """What the nursery says: one frame about this machine, then a report on every worker that has ended."""
+
+    def __init__(self) -> None:
+        self.hello: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.is_lost = False
+        self._expected: dict[int, asyncio.Future[int]] = {}
+        self._buffer = bytearray()
+        self._first = Splitter(100_000, self._greeted)
+        self._transport: asyncio.Transport | None = None
+
+    def expect(self, number: int) -> asyncio.Future[int]:
+        """The end of a worker."""
+        if number not in self._expected:
+            self._expected[number] = asyncio.get_running_loop().create_future()
+            if self.is_lost:
+                self.give_up()
+        return self._expected[number]
+
+    def give_up(self) -> None:
+        """Nobody will tell any more."""
+        for future in self._expected.values():
+            if not future.done():
+                future.set_result(GONE)
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over the socket."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Read the greeting, then reports."""
+        if not self.hello.done():
+            self._first.feed(data)
+            return
+        self._buffer += data
+        while len(self._buffer) >= REPORT.size:
+            number, status = REPORT.unpack(self._buffer[: REPORT.size])
+            del self._buffer[: REPORT.size]
+            if (future := self._expected.pop(number, None)) and not future.done():
+                future.set_result(os.waitstatus_to_exitcode(status))
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """The nursery is gone."""
+        self.is_lost = True
+        if not self.hello.done():
+            self.hello.set_result(None)
+        self.give_up()
+
+    def _greeted(self, frame: bytes) -> None:
+        self.hello.set_result(loaded(frame))
+
+
+def _leave(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(LEAVING)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

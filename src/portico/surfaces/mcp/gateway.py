@@ -1,0 +1,204 @@
+"""The `gateway` surface: servers, their tools, one tool, one answer, and then a Lua script that calls many."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from portico.directory import DETAILS_TOKENS, Directory, Page
+from portico.discovery.examples import example_arguments
+from portico.discovery.lua import call as lua_call
+from portico.discovery.spelling import spelled
+from portico.domain.caller import Caller
+from portico.domain.tool import Effect, Tool
+from portico.errors import CallError, InvalidArguments, NextCall, PorticoError, Refused
+from portico.execution.values import as_text, as_value
+from portico.gateway import Gateway
+from portico.scripts import Scripts
+
+from .gateway_tools import DEFINITIONS, DETAILS, EXECUTE, INSPECT, SERVERS, TOOLS
+from .instructions import as_many_as_fit
+from .kept import READ
+from .results import error_result, text_result, with_notes
+from .running import EXAMPLE, run_script, switched_on
+from .surface import Envelope, JsonObject, MetaTool
+
+SAMPLE = "result(_ENV[args.server][args.tool](args.arguments):await())"
+"""The script that inspects a tool: whatever the arguments are, they are data in it and never source."""
+SERVER_KEYS = ("luaServerName", "serverName", "server")
+TOOL_KEYS = ("luaToolName", "toolName", "tool", "name")
+"""Where models write what is meant."""
+_READ_ON = re.compile(r'read_result\(\{"id": "([^"]+)"\}\)')
+
+
+@dataclass(slots=True)
+class GatewaySurface:
+    """Lists five tools, whatever the catalog holds."""
+
+    gateway: Gateway
+    scripts: Scripts | None
+    name: str = "gateway"
+    directory: Directory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.directory = Directory(self.gateway)
+
+    def instructions(self, caller: Caller) -> str:
+        """Names the servers and the way from them to a script, within the first 512 characters."""
+        shelves = self.directory.shelves(caller)
+        head = f"Portico: {sum(map(len, shelves.values()))} tools of {len(shelves)} servers, called from Lua scripts."
+        how = (
+            f'To act: {SERVERS}({{}}), {TOOLS}({{"luaServerName": "..."}}), {DETAILS} for what you will call, then'
+            f" {spelled(EXECUTE, {'script': EXAMPLE})}: one script calls many tools, and only its result comes back."
+        )
+        room = 511 - len(head) - len(how) - len(" Servers: .")
+        return f"{head} Servers: {as_many_as_fit(sorted(shelves), room)}. {how}" if shelves else f"{head} {how}"
+
+    async def tools(self, caller: Caller) -> list[JsonObject]:
+        """The five."""
+        return list(DEFINITIONS)
+
+    def meta_tool(self, name: str) -> MetaTool | None:
+        """One of the five."""
+        return {
+            SERVERS: self._servers,
+            TOOLS: self._tools,
+            DETAILS: self._details,
+            INSPECT: self._inspect,
+            EXECUTE: self._execute,
+        }.get(name)
+
+    def schema_of(self, name: str) -> JsonObject | None:
+        """The schema of one of the five."""
+        return next((d["inputSchema"] for d in DEFINITIONS if d["name"] == name), None)
+
+    def spell(self, call: NextCall) -> str:
+        """The next call as one of the five; a tool of the catalog is called in a script."""
+        given = call.parameters
+        if call.action == "call":
+            script = f"result({lua_call(str(given.get('name', '')), given.get('arguments') or {})})"
+            return spelled(EXECUTE, {"script": script})
+        if call.action == READ:
+            return spelled(EXECUTE, {"script": f"result({lua_call('_gateway.read_result', given)})"})
+        if call.action == "run":
+            return spelled(EXECUTE, given)
+        if call.action == "browse":
+            return spelled(TOOLS, {"luaServerName": given.get("server", "")})
+        names = given.get("names")
+        if call.action == "describe" and isinstance(names, list) and names:
+            server, _, tool = str(names[0]).partition(".")
+            return spelled(DETAILS, {"luaServerName": server, "luaToolName": tool})
+        return spelled(SERVERS, {})
+
+    async def _servers(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+        starting = await self.gateway.settled()
+        return _page_result(self.directory.servers(caller, sorted(starting)))
+
+    async def _tools(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+        await self.gateway.settled()
+        try:
+            (server,) = _texts(TOOLS, arguments, SERVER_KEYS)
+            cursor = arguments.get("cursor")
+            return _page_result(self.directory.tools(caller, server, cursor if isinstance(cursor, str) else ""))
+        except PorticoError as error:
+            return self._refused(error)
+
+    async def _details(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+        await self.gateway.settled()
+        try:
+            server, name = _texts(DETAILS, arguments, SERVER_KEYS, TOOL_KEYS)
+            tool = self.directory.tool(caller, server, name)
+            return _page_result(self.directory.details(caller, server, name, self._learned(tool)))
+        except PorticoError as error:
+            return self._refused(error)
+
+    async def _inspect(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+        await self.gateway.settled()
+        try:
+            server, name = _texts(INSPECT, arguments, SERVER_KEYS, TOOL_KEYS)
+            tool = self.directory.tool(caller, server, name)
+            given = _sample(arguments)
+            known = tool.output_schema or self._learned(tool)
+            if tool.effect is Effect.DESTRUCTIVE:
+                raise _destructive(tool)
+            if given is None and known and self.gateway.counter.count(as_text(known)) <= DETAILS_TOKENS:
+                return _known_result(tool, known)
+            return await self._sampled(caller, tool, given or {})
+        except PorticoError as error:
+            return self._refused(error)
+
+    async def _sampled(self, caller: Caller, tool: Tool, arguments: JsonObject) -> JsonObject:
+        server, _, name = tool.handle.partition(".")
+        asked = {"server": server, "tool": name, "arguments": arguments}
+        return self._led_on(with_notes(await switched_on(self.scripts, INSPECT).run(caller, SAMPLE, asked)))
+
+    async def _execute(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
+        return self._led_on(await run_script(self.scripts, caller, EXECUTE, arguments, self.spell))
+
+    def _led_on(self, result: JsonObject) -> JsonObject:
+        """A result that was shortened, with the way to the rest in a script: this surface lists no `read_result`."""
+        *others, last = result["content"]
+        if not str(last.get("text", "")).startswith("shortened: "):
+            return result
+        text = _READ_ON.sub(lambda found: self.spell(NextCall(READ, {"id": found[1]})), last["text"], count=1)
+        return {**result, "content": [*others, {**last, "text": text}]}
+
+    def _learned(self, tool: Tool) -> Mapping[str, Any] | None:
+        """What past answers of a tool looked like, where that is known."""
+        return self.gateway.shape_of(tool)
+
+    def _refused(self, error: PorticoError) -> JsonObject:
+        if isinstance(error, CallError):
+            return error_result(error, self.spell)
+        return text_result(f"error {error.code}; nothing was sent\n- {error}\nnext: {SERVERS}({{}})", is_error=True)
+
+
+def _page_result(page: Page) -> JsonObject:
+    return {**text_result(page.text), "structuredContent": page.data}
+
+
+def _known_result(tool: Tool, schema: Mapping[str, Any]) -> JsonObject:
+    """The shape of a tool's answers as it is known; nothing is executed for it."""
+    script = f"result({lua_call(tool.handle, example_arguments(tool))})"
+    text = (
+        f"What {tool.handle} returns is known; nothing was executed.\n\n{as_text(schema)}\n\n"
+        f"To execute it all the same, give sampleArgs ({{}} for none). In a script: {script}"
+    )
+    return {**text_result(text), "structuredContent": {"executed": False, "schema": schema}}
+
+
+def _destructive(tool: Tool) -> Refused:
+    reason = "it is marked as destructive, so no sample of it is made; read tool-details, and call it when you mean it"
+    server, _, name = tool.handle.partition(".")
+    return Refused(tool.handle, details=(reason,), next_call=NextCall("describe", {"names": [f"{server}.{name}"]}))
+
+
+def _sample(arguments: JsonObject) -> JsonObject | None:
+    """The arguments of a sample call, which a model may have written as a string; None when there are none.
+
+    Raises:
+        InvalidArguments: they are no object.
+    """
+    given = arguments.get("sampleArgs")
+    if given is None:
+        return None
+    found = as_value(given) if isinstance(given, str) else given
+    if not isinstance(found, Mapping):
+        raise InvalidArguments(INSPECT, details=("sampleArgs: must be an object, such as {}",))
+    return found
+
+
+def _texts(subject: str, arguments: JsonObject, *wanted: tuple[str, ...]) -> list[str]:
+    """The texts that a tool needs, each under any of its keys.
+
+    Raises:
+        InvalidArguments: one of them is not there.
+    """
+    found = [next((arguments[key] for key in keys if arguments.get(key)), None) for keys in wanted]
+    missing = [keys[0] for keys, value in zip(wanted, found, strict=True) if not isinstance(value, str)]
+    if missing:
+        details = [f"missing: {name} (string)" for name in missing]
+        raise InvalidArguments(subject, details=details, next_call=NextCall("search"))
+    return [str(value) for value in found]

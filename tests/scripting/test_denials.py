@@ -1,0 +1,104 @@
+"""No script gets more than it may have, whatever it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from portico.domain.script import Limits, Script
+from portico.errors import ScriptError
+from portico.scripting.engine import LuaEngine
+from tests.scripting.denials import DENIALS, DONE, WALL
+from tests.scripting.kit import Desk, children, nurseries, until
+
+SMALL = Limits(
+    seconds=30.0, cpu_seconds=0.15, memory_mb=16, calls=50, in_flight=4, output_bytes=50_000, printed_bytes=5_000
+)
+
+
+@pytest.mark.requirement("S3-E12")
+async def test_every_denial_is_ended_by_its_limit_and_leaves_nothing(engine: LuaEngine):
+    before = nurseries()
+    await engine.wake()
+    (nursery,) = nurseries() - before
+    wrong: dict[str, str] = {}
+    gate = anyio.Semaphore(2)
+
+    async def end(name: str) -> None:
+        wanted, source = DENIALS[name]
+        desk = Desk()
+        async with gate:
+            limits = replace(SMALL, seconds=0.5) if wanted == (WALL,) else SMALL
+            limit = await _limit_of(engine, Script(source=source, limits=limits), desk)
+        if limit not in wanted:
+            wrong[name] = f"ended by {limit!r}, not by {wanted}"
+        if len(desk.calls) > SMALL.calls or desk.in_flight:
+            wrong[name] = f"{len(desk.calls)} calls, {desk.in_flight} of them still under way"
+
+    with anyio.fail_after(100):
+        async with anyio.create_task_group() as tasks:
+            for name in DENIALS:
+                tasks.start_soon(end, name)
+    assert wrong == {}
+    await until(lambda: len(children(nursery)) == 2)  # the pool, and nothing else
+    assert (await engine.sandbox()).ready == 2
+    await engine.aclose()
+    assert nurseries() == before
+
+
+@pytest.mark.requirement("S3-E12")
+async def test_no_call_is_accepted_after_the_deadline(engine: LuaEngine):
+    source = """
+    while true do
+      pcall(function() local x <close> = setmetatable({}, { __close = function() calculator.echo() end }) error() end)
+    end
+    """
+    desk = Desk()
+    with pytest.raises(ScriptError) as caught:
+        await engine.run(Script(source=source, limits=Limits(seconds=1.0, cpu_seconds=20, calls=10**9)), desk)
+    made = len(desk.calls)
+    assert caught.value.limit == "seconds"
+    assert made > 0
+    await engine.run(Script(source="return 1"), Desk())
+    assert len(desk.calls) == made
+
+
+@pytest.mark.requirement("S3-E12")
+async def test_calls_stop_exactly_at_their_limit(engine: LuaEngine):
+    desk = Desk()
+    script = Script(
+        source="local n = 0 for i = 1, 100 do if pcall(calculator.echo, {}) then n = n + 1 end end return n",
+        limits=Limits(calls=7),
+    )
+    assert (await engine.run(script, desk)).value == 7
+    assert len(desk.calls) == 7
+
+
+@pytest.mark.requirement("S3-E12")
+async def test_a_hundred_endless_scripts_do_not_stop_others(engine: LuaEngine):
+    refused, stopped = [], []
+
+    async def endless() -> None:
+        try:
+            await engine.run(Script(source="while true do end", limits=Limits(seconds=60, cpu_seconds=0.05)), Desk())
+        except ScriptError as error:
+            (stopped if error.limit == "cpu_seconds" else refused).append(error.reason)
+
+    with anyio.fail_after(100):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(100):
+                tasks.start_soon(endless)
+    assert len(stopped) == 8 + 32
+    assert len(refused) == 60
+    assert all("too many scripts are running: 8 may run and 32 may wait" in reason for reason in refused)
+    assert (await engine.run(Script(source="return 1"), Desk())).value == 1
+
+
+async def _limit_of(engine: LuaEngine, script: Script, desk: Desk) -> str:
+    try:
+        await engine.run(script, desk)
+    except ScriptError as error:
+        return error.limit
+    return DONE

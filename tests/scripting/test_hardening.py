@@ -1,0 +1,72 @@
+"""What holds a worker in, tried from within."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from portico.domain.script import Script
+from portico.errors import ScriptError
+from portico.scripting import seccomp
+from portico.scripting.engine import LuaEngine
+from tests.scripting.kit import Desk
+
+PROBES = Path(__file__).with_name("probes.py")
+
+
+def test_no_probe_gets_out_of_a_worker(tmp_path: Path):
+    (tmp_path / "there").write_text("x")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = [sys.executable, str(PROBES), str(tmp_path), str(server.getsockname()[1])]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
+    told = json.loads(done.stdout)
+    assert told["succeeded"] == []
+    assert told["tried"] >= 30
+    assert (done.returncode, (tmp_path / "there").read_text()) == (0, "x")
+
+
+async def test_nothing_is_missing_on_this_machine(engine: LuaEngine):
+    assert (await engine.sandbox()).missing == ()
+
+
+async def test_the_nursery_has_no_environment_and_no_folder(engine: LuaEngine):
+    await engine.wake()
+    assert engine._pool is not None
+    nursery = Path(f"/proc/{engine._pool.nursery}")
+    assert (nursery / "environ").read_bytes() == b""
+    assert (nursery / "cwd").readlink() == Path("/")
+
+
+async def test_scripts_are_refused_where_hardening_is_required_and_missing(monkeypatch: pytest.MonkeyPatch):
+    engine = LuaEngine(require_hardening=True)
+    await engine.wake()
+    assert (await engine.run(Script(source="return 1"), Desk())).value == 1
+    assert engine._pool is not None
+    monkeypatch.setattr(engine._pool, "missing", ("a filter for system calls (seccomp)",))
+    desk = Desk()
+    with pytest.raises(ScriptError, match="this machine lacks a filter for system calls"):
+        await engine.run(Script(source="calculator.echo()"), desk)
+    assert desk.calls == []
+    assert (await engine.sandbox()).is_degraded
+    await engine.aclose()
+
+
+async def test_scripts_run_where_hardening_is_missing_and_not_required(monkeypatch: pytest.MonkeyPatch):
+    engine = LuaEngine()
+    await engine.wake()
+    assert engine._pool is not None
+    monkeypatch.setattr(engine._pool, "missing", ("a filter for system calls (seccomp)",))
+    assert (await engine.run(Script(source="return 1"), Desk())).value == 1
+    await engine.aclose()
+
+
+@pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)
+def test_a_filter_is_made_for_every_machine_that_we_know(machine: str):
+    program = seccomp.program(machine)
+    assert len(program) % 8 == 0
+    assert program[-8:-4] == b"\x06\x00\x00\x00"

@@ -1,0 +1,250 @@
+"""The lives of workers and of their nursery: what is cancelled, killed or closed leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import anyio
+import pytest
+
+from portico.domain.script import Limits, Script
+from portico.errors import ScriptError, Sent
+from portico.scripting import minder
+from portico.scripting.engine import LuaEngine
+from tests.house.source import ROOT
+from tests.scripting.kit import BOUND, Desk, children, is_running, killed, nurseries, until
+
+HANGING = Script(source="calculator.hang():await()")
+LOOPING = Script(source="print('on its way') while true do end", limits=Limits(cpu_seconds=60))
+
+
+async def test_a_cancelled_run_takes_its_script_and_its_calls_with_it(engine: LuaEngine):
+    desk = Desk()
+    nursery = await _nursery(engine)
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.run, Script(source="for i = 1, 5 do calculator.hang() end while true do end"), desk)
+            await until(lambda: desk.in_flight == 5)
+            assert len(children(nursery)) >= 1
+            tasks.cancel_scope.cancel()
+    assert (desk.in_flight, desk.cancelled) == (0, 5)
+    await until(lambda: len(children(nursery)) == 2)
+    assert (await engine.sandbox()).running == 0
+
+
+async def test_a_run_that_waits_for_its_turn_can_be_cancelled(engine: LuaEngine):
+    engine = LuaEngine(pool_size=1, at_once=1)
+    desk, other = Desk(), Desk()
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.run, HANGING, desk)
+            await until(lambda: desk.in_flight == 1)
+            with anyio.move_on_after(0.05):
+                await engine.run(Script(source="calculator.echo()"), other)
+            tasks.cancel_scope.cancel()
+        assert other.calls == []
+        assert (await engine.run(Script(source="return 1"), Desk())).value == 1
+    await engine.aclose()
+
+
+async def test_a_run_that_gets_no_turn_says_so():
+    engine = LuaEngine(pool_size=1, at_once=1)
+    desk = Desk()
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.run, HANGING, desk)
+            await until(lambda: desk.in_flight == 1)
+            with pytest.raises(ScriptError, match="other scripts were still running"):
+                await engine.run(Script(source="return 1", limits=Limits(seconds=0.05)), Desk())
+            tasks.cancel_scope.cancel()
+    await engine.aclose()
+
+
+async def test_no_worker_is_used_twice(engine: LuaEngine):
+    nursery = await _nursery(engine)
+    for _ in range(4):
+        used = children(nursery)
+        await engine.run(Script(source="return 1"), Desk())
+        await engine.run(Script(source="return 1"), Desk())
+        await until(lambda used=used: len(children(nursery)) == 2 and not children(nursery) & used)
+
+
+async def test_a_killed_worker_fails_its_script_alone(engine: LuaEngine):
+    nursery = await _nursery(engine)
+    warm = children(nursery)
+    desk = Desk()
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_expect, engine, Script(source="calculator.hang():await()"), desk, "killed from outside")
+            await until(lambda: desk.in_flight == 1)
+            await killed(warm, signal.SIGKILL)
+    assert desk.cancelled == 1
+    assert (await engine.run(Script(source="return 1"), Desk())).value == 1
+    assert nurseries() >= {nursery}
+
+
+async def test_a_worker_that_crashes_is_told_from_one_that_used_its_time(engine: LuaEngine):
+    nursery = await _nursery(engine)
+    desk = Desk()
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_expect, engine, HANGING, desk, "its process was lost (signal 11)")
+            await until(lambda: desk.in_flight == 1)
+            await killed(children(nursery), signal.SIGSEGV)
+    await _expect(engine, Script(source="while true do end", limits=Limits(cpu_seconds=0.05)), desk, "CPU time")
+
+
+async def test_idle_workers_that_die_are_replaced(engine: LuaEngine):
+    nursery = await _nursery(engine)
+    old = children(nursery)
+    await killed(old, signal.SIGKILL)
+    await until(lambda: len(children(nursery) - old) == 2)
+    assert (await engine.run(Script(source="return 1"), Desk())).value == 1
+
+
+async def test_a_stopped_worker_is_ended_by_the_clock(engine: LuaEngine):
+    nursery = await _nursery(engine)
+    desk = Desk()
+    script = Script(source="calculator.wait():await() return 1", limits=Limits(seconds=2.0))
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_expect, engine, script, desk, "it was stopped after 2 s")
+            await until(lambda: desk.in_flight == 1)
+            frozen = children(nursery)
+            for pid in frozen:
+                os.kill(pid, signal.SIGSTOP)
+            desk.opened.set()
+    await killed(frozen, signal.SIGKILL)
+    await until(lambda: len(children(nursery) - frozen) == 2)
+
+
+async def test_a_killed_nursery_is_started_again(engine: LuaEngine):
+    nursery = await _nursery(engine)
+    desk = Desk()
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_expect, engine, HANGING, desk, "run the script again")
+            await until(lambda: desk.in_flight == 1)
+            workers = children(nursery)
+            os.kill(nursery, signal.SIGKILL)
+        await until(lambda: not any(map(is_running, workers)))
+        assert (await engine.run(Script(source="return 1"), Desk())).value == 1
+    assert await _nursery(engine) != nursery
+
+
+async def test_closing_ends_what_runs(engine: LuaEngine):
+    before = nurseries()
+    desk = Desk()
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_expect, engine, Script(source="calculator.echo():await() while true do end"), desk, "")
+            await until(lambda: len(desk.calls) == 1)
+            (nursery,) = nurseries() - before
+            workers = children(nursery)
+            await engine.aclose()
+    assert nurseries() == before
+    assert not any(map(is_running, workers))
+    with pytest.raises(ScriptError, match="closing"):
+        await engine.run(Script(source="return 1"), Desk())
+
+
+def test_a_killed_gateway_leaves_no_process():
+    code = """
+import anyio
+from portico.domain.script import Limits, Script
+from portico.scripting.engine import LuaEngine
+from tests.house.source import ROOT
+from tests.scripting.kit import Desk, children, until
+
+async def main():
+    engine = LuaEngine(pool_size=2)
+    await engine.wake()
+    await until(lambda: engine._pool.ready == 2)
+    print(engine._pool.nursery, *children(engine._pool.nursery), flush=True)
+    await engine.run(Script(source="while true do end", limits=Limits(seconds=100, cpu_seconds=100)), Desk())
+
+anyio.run(main)
+"""
+    gateway = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, text=True)
+    with gateway:
+        assert gateway.stdout is not None
+        pids = [int(pid) for pid in gateway.stdout.readline().split()]
+        assert len(pids) == 3
+        assert all(map(is_running, pids))
+        gateway.kill()
+    anyio.run(until, lambda: not any(map(is_running, pids)))
+
+
+async def test_what_had_been_sent_is_told(engine: LuaEngine):
+    for source, sent in (
+        ("error('x')", Sent.NOTHING),
+        ("calculator.echo():await() error('x')", Sent.ANSWERED),
+        ("calculator.hang() error('x')", Sent.UNKNOWN),
+    ):
+        with pytest.raises(ScriptError) as caught:
+            await engine.run(Script(source=source), Desk())
+        assert caught.value.sent is sent
+
+
+async def test_a_source_beyond_its_limit_is_not_even_sent():
+    engine = LuaEngine()
+    with pytest.raises(ScriptError) as caught:
+        await engine.run(Script(source="x" * 1_000_000), Desk())
+    assert caught.value.limit == "source_bytes"
+    assert "1,000,000 bytes, and 256,000 are allowed" in caught.value.reason
+    await engine.aclose()
+
+
+async def test_arguments_that_are_no_json_are_refused(engine: LuaEngine):
+    with pytest.raises(ScriptError, match="arguments are not JSON"):
+        await engine.run(Script(source="return 1", arguments={"x": {1}}), Desk())
+
+
+async def test_a_fault_in_the_gateway_is_not_told_as_the_scripts(engine: LuaEngine):
+    class Broken(Desk):
+        async def call(self, server, tool, arguments):
+            raise LookupError("a fault of ours")
+
+    with pytest.raises(LookupError, match="a fault of ours"):
+        await engine.run(Script(source="calculator.echo():await()"), Broken())
+
+
+async def test_the_sandbox_tells_what_it_has(engine: LuaEngine):
+    sandbox = await engine.sandbox()
+    assert (sandbox.size, sandbox.problem) == (2, "")
+    with anyio.fail_after(BOUND):
+        while (await engine.sandbox()).ready < 2:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+    assert engine.language == "Lua 5.4"
+
+
+async def test_a_nursery_that_cannot_start_is_a_problem_with_a_reason(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(minder, "COMMAND", ("/nowhere/python",))
+    engine = LuaEngine()
+    sandbox = await engine.sandbox()
+    assert "cannot be started" in sandbox.problem
+    assert sandbox.is_degraded
+    with pytest.raises(ScriptError, match="cannot be started"):
+        await engine.run(Script(source="return 1"), Desk())
+    monkeypatch.setattr(minder, "COMMAND", ("/bin/false",))
+    assert "ended at its start" in (await engine.sandbox()).problem
+    await engine.aclose()
+
+
+async def _nursery(engine: LuaEngine) -> int:
+    """The process of an engine's nursery, with its pool full."""
+    await engine.wake()
+    pool = engine._pool
+    assert pool is not None
+    await until(lambda: pool.ready == 2)
+    assert pool.nursery is not None
+    return pool.nursery
+
+
+async def _expect(engine: LuaEngine, script: Script, desk: Desk, reason: str) -> None:
+    with pytest.raises(ScriptError) as caught:
+        await engine.run(script, desk)
+    assert reason in caught.value.reason
