@@ -33,6 +33,7 @@ def main() -> int:
         ("The journal", ["journal.py", "--postgres"]),
         ("A large result, and what a small one pays", ["results.py"]),
         ("A script", ["scripts.py"]),
+        ("Tools that live in a database", ["registry.py", *quick]),
         ("A script beside single calls", ["journey.py"]),
         ("A call, client of 2026-07-28", ["overhead.py", *quick, "--stdio"]),
         ("A call, client of 2025-11-25", ["overhead.py", *quick, "--stdio", "--era", "2025-11-25"]),
