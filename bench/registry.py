@@ -152,8 +152,7 @@ async def _calls(shop: Shop, folder: Path, count: int) -> Figures:
 async def _attacked(shop: Shop, folder: Path, step: int) -> Figures:
     async with registry_house(folder, shop.spec()) as house:
         before, attack = state(shop), Attack(house)
-        await attack.run(INJECTIONS[::step], ["direct", "call_tool", "execute_tool"])
-        await attack.run(INJECTIONS[:: 10 * step], ["script"])
+        await attack.run(INJECTIONS[::step], ["direct", "call_tool", "execute_tool", "script"])
         wrong = [column for _, column, _ in attack.let_through if column not in TEXTS]
     return {
         "texts": len(INJECTIONS[::step]),

@@ -13,7 +13,7 @@ from portico.catalog import Catalog
 from portico.domain.call import Outcome, Result
 from portico.domain.script import Limits, Sandbox
 from portico.domain.server import Offering, ServerSpec, ToolFilter
-from portico.errors import CallError, ScriptError, Sent, UpstreamError, UpstreamGone
+from portico.errors import CallError, ScriptError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 from portico.scripting.engine import LuaEngine
 from portico.scripts import Scripts
 from portico.surfaces.mcp.discover import Discover
@@ -262,6 +262,37 @@ async def test_a_server_that_is_gone_is_an_error_that_can_be_read(house: FakeHou
     error = await failure(house, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
     assert "it died" in error.reason
     assert error.sent is Sent.UNKNOWN
+
+
+@pytest.mark.requirement("P-SCRIPTS-TEACH")
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "the process of '/opt/servers/bin/python' is gone: it exited with code 1",
+        'its last words on stderr: File "server.py", line 22, in <module>',
+        "no answer from http://tools.internal:9000/mcp",
+        "connecting to 10.0.0.7 port 5432 took too long",
+        r"C:\servers\run.exe could not be started",
+    ],
+)
+async def test_a_script_learns_nothing_of_the_machine_that_a_server_failed_on(
+    inside: str, house: FakeHouse, engine: LuaEngine
+):
+    for kind in (UpstreamGone, UpstreamTimeout):
+        house.provider("calculator").fails(kind("calculator", details=("it died", inside), sent=Sent.UNKNOWN))
+        error = await failure(house, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
+        assert "it died" in str(error)
+        assert "portico doctor" in str(error)
+        assert inside not in str(error)
+
+
+@pytest.mark.requirement("P-RESULTS-WHOLE")
+async def test_a_script_sees_a_large_answer_whole(house: FakeHouse, engine: LuaEngine):
+    numbers = [10**6 + n for n in range(150_000)]
+    house.provider("calculator").returns("add", text_block(json.dumps({"numbers": numbers})))
+    source = "local r = calculator.add({ a = 1, b = 2 }):await().numbers result({ v = { #r, r[1], r[#r] } })"
+    found = (await run(house, engine, source)).structured["v"]
+    assert found == [150_000, numbers[0], numbers[-1]]
 
 
 @pytest.mark.parametrize(

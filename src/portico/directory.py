@@ -34,6 +34,8 @@ from portico.gateway import Gateway
 
 SERVERS_TOKENS = 3_000
 TOOLS_TOKENS = 4_000
+TOOLS_LISTED = TOOLS_TOKENS // 5
+"""Tools of which a list is made; no more would fit, whatever they are called."""
 DETAILS_TOKENS = 6_000
 NAMED = 10
 """Identifiers that an error names."""
@@ -165,8 +167,8 @@ class Directory:
         """The tools from one on, as many as fit; when some do not, the last line is the call that shows them."""
         head = f"Tools for {server.name}:\n"
         rest = tools[start:]
-        cards = [tool_line(tool) for tool in rest]
-        told = self._fit(cards, TOOLS_TOKENS, head=head)
+        cards = [tool_line(tool) for tool in rest[:TOOLS_LISTED]]
+        told = self._fit(cards, TOOLS_TOKENS, head=head, total=len(rest))
         shown = told.shown
         while 0 < shown < len(rest):
             call = {"luaServerName": server.identifier, "cursor": lua_name(rest[shown])}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
+
+import anyio.to_thread
 
 from portico.discovery.examples import example_arguments
 from portico.discovery.lua import call as lua_call
@@ -18,8 +21,8 @@ from portico.domain.disclosure import Disclosure
 from portico.domain.journal import Look
 from portico.domain.query import Query
 from portico.domain.tool import Tool
-from portico.errors import CallError, InvalidArguments, Sent, UpstreamError
-from portico.execution.values import as_value, value_of
+from portico.errors import CallError, InvalidArguments, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
+from portico.execution.values import as_value, takes_long, value_of
 from portico.finding import SEARCH_CARDS_LIMIT
 from portico.gateway import Gateway
 
@@ -31,6 +34,7 @@ SAID = 2_000
 """Characters of a tool's own error that a script is told."""
 MISSING_CAPABILITY = -32021
 ASKS = "it asks its client something, which a script cannot answer: call it on its own, outside of a script"
+FAULT = "its server failed; `portico doctor` tells the operator more"
 SENT, DONE, FAILED = "sent, outcome unknown", "done", "failed"
 
 
@@ -71,8 +75,9 @@ class Errand:
         try:
             call = Call(tool=spelling, arguments=given, parent=self.id, whole=True)
             result = await self.gateway.call(self.caller, call)
-            value = self._checked(deed.handle, result)
+            value = await self._checked(deed.handle, result)
         except CallError as error:
+            _keep_inside(error)
             deed.outcome = SENT if error.sent is Sent.UNKNOWN else FAILED
             if error.sent is Sent.NOTHING:
                 self.deeds.remove(deed)
@@ -118,12 +123,12 @@ class Errand:
         more = [f"and {len(lines) - TOLD} more"] if len(lines) > TOLD else []
         return "made before it failed: " + "; ".join([*lines[:TOLD], *more]) if lines else ""
 
-    def _checked(self, handle: str, result: Result) -> Any:
+    async def _checked(self, handle: str, result: Result) -> Any:
         if result.raw.get("resultType") == "input_required":
             raise CallError(handle, details=(ASKS,), sent=Sent.ANSWERED)
         if result.is_error:
             raise CallError(handle, details=(result.text[:SAID] or "the tool failed",), sent=Sent.ANSWERED)
-        return value_of(result)
+        return await anyio.to_thread.run_sync(value_of, result) if takes_long(result) else value_of(result)
 
     async def _search(self, asked: Any) -> list[dict[str, Any]]:
         given = _named(asked, "query")
@@ -184,6 +189,19 @@ class Errand:
 
 
 _READING = ("id", "cursor", "grep", "path")
+
+
+_INSIDE = re.compile(r"""(?:^|[\s'"(=:])(?:~?/|[A-Za-z]:\\)[\w.]|://|\b\d+(?:\.\d+){3}\b|\blocalhost\b|\bstderr\b""")
+"""What tells where and how the gateway runs: paths, addresses, and what a process wrote for its operator."""
+
+
+def _keep_inside(error: CallError) -> None:
+    """Tell a script that a server has failed, and nothing of the machine that it runs on."""
+    if not isinstance(error, UpstreamGone | UpstreamTimeout):
+        return
+    told = tuple(line for line in error.details if not _INSIDE.search(line))
+    error.details = told if len(told) == len(error.details) else (*told, FAULT)
+    error.about(error.subject)
 
 
 def _arguments(subject: str, given: Any) -> Mapping[str, Any]:

@@ -401,6 +401,11 @@ class ScriptEngine(Protocol):
 class ResultStore(Protocol):
     """Results that have no room in memory; it may be used from several threads. Each method may raise StoreError."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other replicas read it too: then a caller may ask any of them for any result."""
+        ...
+
     def save(self, kept: Kept, *, room: int, now: float) -> None:
         """Write a result down, whole; expired ones go, then the oldest until all take at most so many bytes."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import isnan
 from os import urandom
 from time import perf_counter, time
 from typing import Any
@@ -16,6 +17,7 @@ from portico.domain.caller import Caller
 from portico.domain.script import Limits, Sandbox, Script
 from portico.errand import Errand
 from portico.errors import ScriptError
+from portico.execution.gauge import sampled
 from portico.execution.values import answer_of
 from portico.gateway import Gateway
 from portico.ports import ScriptEngine
@@ -84,8 +86,8 @@ class Scripts:
                 seconds=perf_counter() - started,
                 code=code,
                 at=at,
-                tokens_in=self.gateway.counter.count(source),
-                tokens_out=self.gateway.counter.count(result.text) if result else 0,
+                tokens_in=sampled(source, self.gateway.counter),
+                tokens_out=sampled(result.text, self.gateway.counter) if result else 0,
                 parent=errand.id,
             )
             self.gateway.executor.record(entry)
@@ -138,7 +140,7 @@ class Scripts:
         return Errand(gateway=self.gateway, caller=caller, id=f"script-{urandom(8).hex()}", servers=servers)
 
     def _limits(self, seconds: float | None) -> Limits:
-        asked = self.limits.seconds if seconds is None else seconds
+        asked = self.limits.seconds if seconds is None or isnan(seconds) else seconds
         return replace(self.limits, seconds=min(max(asked, 0.0), self.max_seconds))
 
 

@@ -18,10 +18,10 @@ from starlette.types import ASGIApp
 from portico.config import Settings
 from portico.domain.edition import Edition
 from portico.errors import ConfigError
-from portico.gateway import Gateway
 from portico.house import House
 from portico.surfaces.mcp.capabilities import Capabilities
 from portico.surfaces.mcp.discover import Discover
+from portico.surfaces.mcp.gateway import GatewaySurface
 from portico.surfaces.mcp.http import build_app, serve
 from portico.surfaces.mcp.search import Search
 from portico.surfaces.mcp.server import SurfaceServer
@@ -32,11 +32,12 @@ from portico.upkeep import Upkeep
 from portico.version import VERSION
 from portico.wiring import open_house, watch
 
-SURFACES: Mapping[str, Callable[[Gateway, Settings], Surface]] = {
-    "discover": lambda gateway, settings: Discover(gateway),
-    "static": lambda gateway, settings: Static(gateway),
-    "search": lambda gateway, settings: Search(gateway, settings.search.order),
-    "capabilities": lambda gateway, settings: Capabilities(gateway, **asdict(settings.capabilities)),
+SURFACES: Mapping[str, Callable[[House, Settings], Surface]] = {
+    "discover": lambda house, settings: Discover(house.gateway, house.scripts),
+    "static": lambda house, settings: Static(house.gateway),
+    "search": lambda house, settings: Search(house.gateway, settings.search.order),
+    "capabilities": lambda house, settings: Capabilities(house.gateway, **asdict(settings.capabilities)),
+    "gateway": lambda house, settings: GatewaySurface(house.gateway, house.scripts),
 }
 USAGE_SECONDS = 5.0
 """How long a start waits for what the database knows of usage."""
@@ -107,11 +108,13 @@ async def _read_usage(house: House) -> None:
 
 
 def _surface_server(house: House, settings: Settings, surface: str) -> SurfaceServer:
-    return SurfaceServer(house.gateway, SURFACES[surface](house.gateway, settings), VERSION, house.walk)
+    return SurfaceServer(house.gateway, SURFACES[surface](house, settings), VERSION, house.walk)
 
 
 def keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:
-    """Tell clients what changes, and start what is not known yet."""
+    """Tell clients what changes, say what is wrong with tools of our own, and start what is not known yet."""
+    for problem in house.workshop.problems if house.workshop is not None else ():
+        logger.warning("%s", problem)
     last = [house.gateway.edition]
 
     def published(edition: Edition) -> None:

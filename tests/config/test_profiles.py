@@ -39,6 +39,7 @@ def test_a_file_of_the_documented_shape_is_read(home: Home):
         'mine:\n  registry: "tools_db"  # Database containing registry views\n'
         "  tool:\n    - X      # No tool loaded from source code\n  prompt:\n    - .*\n",
     )
+    home.environ["DATABASE_URI"] = "sqlite:///shop.db"
     settings = chosen(home, "mine")
     assert (settings.profile, settings.selected.registry, settings.problems) == ("mine", "tools_db", ())
     assert not settings.selected.permits_tool("anything", "yaml")
@@ -166,6 +167,7 @@ def test_a_broken_file_never_falls_back_to_a_packaged_profile(home: Home):
 
 def test_what_is_odd_but_harmless_is_reported_and_the_rest_is_in_force(home: Home):
     home.write("project/profiles.yml", "mine:\n  tool:\n  surface: serch\n  comment: mine\n  registry: r\n")
+    home.environ["DATABASE_URI"] = "sqlite:///shop.db"
     settings = chosen(home, "mine")
     said = {(problem.where, problem.line): problem.problem for problem in settings.problems}
     assert said == {

@@ -1,4 +1,4 @@
-"""What every provider promises, local or upstream."""
+"""What every provider promises: local, upstream, or a database."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from anyio import fail_after
+from tests.registries import Shop, postgres_shop, sqlite_shop
 
 from portico.domain.server import ServerSpec, State
 from portico.errors import CallError
 from portico.ports import Provider
 from portico.providers.local import LocalProvider
+from portico.providers.registry.provider import RegistryProvider
 from portico.providers.upstream import UpstreamProvider
 from portico.testing import FakeProvider, definition
 
@@ -47,6 +49,26 @@ def fake() -> Provider:
 
 
 PROVIDERS: dict[str, Callable[[], Provider]] = {"local": local, "upstream": upstream, "fake": fake}
+DATABASES: dict[str, str] = {"sqlite": "sqlite_registry", "postgresql": "postgres_registry"}
+
+
+@pytest.fixture
+def sqlite_registry(tmp_path: Path) -> Shop:
+    return sqlite_shop(tmp_path / "shop.db")
+
+
+@pytest.fixture
+def postgres_registry(postgres_url: str) -> Shop:
+    return postgres_shop(postgres_url)
+
+
+@pytest.fixture(params=DATABASES)
+async def registry(request: pytest.FixtureRequest) -> AsyncIterator[RegistryProvider]:
+    shop: Shop = request.getfixturevalue(DATABASES[request.param])
+    made = RegistryProvider(shop.spec(name="tiny"))
+    with fail_after(30):
+        yield made
+        await made.aclose()
 
 
 @pytest.fixture(params=PROVIDERS)
@@ -93,6 +115,25 @@ async def test_what_cannot_be_done_is_a_call_error(provider: Provider, request: 
         provider.fails(CallError("tiny"))  # type: ignore[attr-defined]
     with pytest.raises(CallError):
         await provider.request("prompts/get", {"name": "x"})
+
+
+@pytest.mark.requirement("P-PROVIDER-CONTRACT")
+async def test_a_registry_keeps_the_same_contract(registry: RegistryProvider) -> None:
+    provider: Provider = registry
+    assert (provider.server, provider.source) == ("tiny", "database")
+    assert (provider.health().state, provider.health().pid) == (State.UNKNOWN, None)
+    offering = await provider.offer()
+    assert (offering.server, await provider.offer()) == ("tiny", offering)
+    assert {"sample_sales", "sample_sales_by_region"} <= {tool["name"] for tool in offering.tools}
+    assert provider.health().state is State.RUNNING
+    result = await provider.call("sample_sales", {"region": "north"}, meta={}, on_progress=None)
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    assert not result.get("isError")
+    for what in (provider.call("nothing", {}, meta={}, on_progress=None), provider.request("prompts/get", {})):
+        with pytest.raises(CallError):
+            await what
+    await provider.aclose()
+    await provider.aclose()
 
 
 async def test_closing_twice_is_fine(provider: Provider) -> None:

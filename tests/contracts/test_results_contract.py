@@ -69,6 +69,17 @@ def test_a_result_comes_back_as_it_was(store: ResultStore) -> None:
 
 
 @pytest.mark.requirement("P-RESULTS-HANDLES")
+def test_a_store_that_replicas_share_lets_each_find_what_another_has_kept(database: Database) -> None:
+    here, there = Results(store=DatabaseResults(database)), Results(store=DatabaseResults(database))
+    anna = Caller(name="anna")
+    id = here.keep(anna, "a.b", kept("r_x", ROWS).parts)
+    if database.dialect == "sqlite":
+        assert database.rows("SELECT id FROM results") == []
+    else:
+        assert there.find(anna, id).parts[0].text[0:20] == ROWS[:20]
+
+
+@pytest.mark.requirement("P-RESULTS-HANDLES")
 def test_an_unknown_handle_is_nothing(store: ResultStore) -> None:
     assert store.load("r_nothing") is None
 

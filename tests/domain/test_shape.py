@@ -58,6 +58,8 @@ def test_no_value_is_in_a_shape_nor_a_name_that_is_data() -> None:
         "by_person": {"Ada Lovelace": 3, "Alan Turing": 4},
         "by_key": {"usr_9fA3kLmQ2xZ81b": 1},
         "paths": {"/srv/anna/notes.txt": 1},
+        "by_access_key": {"AKIAQWERTYUIOPASDFGH": "on"},
+        "by_user": {name: {"balance": 1} for name in ("anna", "bela", "carl")},
     }
     text = json.dumps(shape_of(value)) + shape_line(shape_of(value))
     assert not [secret for secret in [*secrets, "41", "anna", "notes", "Ada", "usr_9"] if secret in text]
@@ -106,3 +108,11 @@ def test_a_card_says_from_how_many_calls_a_shape_was_learned() -> None:
         "returns: {a: integer} (learned from 1 call)"
     )
     assert "3 calls" in returns_line(Learned(fingerprint="", shape=shape, results=3))
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_names_that_differ_from_result_to_result_are_data_and_not_kept() -> None:
+    learned = merge(shape_of({"balances": {"anna": 5}}), shape_of({"balances": {"bela": 7}}))
+    assert shape_line(learned) == "{balances: {any: integer}}"
+    either = merge(shape_of({"found": {"id": 1}}), shape_of({"error": "no"}))
+    assert shape_line(either) == "{found?: {id: integer}, error?: string}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import pytest
@@ -128,3 +129,34 @@ def test_a_large_result_is_looked_at_in_the_background_and_only_in_part() -> Non
     learned = shapes.known(tool)
     assert learned is not None
     assert learned.shape["items"]["properties"] == {"n": {"type": "integer"}}
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_a_changed_tool_is_learned_anew_from_its_next_result() -> None:
+    shapes, tool = Shapes(), tool_of(furnish({"fake": [definition("list")]}))
+    for _ in range(20):
+        shapes.learn(tool, result({"old": 1}))
+    changed = tool_of(furnish({"fake": [definition("list", "Does something else")]}))
+    shapes.learn(changed, result({"new": 1}))
+    learned = shapes.known(changed)
+    assert learned is not None
+    assert [*learned.shape["properties"]] == ["new"]
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_large_results_are_looked_at_one_at_a_time_and_never_while_the_caller_waits() -> None:
+    shapes, tool = Shapes(), tool_of(furnish({"fake": [definition("list")]}))
+    looking, go_on = Event(), Event()
+    shapes._aside.put(lambda: looking.set() or go_on.wait(5), (), seconds=5, on_failure=lambda *_: None)
+    assert looking.wait(5)
+    large = [{"n": [*range(100)]} for _ in range(1_000)]
+    for _ in range(10):
+        shapes.learn(tool, Result({"content": [], "structuredContent": {"rows": large}}))
+    assert shapes.known(tool) is None
+    go_on.set()
+    shapes.close()
+    learned = shapes.known(tool)
+    assert learned is not None
+    assert learned.results == 1
+    shapes.learn(tool, result({"rows": []}))
+    assert shapes.known(tool).results == 2  # type: ignore[union-attr]

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from anyio import create_task_group, fail_after, lowlevel
 
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.caller import Caller
@@ -93,7 +94,15 @@ async def test_what_is_found_is_paged_without_gaps_or_repeats() -> None:
 @pytest.mark.requirement("P-RESULTS-READ")
 @pytest.mark.parametrize(
     ("grep", "count"),
-    [(r"user(7|8)@", 2), (r"USER199\d@", 10), (r"nobody|nothing", 0), ("user7(", 0), ("[", 0), ("n{30}", 1)],
+    [
+        (r"user(7|8)@", 2),
+        (r"USER199\d@", 10),
+        (r"nobody|nothing", 0),
+        ("user7(", 0),
+        ("[", 0),
+        ("n{30}", 1),
+        (r'^\{"id": 7,.*\}$', 1),
+    ],
 )
 async def test_a_pattern_is_found_and_what_is_none_is_a_word(grep: str, count: int) -> None:
     reader, id = kept(json.dumps(USERS))
@@ -196,3 +205,53 @@ async def test_to_read_a_result_is_journalled_with_its_cost_and_without_its_hand
     assert (look.look, look.caller, look.text, look.tokens) == ("read", "anna", "grep=user5@", answer.tokens)
     with pytest.raises(UnknownResult):
         await house.gateway.read_result(Caller(name="ben"), id)
+
+
+@pytest.mark.requirement("P-RESULTS-READ")
+@pytest.mark.parametrize(("grep", "count"), [("^9$", 1), (r"^\d$", 10), ("9$", 2)])
+async def test_a_pattern_may_ask_for_the_end_of_an_item_or_a_line(grep: str, count: int) -> None:
+    for text in (json.dumps([*range(20)], indent=2), "\r\n".join(map(str, range(20)))):
+        reader, id = kept(text)
+        assert (await read(reader, id, grep=grep)).shown == count
+
+
+@pytest.mark.requirement("P-RESULTS-READ")
+@pytest.mark.parametrize("asked", [{"cursor": "0"}, {"path": "@"}, {"path": "[*]"}])
+async def test_numbers_of_any_length_are_read_digit_by_digit(asked: dict[str, str]) -> None:
+    numbers = [10**40 + n for n in range(20)]
+    reader, id = kept(json.dumps(numbers))
+    assert json.loads((await read(reader, id, **asked)).text) == numbers
+
+
+@pytest.mark.requirement("P-RESULTS-READ")
+@pytest.mark.parametrize("path", ["&a", "[&a]", "{x: &a}", "not_null(&a)", "to_array(&a)", "map(&[&a], users)"])
+async def test_a_path_that_is_no_data_is_refused_and_shows_nothing_of_the_machine(path: str) -> None:
+    reader, id = kept(json.dumps(USERS))
+    with pytest.raises(InvalidArguments, match="& stands only before") as caught:
+        await read(reader, id, path=path)
+    assert "0x" not in str(caught.value)
+
+
+@pytest.mark.requirement("P-RESULTS-READ")
+async def test_a_path_into_what_is_nested_too_deeply_says_so() -> None:
+    first = {"a": "b" * 200}  # which is all that the preview takes
+    reader, id = kept(f"[{json.dumps(first)}, {'[' * 700}{']' * 700}]")
+    assert json.loads((await read(reader, id, path="[0]")).text) == first
+    assert json.loads((await read(reader, id, cursor="1")).text)
+    with pytest.raises(InvalidArguments, match="nested too deeply"):
+        await read(reader, id, path="[1]")
+
+
+@pytest.mark.requirement("P-RESULTS-READ")
+async def test_paths_wait_for_each_other_and_pages_do_not_wait_for_paths() -> None:
+    reader, id = kept(json.dumps(USERS))
+    for _ in range(int(reader.paths.total_tokens)):
+        await reader.paths.acquire_on_behalf_of(object())
+    with fail_after(5):
+        await read(reader, id, grep="user5@")
+    async with create_task_group() as tasks:
+        tasks.start_soon(reader.read, CALLER, Reading(id=id, path="users[0]"))
+        with fail_after(5):
+            while not reader.paths.statistics().tasks_waiting:
+                await lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()

@@ -31,6 +31,7 @@ class Shelf:
 
     kept: dict[str, Kept] = field(default_factory=dict)
     is_away: bool = False
+    is_shared: bool = False
 
     def save(self, kept: Kept, *, room: int, now: float) -> None:
         self._ask()
@@ -137,3 +138,21 @@ def test_whatever_is_no_handle_never_reaches_the_store(id: str) -> None:
     results = Results(store=Shelf(is_away=True))
     with pytest.raises(UnknownResult):
         results.find(ANNA, id)
+
+
+@pytest.mark.requirement("P-RESULTS-HANDLES")
+def test_where_replicas_share_the_store_any_of_them_knows_a_handle_once_it_is_told() -> None:
+    store = Shelf(is_shared=True)
+    here, there = Results(store=store), Results(store=store)
+    id = here.keep(ANNA, "a.b", parts())
+    assert there.find(ANNA, id).parts == here.find(ANNA, id).parts
+    said(there, BEN, id)
+    store.is_away = True
+    assert here.find(ANNA, here.keep(ANNA, "a.b", parts()))
+
+
+@pytest.mark.requirement("P-RESULTS-HANDLES")
+def test_a_result_of_one_gateway_alone_is_not_written_while_memory_has_room() -> None:
+    store = Shelf()
+    assert Results(store=store).keep(ANNA, "a.b", parts())
+    assert not store.kept

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from anyio import create_task_group, fail_after, lowlevel
 
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Call, Result
@@ -254,3 +255,82 @@ async def test_the_pages_after_the_preview_are_the_rest(house: FakeHouse) -> Non
             break
         cursor = json.loads(re.search(r"read_result\((.*)\)", page.next)[1])["cursor"]  # type: ignore[index]
     assert found == ITEMS["items"]
+
+
+def nested(levels: int, inner: Any) -> Any:
+    for _ in range(levels):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" * 500 + json.dumps(ITEMS) + "]" * 500,
+        '{"a":' * 700 + json.dumps(ITEMS) + "}" * 700,
+        "[" + " " * 300_000 + "]",
+        "{" + "\n" * 300_000 + "}",
+        json.dumps({"k" * 100_000: [*range(20_000)]}),
+    ],
+    ids=["deep lists", "deep objects", "an empty list", "an empty object", "a long name"],
+)
+async def test_odd_json_is_shortened_and_read_to_its_end_like_any_other(house: FakeHouse, value: str) -> None:
+    result = await call(house, {"content": [text(value)]})
+    assert COUNTER.count(result.text) <= 600
+    pages, cursor = 0, "0"
+    while cursor and pages < 10:
+        page = await house.gateway.read_result(SMALL, handle(result), cursor=cursor)
+        assert page.tokens <= 600
+        found = re.search(r'"cursor":"(\d+)"', page.next)
+        pages, cursor = pages + 1, found[1] if found else ""
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+@pytest.mark.parametrize("size", [1, 3_000])
+async def test_structured_content_that_no_client_could_read_is_left_out_and_that_is_said(
+    house: FakeHouse, size: int
+) -> None:
+    raw = {"content": [text("the same in words")], "structuredContent": {"a": nested(600, ["x"] * size)}}
+    result = await call(house, raw)
+    assert result.raw == {"content": [text("the same in words")]}
+    assert "nested too deeply" in result.notes[0]
+
+
+@pytest.mark.requirement("P-RESULTS-FIT", "P-RESULTS-READ")
+async def test_many_embedded_texts_are_shown_as_one_list_and_all_are_kept(house: FakeHouse) -> None:
+    files = [{"uri": f"file:///{n}.txt", "text": f"the words of file {n}"} for n in range(1_000)]
+    result = await call(house, {"content": [{"type": "resource", "resource": file} for file in files]})
+    assert COUNTER.count(result.text) <= 600
+    assert [block["type"] for block in result.content] == ["text", "text"]
+    shown = json.loads(result.content[0]["text"])
+    assert shown == files[: len(shown)]
+    assert f"{len(shown)} of 1,000 items" in notice(result)
+    last = await house.gateway.read_result(SMALL, handle(result), cursor="999")
+    assert json.loads(last.text) == files[999:]
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_a_parameter_with_an_endless_name_is_not_told() -> None:
+    endless = definition("list", **{"limit_" + "x" * 50_000: "integer", "offset": "integer"})
+    endless["inputSchema"]["required"] = []
+    result = await call(furnish({"fake": [endless]}), {"content": [text("word " * 5_000)]})
+    assert "narrow with offset;" in notice(result)
+    assert COUNTER.count(result.text) <= 600
+
+
+@pytest.mark.requirement("P-RESULTS-FIT")
+async def test_large_results_are_read_a_few_at_a_time_and_small_ones_do_not_wait_for_them(house: FakeHouse) -> None:
+    shaper = house.gateway.reader.shaper
+    for _ in range(int(shaper.large.total_tokens)):
+        await shaper.large.acquire_on_behalf_of(object())
+    small = Call(tool="fake.list", arguments={})
+    with fail_after(5):
+        await call(house, {"content": [text("word " * 9_000)]})
+    async with create_task_group() as tasks:
+        house.provider().returns("list", {"content": [], "structuredContent": {"a": [*range(100_000)]}})
+        tasks.start_soon(house.gateway.call, SMALL, small)
+        with fail_after(5):
+            while not shaper.large.statistics().tasks_waiting:
+                await lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()

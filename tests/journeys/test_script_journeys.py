@@ -128,6 +128,15 @@ def test_a_script_moves_between_real_servers_what_no_agent_has_to_read(fleet_hom
 
 
 @pytest.mark.requirement("P-SCRIPTS-DOORS")
+@pytest.mark.parametrize("start", ["\ufeff", "#!/usr/bin/env -S portico run\n", "\ufeff#!/usr/bin/env lua\n"])
+def test_a_script_file_may_begin_as_files_do(start: str, home: Path, tmp_path: Path):
+    file = tmp_path / "script.lua"
+    file.write_text(f"{start}result(1)\nerror('no')", encoding="utf-8")
+    failed = portico(home, "run", str(file))
+    assert f"line {2 + start.count(chr(10))}: no" in failed.stderr
+
+
+@pytest.mark.requirement("P-SCRIPTS-DOORS")
 def test_the_command_line_runs_a_script(home: Path):
     source = "result({ n = args.n + 1, word = args.word, sum = calculator.add({ a = 1, b = 2 }):await().result })"
     ran = portico(home, "run", "-", "--arg", "n:=1", "--arg", "word=7", "--json", stdin=source)
@@ -138,6 +147,7 @@ def test_the_command_line_runs_a_script(home: Path):
     as_data = portico(home, "run", "-", "--json", stdin="error('no')")
     assert json.loads(as_data.stdout)["error"]["code"] == "script_failed"
     assert portico(home, "run", "nowhere.lua").returncode == 2
+    assert portico(home, "run", "-", "--timeout", "nan", stdin="result(1)").stdout == "1\n"
     assert portico(home, "run", "-", "--arg", "x", stdin="").returncode == 2
     assert portico(home, "run", "-", "--arg", "x:=", stdin="").returncode == 2
 

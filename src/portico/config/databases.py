@@ -83,7 +83,7 @@ def _spec(name: str, fields: Fields, document: Document) -> DatabaseSpec:
         registry_override=defaults.registry_override if override is None else override,
         writes=defaults.writes if writes is None else writes,
         rows=fields.whole("rows", least=1, most=100_000) or defaults.rows,
-        bytes=fields.whole("bytes", least=1_000, most=100_000_000) or defaults.bytes,
+        bytes=fields.whole("bytes", least=1_000, most=10_000_000) or defaults.bytes,
         seconds=fields.number("seconds", above=0) or defaults.seconds,
         file=str(document.file),
         line=document.line(("databases", name)),

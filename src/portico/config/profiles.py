@@ -199,6 +199,9 @@ def _patterns(fields: Fields, key: str) -> tuple[Pattern, ...] | None:
         return None
     found = []
     for index, text in enumerate(texts):
+        if text.endswith("_*"):
+            fix = f"Write {text[:-1]}.* for all names that begin so."
+            fields.report("_* means underscores alone in a pattern", key, index, fix=fix, fatal=False)
         try:
             found.append(read_pattern(text))
         except ValueError as error:

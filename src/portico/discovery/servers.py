@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ INSTRUCTIONS = 2_000
 DEPTH = 3
 """Objects inside objects whose fields are told line by line."""
 
+_HEADING = re.compile(r"(?:^|(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]))(?=#)")
 _PLAIN_ROOT = frozenset({"type", "properties", "required", "title", "description", "additionalProperties", "$schema"})
 _PLAIN_FIELD = frozenset({"type", "title", "description", "default", "enum", "const", "items"})
 
@@ -39,9 +41,9 @@ def lua_name(tool: Tool) -> str:
 def server_lines(server: Server) -> Rungs:
     """A server: its name and identifier, what it says of itself, its version and instructions."""
     head = f"## {server.name} (Lua: {server.identifier})"
-    about = server.description or ("" if server.title.casefold() == server.name.casefold() else server.title)
-    version = f"Version: {server.version}" if server.version else ""
-    told = server.instructions.strip()
+    about = _one_line(server.description or ("" if server.title.casefold() == server.name.casefold() else server.title))
+    version = f"Version: {_one_line(server.version)}" if server.version else ""
+    told = _without_headings(server.instructions.strip())
     instructions = f"Instructions: {_cut(told, INSTRUCTIONS)}" if told else ""
     return Rungs(
         handle=server.identifier,
@@ -81,13 +83,13 @@ def details(tool: Tool, returns: Mapping[str, Any] | None = None) -> Rungs:
     """A tool in full: description, parameters, and an example that runs; `returns` is what is known of its answers."""
     schema = "" if _is_plain(tool.input_schema) else f"### Input Schema\n\n{_json(tool.input_schema)}"
     output = f"### Returns\n\n{_json(returns)}" if returns else ""
-    head = f"## {tool.id.name}"
+    head, said = f"## {tool.id.name}", _without_headings(tool.description)
 
     def whole() -> str:
-        return _parts(head, tool.description, _parameters(tool), schema, output, _usage(example(tool)))
+        return _parts(head, said, _parameters(tool), schema, output, _usage(example(tool)))
 
     def readable() -> str:
-        return _parts(head, tool.description, _parameters(tool), _usage(example(tool)))
+        return _parts(head, said, _parameters(tool), _usage(example(tool)))
 
     def brief() -> str:
         about = first_sentence(tool.description, BRIEF)
@@ -115,7 +117,8 @@ def _fields(schema: Mapping[str, Any], root: Mapping[str, Any], words: int | Non
         told = followed(field, root) if isinstance(field, Mapping) else {}
         need = "required" if name in found.required else "optional"
         default = f", default {_json(told['default'])}" if told.get("default") is not None else ""
-        yield _said(f"- {name} ({_kind(field, root)}, {need}{default})", _about(told, words))
+        shown = name if name.isprintable() else _json(name)
+        yield _said(f"- {shown} ({_kind(field, root)}, {need}{default})", _about(told, words))
         for inner in _inside(told, root, words, depth - 1):
             yield f"  {inner}"
 
@@ -142,7 +145,7 @@ def _about(schema: Mapping[str, Any], words: int | None) -> str:
     text = schema.get("description")
     if not isinstance(text, str) or words == 0:
         return ""
-    return " ".join(text.split()) if words is None else first_sentence(text, words)
+    return _one_line(text) if words is None else first_sentence(text, words)
 
 
 def _is_plain(schema: Mapping[str, Any]) -> bool:
@@ -158,6 +161,15 @@ def _is_plain_field(field: object) -> bool:
     items, choices = field.get("items", {"type": "string"}), field.get("enum", ())
     is_simple = isinstance(items, Mapping) and items.keys() <= {"type", "title"} and len(choices) <= CHOICES_SHOWN
     return is_simple and isinstance(field.get("type", "any"), str)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _without_headings(text: str) -> str:
+    """Prose whose lines cannot be taken for headings of ours, under which other servers and tools would stand."""
+    return _HEADING.sub("  ", text)
 
 
 def _usage(script: str) -> str:

@@ -16,11 +16,13 @@ WIDTH = 32
 """An object with more names than these has data for names."""
 ITEMS = 50
 """Items of a list that are looked at, from end to end."""
+ROWS = 3
+"""So many objects with the same fields inside of an object are rows, and their names are data."""
 NAME_LENGTH = 64
 LINE_LENGTH, RETURNS_LENGTH = 300, 600
 """Letters of a shape in one line: beside a result, and on a card."""
 
-_DATA = re.compile(r"^\d|\d{4}|[0-9a-fA-F]{8}-|(?=.{12})(?:.*\d){3}|@.+\.|://|^[/~]|\s.*\s")
+_DATA = re.compile(r"^\d|\d{4}|[0-9a-fA-F]{8}-|(?=.{12})(?:.*\d){3}|[A-Z0-9]{16}|@.+\.|://|^[/~]|\s.*\s")
 """What names look like that are data: numbers, dates, identifiers, addresses, paths, sentences."""
 _PLAIN = re.compile(r"[\w$@.-]+")
 
@@ -98,8 +100,18 @@ def _object(fields: Mapping[str, Any], depth: int) -> Schema:
 
 
 def _is_by_name(fields: Mapping[str, Any]) -> bool:
-    """Whether an object looks like a table by names of people or things: of several words, with values of one kind."""
-    return len({*map(_kind, fields.values())}) == 1 < len(fields) and any(" " in name.strip() for name in fields)
+    """Whether an object looks like a table by names of people or things: its values are alike, and the names are not.
+
+    Names of several words with values of one kind, or three objects and more with the same fields.
+    """
+    if len({*map(_kind, fields.values())}) != 1 or len(fields) == 1:
+        return False
+    return any(" " in name.strip() for name in fields) or _are_rows([*fields.values()])
+
+
+def _are_rows(values: list[Any]) -> bool:
+    is_plain = len(values) >= ROWS and all(isinstance(value, dict) and value for value in values)
+    return is_plain and len({frozenset(value) for value in values}) == 1
 
 
 def _is_data(name: str) -> bool:
@@ -125,7 +137,8 @@ def _kinds(shape: Schema) -> tuple[str, ...]:
 
 def _merged_fields(objects: list[Schema]) -> dict[str, Any]:
     names = dict.fromkeys(name for shape in objects for name in shape.get("properties", {}))
-    is_map = any("additionalProperties" in shape for shape in objects) or len(names) > WIDTH
+    known = [shape.get("properties", {}) for shape in objects]
+    is_map = any("additionalProperties" in shape for shape in objects) or len(names) > WIDTH or _take_turns(known)
     if is_map:
         inner = [found for shape in objects for found in shape.get("properties", {}).values()]
         inner += [shape["additionalProperties"] for shape in objects if "additionalProperties" in shape]
@@ -133,9 +146,16 @@ def _merged_fields(objects: list[Schema]) -> dict[str, Any]:
     if not names:
         return {}
     required = set.intersection(*(set(shape.get("required", ())) for shape in objects))
-    known = [shape.get("properties", {}) for shape in objects]
     properties = {name: merge_all(fields.get(name, {}) for fields in known) for name in names}
     return {"properties": properties, "required": sorted(required)}
+
+
+def _take_turns(known: list[Mapping[str, Schema]]) -> bool:
+    """Whether names differ from one object to the other while what stands under them is alike: then they are data."""
+    if len(known) != 2 or not all(known) or not known[0].keys().isdisjoint(known[1]):
+        return False
+    inner = [found for fields in known for found in fields.values()]
+    return all(found == inner[0] for found in inner)
 
 
 def _line(shape: Schema, depth: int) -> str:

@@ -19,6 +19,7 @@ from portico.ports import ShapeStore
 
 from .aside import Aside
 from .outlines import read_outline
+from .previews import is_small
 
 FIRST = 3
 """So many results are all looked at; later ones when their number is a power of two."""
@@ -39,12 +40,14 @@ class Shapes:
 
     store: ShapeStore | None = None
     _learned: dict[ToolId, Learned] = field(default_factory=dict)
-    _seen: dict[ToolId, int] = field(default_factory=dict)
-    """How many results of each tool this process has had."""
+    _seen: dict[ToolId, tuple[str, int]] = field(default_factory=dict)
+    """How many results of each tool, as it is defined now, this process has had."""
     _unsaved: dict[ToolId, Learned] = field(default_factory=dict)
     _fingerprints: dict[int, tuple[Tool, str]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
     _aside: Aside = field(default_factory=Aside)
+    _has_large: bool = False
+    """Whether a large result waits to be looked at; more than one at a time would hold too much memory."""
 
     def recall(self) -> None:
         """Read what was learned before; blocks, and raises StoreError."""
@@ -58,14 +61,32 @@ class Shapes:
 
     def learn(self, tool: Tool, result: Result) -> None:
         """Look at a result that is good, if it is its turn."""
-        number = self._seen.get(tool.id, 0) + 1
-        self._seen[tool.id] = number
-        if number > FIRST and number & (number - 1):
-            return
-        if sum(len(text) for text in _texts(result)) > AT_ONCE:
-            self._aside.put(self._learn, (tool, result), seconds=SAVE_SECONDS, on_failure=_say)
-        else:
+        mark = self._fingerprint(tool)
+        before, number = self._seen.get(tool.id, (mark, 0))
+        number = number + 1 if before == mark else 1
+        is_turn = number <= FIRST or not number & (number - 1)
+        is_large = is_turn and _is_large(result)
+        if is_large and self._has_large:
+            return  # it is still the turn of the next one
+        self._count(tool.id, mark, number)
+        if is_large:
+            self._has_large = True
+            self._aside.put(self._learn_large, (tool, result), seconds=SAVE_SECONDS, on_failure=self._gave_up)
+        elif is_turn:
             self._learn(tool, result)
+
+    def _count(self, id: ToolId, mark: str, number: int) -> None:
+        if len(self._seen) >= TOOLS_KEPT and id not in self._seen:
+            self._seen.clear()
+        self._seen[id] = (mark, number)
+
+    def _learn_large(self, tool: Tool, result: Result) -> None:
+        self._learn(tool, result)
+        self._has_large = False
+
+    def _gave_up(self, what: str, error: BaseException | None) -> None:
+        self._has_large = False
+        _say(what, error)
 
     def _learn(self, tool: Tool, result: Result) -> None:
         value = _value(result)
@@ -126,6 +147,10 @@ def _value(result: Result) -> Any:
     if len(texts) != 1 or texts[0].lstrip()[:1] not in ("{", "["):
         return None
     return read_outline(texts[0], SAMPLE).value
+
+
+def _is_large(result: Result) -> bool:
+    return sum(len(text) for text in _texts(result)) > AT_ONCE or not is_small(result.structured)
 
 
 def _texts(result: Result) -> list[str]:

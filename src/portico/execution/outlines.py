@@ -13,7 +13,8 @@ from typing import Any
 
 from portico.domain.kept import Part, Place, Segment, Text, Unit
 
-from .previews import shorten
+from .previews import NESTED, shorten
+from .recursion import depth_of
 
 DEPTH = 4
 """How deep lists are looked for inside of objects."""
@@ -41,10 +42,24 @@ def read_outline(text: str, room: int) -> Outline:
     """Find the units of a text; of JSON, also take at least so many letters of each list that has them."""
     if text[:1] in "[{" or text.lstrip(" \t\n\r")[:1] in ("[", "{"):
         try:
-            return _read_json(text, room)
+            found = _read_json(text, room)
+            if depth_of(found.value) <= NESTED:
+                return found
         except (StopIteration, ValueError, IndexError, RecursionError):
             pass  # it only looked like JSON
     return Outline(part=Part(text=text, segments=_lines(text)))
+
+
+def read_value(text: str) -> Any:
+    """The whole value of a JSON text, numbers of any length as they are; built so that other threads have their turn.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        return _read_json(text, FIELD_ROOM * (len(text) + 1)).value
+    except (StopIteration, IndexError) as error:
+        raise ValueError("it only looks like JSON") from error
 
 
 def name_at(text: Text, at: int) -> str:
@@ -74,7 +89,9 @@ def _read_json(text: str, room: int) -> Outline:
     value, end, _ = walk.read(at, ())
     if walk.after_space(end) != len(text):
         raise ValueError("more than one value")
-    return Outline(part=Part(text=text, segments=tuple(walk.segments), is_json=True), value=value)
+    # An empty list or object has no units, however much space stands in it.
+    segments = tuple(walk.segments) or _lines(text)
+    return Outline(part=Part(text=text, segments=segments, is_json=bool(walk.segments)), value=value)
 
 
 @dataclass(slots=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from itertools import groupby
-from typing import Any
 
 import anyio.to_thread
-import orjson
+from anyio import CapacityLimiter
 
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure
@@ -20,8 +20,8 @@ from portico.domain.shape import shape_line, shape_of
 from portico.errors import InvalidArguments, NextCall, StoreError
 from portico.ports import TokenCounter
 
-from .outlines import name_at, read_outline
-from .previews import CUT, dumps, loads, shorten, shorten_text
+from .outlines import name_at, read_outline, read_value
+from .previews import CUT, dumps, shorten, shorten_text
 from .results import Results, away
 from .searching import matching
 from .shaping import LETTERS_PER_TOKEN, Shaper, fitted
@@ -29,6 +29,10 @@ from .shaping import LETTERS_PER_TOKEN, Shaper, fitted
 TAIL_TOKENS = 60
 """What the line behind a page costs."""
 LEAST_TOKENS = 50
+PATHS_AT_ONCE = 2
+"""A path needs the whole result as a value, which takes several times its memory for a moment."""
+PATH_SHOWN = 200
+"""Letters of a path that is told; a longer one would cost too much."""
 READ = "read_result"
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -51,7 +55,7 @@ class Reading:
     def next(self, cursor: int) -> str:
         """The question for the next page, spelled as a call."""
         asked = {"id": self.id, "grep": self.grep, "path": self.path, "cursor": str(cursor)}
-        return f"{READ}({orjson.dumps({name: value for name, value in asked.items() if value}).decode()})"
+        return f"{READ}({dumps({name: value for name, value in asked.items() if value})})"
 
     def wrong(self, *details: str) -> InvalidArguments:
         """The error for a question that cannot be answered; the next call begins where the preview ended."""
@@ -64,6 +68,7 @@ class Reader:
 
     shaper: Shaper
     """Which knows what a result may cost."""
+    paths: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATHS_AT_ONCE))
 
     @property
     def _results(self) -> Results:
@@ -81,7 +86,8 @@ class Reader:
             InvalidArguments: the cursor, the pattern or the path cannot be used.
         """
         try:
-            return await anyio.to_thread.run_sync(partial(self._read, caller, reading))
+            limiter = self.paths if reading.path else None
+            return await anyio.to_thread.run_sync(partial(self._read, caller, reading), limiter=limiter)
         except StoreError as error:
             raise away(reading.id) from error
 
@@ -145,17 +151,20 @@ class Reader:
         count = len(units)
         while count:
             text = join(units[:count])
-            cost = self._counter.count(text)
+            # To count a text that no page can hold would take longer than to read it.
+            is_hopeless = len(text) > 2 * tokens * LETTERS_PER_TOKEN
+            cost = len(text) // LETTERS_PER_TOKEN if is_hopeless else self._counter.count(text)
             if cost <= tokens:
                 return count, text
             count = min(count - 1, count * tokens // cost)
         return 0, ""
 
     def _beginning(self, part: Part, segment: Segment, unit: str, tokens: int) -> str:
-        if not part.is_json:
-            return str(fitted(unit, tokens, self._counter, shorten_text, str))
-        value = loads(f"[{unit}]" if segment.unit is Unit.ITEM else f"{{{unit}}}")
-        return dumps(fitted(value, tokens, self._counter, shorten, dumps))
+        text = unit if segment.unit is Unit.LINE else f"[{unit}]" if segment.unit is Unit.ITEM else f"{{{unit}}}"
+        outline = read_outline(text, tokens * LETTERS_PER_TOKEN) if part.is_json else None
+        if outline is None or not outline.part.is_json:
+            return str(fitted(text, tokens, self._counter, shorten_text, str))
+        return dumps(fitted(outline.value, tokens, self._counter, shorten, dumps))
 
     def _told(self, kept: Kept, reading: Reading, text: str, said: str, end: int, shown: int) -> Disclosure:
         more = f"; next: {reading.next(end)}" if end < kept.total else "; that is all"
@@ -180,7 +189,7 @@ def _selected(kept: Kept, reading: Reading, tokens: int) -> Kept:
     part = next((part for part in kept.parts if part.is_json), None)
     if part is None:
         raise reading.wrong("path: this result is text and not JSON; use grep or cursor")
-    value = loads(part.text[slice(0, len(part.text))])
+    value = read_value(part.text[slice(0, len(part.text))])
     # Loaded by the first path that somebody asks for.
     paths = import_module("portico.execution.paths")
     try:
@@ -189,7 +198,7 @@ def _selected(kept: Kept, reading: Reading, tokens: int) -> Kept:
         raise reading.wrong(str(trouble), f"shape: {shape_line(shape_of(value))}") from None
     if found is None:
         raise reading.wrong("path: it selects nothing", f"shape: {shape_line(shape_of(value))}")
-    text = dumps(found) if isinstance(found, list | dict) else found if isinstance(found, str) else dumps(found)
+    text = found if isinstance(found, str) else _written(found, reading)
     selected = read_outline(text, tokens).part
     if not selected.segments:  # [], {} or an empty string
         selected = replace(selected, segments=(Segment(unit=Unit.LINE, starts=[0], end=len(text)),), is_json=False)
@@ -206,7 +215,17 @@ def _unit(part: Part, segment: Segment, number: int) -> str:
     if segment.unit is Unit.LINE:
         return text.rstrip("\r\n")
     text = text.rstrip(", \t\r\n")
-    return dumps(loads(text)) if segment.unit is Unit.ITEM else dumps(loads(f"{{{text}}}"))[1:-1]
+    try:
+        return dumps(json.loads(text)) if segment.unit is Unit.ITEM else dumps(json.loads(f"{{{text}}}"))[1:-1]
+    except RecursionError:  # as it is, then
+        return text
+
+
+def _written(found: object, reading: Reading) -> str:
+    try:
+        return dumps(found)
+    except RecursionError:
+        raise reading.wrong("path: what it selects is nested too deeply; select something inside it") from None
 
 
 def _units(kept: Kept, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
@@ -235,21 +254,16 @@ def _way_to(segment: Segment, number: int, unit: str) -> str:
     if segment.unit is Unit.LINE:
         return "grep finds the rest"
     step = number if segment.unit is Unit.ITEM else name_at(unit, 0)
-    return f"all of it: path {_path((*segment.place, step))!r}"
+    path = _path((*segment.place, step))
+    return f"all of it: path {path!r}" if path else "its name is too long for a path, and grep finds the rest"
 
 
 def _path(place: Place) -> str:
-    """A place as a JMESPath expression."""
+    """A place as a JMESPath expression; empty when that would be too long."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{_named(step)}" for step in place)
-    return "".join(steps).lstrip(".")
+    path = "".join(steps).lstrip(".")
+    return path if len(path) <= PATH_SHOWN else ""
 
 
 def _named(name: str) -> str:
     return name if _IDENTIFIER.fullmatch(name) else dumps(name)
-
-
-def reading_of(arguments: dict[str, Any]) -> Reading:
-    """A question as its arguments say it, however loosely."""
-    found = {name: "" if arguments.get(name) is None else str(arguments[name]) for name in ("cursor", "grep", "path")}
-    id = next((arguments[name] for name in ("id", "handle", "result") if arguments.get(name)), "")
-    return Reading(id=str(id), **found)

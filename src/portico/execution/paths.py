@@ -14,13 +14,14 @@ from typing import Any
 from jmespath import compile as compile_path
 from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions
-from jmespath.visitor import TreeInterpreter
+from jmespath.visitor import TreeInterpreter, _Expression
 
 PATH_LENGTH = 500
 SECONDS = 5.0
 """How long one expression may take."""
 STEPS = 20_000_000
 LETTERS_PER_STEP = 32
+_TAKES_EXPRESSION = frozenset({"sort_by", "min_by", "max_by", "map"})
 _CHECKED = 4_096
 """Steps between two looks at the clock."""
 
@@ -39,7 +40,7 @@ def select(value: Any, path: str, *, clock: Callable[[], float] = monotonic, ste
         raise PathTrouble(f"path: longer than {PATH_LENGTH} letters")
     try:
         parsed = compile_path(path).parsed
-        return _Bounded(clock, steps).visit(parsed, value)
+        return _plain(_Bounded(clock, steps).visit(parsed, value))
     except JMESPathError as error:
         raise PathTrouble(f"path: {_briefly(error)}") from None
     except RecursionError:
@@ -78,6 +79,8 @@ class _Bounded(TreeInterpreter):
     def visit_function_expression(self, node: Any, value: Any) -> Any:
         given = [self.visit(child, value) for child in node["children"]]
         for argument in given:
+            if node["value"] not in _TAKES_EXPRESSION:
+                _plain(argument)
             self._take(len(argument) // LETTERS_PER_STEP if isinstance(argument, str | list | dict) else 1)
         if node["value"] == "join" and len(given) == 2 and isinstance(given[1], list):
             each = len(given[0]) if isinstance(given[0], str) else 0
@@ -91,7 +94,7 @@ class _Bounded(TreeInterpreter):
         """Walk through a value as whoever compares or writes it will; what is in it twice is walked through twice."""
         waiting = [value]
         while waiting:
-            current = waiting.pop()
+            current = _plain(waiting.pop())
             if isinstance(current, str):
                 self._take(1 + len(current) // LETTERS_PER_STEP)
             elif isinstance(current, dict | list):
@@ -108,6 +111,13 @@ class _Bounded(TreeInterpreter):
             self._unchecked = 0
             if self._clock() > self._until:
                 raise PathTrouble(f"path: it takes longer than {SECONDS:g} seconds; select less")
+
+
+def _plain(value: Any) -> Any:
+    """A value that is data; an expression by itself is none, though the language lets one through."""
+    if isinstance(value, _Expression):
+        raise PathTrouble("path: & stands only before an argument of sort_by, min_by, max_by or map")
+    return value
 
 
 def _briefly(error: Exception) -> str:

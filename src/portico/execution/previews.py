@@ -7,25 +7,43 @@ from typing import Any
 
 import orjson
 
+from .recursion import depth_of
+
 CUT = "…"
 LEAST = 16
 """Letters that a value inside of another is given at least."""
+NESTED = 200
+"""A value of more lists and objects inside each other is not cut as a value; most clients could not read it."""
+SMALL, STRING = 2_000, 32
+"""Values that are read while others wait; so many letters of a string count as one more."""
 
 
 def dumps(value: Any) -> str:
-    """Compact JSON of any value that was JSON before."""
+    """Compact JSON of any value that was JSON before.
+
+    Raises:
+        RecursionError: it is nested too deeply for anybody.
+    """
     try:
         return orjson.dumps(value).decode()
-    except TypeError:  # integers beyond 64 bits, or half of a surrogate pair
+    except TypeError as error:  # integers beyond 64 bits, half of a surrogate pair, or too many levels
+        if depth_of(value) > NESTED:
+            raise RecursionError("nested too deeply") from error
         return json.dumps(value, separators=(",", ":"), default=str)
 
 
-def loads(text: str) -> Any:
-    """The value of a JSON text, also of one that has NaN in it or integers beyond 64 bits."""
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        return json.loads(text)
+def is_small(value: Any, most: int = SMALL) -> bool:
+    """Whether a value has at most so many others in it; looks at no more than those."""
+    left, waiting = most, [value]
+    while waiting and left > 0:
+        current = waiting.pop()
+        if isinstance(current, str):
+            left -= len(current) // STRING
+        elif isinstance(current, dict | list):
+            left -= len(current)
+            if left > 0:
+                waiting.extend(current.values() if isinstance(current, dict) else current)
+    return left > 0
 
 
 def shorten(value: Any, room: int) -> Any:

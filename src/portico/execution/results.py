@@ -37,7 +37,8 @@ class _InMemory:
 class Results:
     """Keeps results under handles that nobody can guess, each for its caller alone; may be used from several threads.
 
-    What has no room in memory goes to the store before its handle is known to anybody.
+    What has no room in memory goes to the store before its handle is known to anybody; where replicas share the store,
+    everything does, since the next question may reach any of them.
     """
 
     limits: ResultLimits = field(default_factory=ResultLimits)
@@ -60,7 +61,9 @@ class Results:
             tokens=tokens,
             expires_at=self.now() + self.limits.expire_s,
         )
-        return kept.id if self._remember(kept) or self._store(kept) else ""
+        is_shared = self.store is not None and self.store.is_shared
+        is_written, is_held = is_shared and self._store(kept), self._remember(kept)
+        return kept.id if is_held or is_written or (not is_shared and self._store(kept)) else ""
 
     def find(self, caller: Caller, id: str) -> Kept:
         """The result of a handle. May block.

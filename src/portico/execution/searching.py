@@ -81,7 +81,8 @@ class _Search:
             first = last
 
     def units(self, first: int, last: int) -> Iterator[int]:
-        return (number for number in range(first, last) if self._matches(self._window(number, number + 1)))
+        end = "\r\n" if self._segment.unit is Unit.LINE else ", \t\r\n"  # a pattern may ask for the end of a unit
+        return (n for n in range(first, last) if self._matches(self._window(n, n + 1).rstrip(end)))
 
     def _window(self, first: int, last: int) -> str:
         """The text of some units; a line that is several of them may have a match across two."""

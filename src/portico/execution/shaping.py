@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
 import anyio.to_thread
+from anyio import CapacityLimiter
 
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
@@ -20,7 +22,7 @@ from .gauge import fits_within, sampled
 from .narrowing import narrowing
 from .outlines import Outline, name_at, read_outline
 from .outputs import OutputCheck
-from .previews import CUT, dumps, shorten, shorten_text
+from .previews import CUT, STRING, dumps, is_small, shorten, shorten_text
 from .results import Results
 
 LETTERS_PER_TOKEN = 10
@@ -29,7 +31,10 @@ FRAME_TOKENS = 90
 """What the lines around a preview cost, beside parameters and shape."""
 TRIES = 8
 BLOCKS = 8
-"""More text blocks than these are shown as one."""
+"""More blocks with text than these are shown as one."""
+LARGE, LARGE_AT_ONCE = 1_000_000, 2
+"""Letters of a result that takes a while to read, and how many of those are read at a time."""
+TOO_DEEP = "the structured content is nested too deeply to be sent, and was left out"
 SAID = 0.6
 """Texts so long beside the structured content say the same as it, if they are JSON or a block for each item."""
 
@@ -64,6 +69,8 @@ class Shaper:
     servers: Mapping[str, int] = field(default_factory=dict)
     """What a result of one server may cost, where the config says so."""
     outputs: OutputCheck = field(default_factory=OutputCheck)
+    large: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LARGE_AT_ONCE))
+    """Holds back large results, so that many at once take neither all memory nor all threads."""
 
     def limit(self, caller: Caller, server: str = "") -> int:
         """What one result may cost: the smaller of what the caller and the server say, else the default."""
@@ -73,10 +80,26 @@ class Shaper:
     async def shaped(self, caller: Caller, call: Call, tool: Tool | None, result: Result) -> Result:
         """The result itself when it fits, else a preview of it with a handle for the rest; it may be of no tool."""
         limit = self.limit(caller, tool.id.server if tool else "")
-        if call.whole or result.raw.get("resultType") == "input_required" or self._fits(result, limit):
+        if call.whole or result.raw.get("resultType") == "input_required":
             return result
+        letters = sum(len(text) for _, text in _texts(result.content))
+        if letters <= LARGE and is_small(result.structured):
+            with suppress(RecursionError):
+                if self._fits(result, limit):
+                    return result
         # Reading a large result takes a while, and so may the store.
-        return await anyio.to_thread.run_sync(self._shorten, caller, call, tool, result, limit)
+        is_large = letters > LARGE or not is_small(result.structured, LARGE // STRING)
+        limiter = self.large if is_large else None
+        return await anyio.to_thread.run_sync(self._made_to_fit, caller, call, tool, result, limit, limiter=limiter)
+
+    def _made_to_fit(self, caller: Caller, call: Call, tool: Tool | None, result: Result, limit: int) -> Result:
+        try:
+            fits = self._fits(result, limit)
+        except RecursionError:
+            raw = {key: value for key, value in result.raw.items() if key != "structuredContent"}
+            result = replace(result, raw=raw, notes=(*result.notes, TOO_DEEP))
+            fits = self._fits(result, limit)
+        return result if fits else self._shorten(caller, call, tool, result, limit)
 
     def _fits(self, result: Result, limit: int) -> bool:
         if not fits_within("\n".join(text for _, text in _texts(result.content)), limit, self.counter):
@@ -157,13 +180,13 @@ def fitted(
     value: Any, tokens: int, counter: TokenCounter, cut: Callable[[Any, int], Any], text_of: Callable[[Any], str]
 ) -> Any:
     """As much of a value as costs at most so many tokens: cut to letters, counted, and cut again."""
-    letters, found = tokens * LETTERS_PER_TOKEN, value
+    letters = tokens * LETTERS_PER_TOKEN
     for _ in range(TRIES):
-        found = cut(value, letters)
-        text = text_of(found)
+        value = cut(value, letters)  # only the first cut has the whole before it, which may be large
+        text = text_of(value)
         cost = counter.count(text)
         if cost <= tokens:
-            return found
+            return value
         letters = int(min(letters, len(text)) * tokens / cost * 0.97)
     return cut(value, 0)
 
@@ -180,16 +203,28 @@ def _texts(content: Sequence[Any]) -> Iterable[tuple[int, str]]:
 def _gathered(
     texts: list[tuple[int, str]], content: Sequence[Any]
 ) -> tuple[list[tuple[int, str]], dict[int, tuple[int, ...]]]:
-    """Many text blocks as one text, since many servers write a block for each item: a JSON list, or lines."""
-    plain = [(number, text) for number, text in texts if content[number].get("type") == "text"]
-    if len(plain) <= BLOCKS:
-        return texts, {}
-    (first, _), *others = plain
-    as_list = f"[{','.join(text for _, text in plain)}]"
-    is_json = read_outline(as_list, 0).part.is_json
-    whole = as_list if is_json else "\n".join(text for _, text in plain)
-    rest = [(number, text) for number, text in texts if content[number].get("type") != "text"]
-    return sorted([(first, whole), *rest]), {first: tuple(number for number, _ in others)}
+    """Many blocks of one kind as one text, since many servers write a block for each item."""
+    found, also = dict(texts), dict[int, tuple[int, ...]]()
+    embedded = {number: content[number]["resource"] for number in found if "resource" in content[number]}
+    plain = {number: text for number, text in texts if number not in embedded}
+    for blocks, join in ((plain, _one_text), (embedded, _one_list)):
+        if len(blocks) > BLOCKS:
+            first, *others = blocks
+            for number in others:
+                del found[number]
+            found[first], also[first] = join([*blocks.values()]), tuple(others)
+    return sorted(found.items()), also
+
+
+def _one_text(texts: Sequence[str]) -> str:
+    """Texts as a JSON list of what they say, else as lines."""
+    as_list = f"[{','.join(texts)}]"
+    return as_list if read_outline(as_list, 0).part.is_json else "\n".join(texts)
+
+
+def _one_list(resources: Sequence[Any]) -> str:
+    """Embedded resources as a JSON list of them."""
+    return dumps([*resources])
 
 
 def _content(content: Sequence[Any], pieces: Sequence[_Piece], cuts: Sequence[_Cut]) -> list[Any]:
@@ -198,6 +233,8 @@ def _content(content: Sequence[Any], pieces: Sequence[_Piece], cuts: Sequence[_C
     for piece, cut in zip(pieces, cuts, strict=True):
         if piece.block < 0:
             found.append({"type": "text", "text": cut.text})
+        elif piece.also:
+            found[piece.block] = {"type": "text", "text": cut.text}
         elif isinstance(inner := found[piece.block].get("resource"), dict):
             found[piece.block] = {**found[piece.block], "resource": {**inner, "text": cut.text}}
         else:

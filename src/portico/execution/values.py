@@ -11,6 +11,10 @@ import orjson
 from portico.domain.call import Result
 from portico.domain.script import Ran
 
+from .outlines import read_value
+
+LARGE = 1_000_000
+"""Letters of a text that is read piece by piece: that takes longer, but holds nobody up."""
 NO_RESULT = "No result returned"
 HINT = "hint: end the script with result(value), as in: result(calculator.add({ a = 5, b = 3 }):await())"
 
@@ -25,15 +29,19 @@ def value_of(result: Result) -> Any:
     return as_value(text) if isinstance(text, str) else blocks
 
 
+def takes_long(result: Result) -> bool:
+    """Whether so much has to be read for the value that others should not wait meanwhile."""
+    return result.structured is None and len(result.text) > LARGE
+
+
 def as_value(text: str) -> Any:
     """A text, or what it says where it is a JSON object or array."""
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
-        value = json.loads(text)
+        return read_value(text) if len(text) > LARGE else json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, dict | list) else text
 
 
 def answer_of(ran: Ran) -> Result:

@@ -1,12 +1,15 @@
-"""The one category rule: explicit config, longest name prefix, first part of a local name, server default, `misc`.
+"""The one category rule: explicit config, a registry's tag, longest name prefix, first part of a local name, server
+default, `misc`.
 
 A server's default is what the config gives it, or the shelf that an upstream server's name speaks of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from portico.domain.category import is_category_name
 
 from .shelves import FALLBACK, shelf_of
 
@@ -14,6 +17,9 @@ PREFIXES: Mapping[str, str] = {
     prefix: prefix.rstrip("_") for prefix in "base_ dba_ fs_ qlty_ sec_ tdvs_ plot_ rag_ sql_opt_ chat_ bar_".split()
 }
 """Name prefixes that mean a category wherever local and database tools use them."""
+
+
+_NONE: Mapping[str, Sequence[str]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +36,18 @@ class CategoryRule:
         """The one category of a tool."""
         return self.categories(server, (name,), source)[name]
 
-    def categories(self, server: str, names: Iterable[str], source: str, title: str = "") -> dict[str, str]:
-        """The one category of each tool of a server; `title` is what the server calls itself."""
+    def categories(
+        self,
+        server: str,
+        names: Iterable[str],
+        source: str,
+        title: str = "",
+        tags: Mapping[str, Sequence[str]] = _NONE,
+    ) -> dict[str, str]:
+        """The one category of each tool of a server; `title` is what the server calls itself.
+
+        `tags` are those of tools in a registry, of which the first is a category.
+        """
         wide = {key[:-1]: category for key, category in self.explicit.items() if key.endswith("*")}
         prefixes = self.prefixes if source != "upstream" else {}
         spoken = shelf_of(server, title) if source == "upstream" else ""
@@ -40,11 +56,16 @@ class CategoryRule:
             name: self.explicit.get(f"{server}.{name}")
             or _longest(name, wide)
             or self.explicit.get(server)
+            or _first_tag(tags.get(name, ()))
             or _longest(name, prefixes)
             or (_first_part(name) if source == "local" else "")
             or default
             for name in names
         }
+
+
+def _first_tag(tags: Sequence[str]) -> str:
+    return next((tag.lower() for tag in tags if is_category_name(tag)), "")
 
 
 def _first_part(name: str) -> str:

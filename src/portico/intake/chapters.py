@@ -38,10 +38,16 @@ class Terms:
     identifier: str
     description: str
     """What the config says of the server, which counts more than what it says of itself."""
+    wishes: Mapping[str, str] = field(default_factory=dict)
+    """The names in `tools/list` where they are others than the offering alone would lead to."""
     told_apart: Mapping[str, str] = field(default_factory=dict)
     """Tools that cannot be listed as they wish, with the names that they have instead."""
     shelves: Mapping[str, str] = field(default_factory=dict)
     """Tools that were put on a shelf one by one."""
+    without: frozenset[str] = frozenset()
+    """Tools that a registered one takes the place of."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """Registered tools that take the place of others, with whose."""
 
 
 def take_in(offering: Offering, source: str, known: Accepted | None = None) -> Accepted:
@@ -71,21 +77,32 @@ def write(terms: Terms, rule: CategoryRule, known: Chapter | None = None) -> Cha
     """The chapter that follows from its terms; tools that say the same as before are the same objects."""
     accepted = terms.accepted
     before = known.tools if known else {}
+    users = accepted.offering.users
     server = _server(terms)
-    categories = rule.categories(server.name, accepted.definitions, accepted.source, accepted.offering.title)
+    tags = {name: d.tags for name, d in accepted.definitions.items()} if accepted.source == "database" else {}
+    categories = rule.categories(server.name, accepted.definitions, accepted.source, accepted.offering.title, tags)
     tools: dict[ToolId, Tool] = {}
     for identifier, name in accepted.names.items():
+        if name in terms.without:
+            continue
         tool = _tool(
-            accepted.definitions[name],
+            _noted(accepted.definitions[name], terms.instead.get(name)),
             ToolId(server.name, name),
             handle=f"{server.identifier}.{identifier}",
-            listed=terms.told_apart.get(name) or accepted.wishes[name],
+            listed=terms.told_apart.get(name) or terms.wishes.get(name) or accepted.wishes[name],
             category=terms.shelves.get(name) or categories[name],
             source=accepted.source,
+            users=None if users is None else frozenset(users.get(name, ())),
         )
         same = before.get(tool.id)
         tools[tool.id] = same if same is not None and same == tool else tool
     return Chapter(server=server, tools=tools, rejected=accepted.rejected)
+
+
+def _noted(definition: Definition, instead: str | None) -> Definition:
+    if not instead:
+        return definition
+    return definition._replace(notes=(*definition.notes, f"takes the place of {instead}"))
 
 
 def _known(before: Mapping[str, Definition], raw: object) -> Definition | None:
@@ -118,7 +135,9 @@ def _server(terms: Terms) -> Server:
     )
 
 
-def _tool(d: Definition, id: ToolId, *, handle: str, listed: str, category: str, source: str) -> Tool:
+def _tool(
+    d: Definition, id: ToolId, *, handle: str, listed: str, category: str, source: str, users: frozenset[str] | None
+) -> Tool:
     return Tool(
         id=id,
         handle=handle,
@@ -133,4 +152,5 @@ def _tool(d: Definition, id: ToolId, *, handle: str, listed: str, category: str,
         source=source,
         notes=d.notes,
         tags=d.tags,
+        users=users,
     )

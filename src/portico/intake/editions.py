@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,9 @@ from portico.ports import Index, IndexBuilder
 from .categories import CategoryRule
 from .chapters import Accepted, Terms, take_in, write
 from .naming import Handles, name_servers, tell_apart
+from .overriding import Overrides, settle_overrides
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,6 +39,9 @@ class Editions:
     """Configured servers and their aliases; a server keeps its spelling while it offers nothing."""
     descriptions: Mapping[str, str] = field(default_factory=dict)
     """What the config says of servers, which counts more than what they say of themselves."""
+    overriding: set[str] = field(default_factory=set)
+    """Databases whose registered tools take the place of code tools of the same name."""
+    _overridden: Mapping[ToolId, ToolId] = field(default_factory=dict)
     _accepted: dict[str, Accepted] = field(default_factory=dict)
     _terms: dict[str, Terms] = field(default_factory=dict)
     """Those of the current edition's chapters."""
@@ -89,8 +96,10 @@ class Editions:
         """What each chapter follows from; only here does one server's offering matter to another's."""
         accepted = dict(sorted(self._accepted.items()))
         identifiers = name_servers(self.aliases)
+        overrides = settle_overrides(accepted, self.overriding)
+        self._tell(overrides)
         told_apart = tell_apart(
-            {name: a.wishes for name, a in accepted.items()},
+            overrides.wishes,
             Handles({identifiers[name]: a.names for name, a in accepted.items()}),
         )
         return {
@@ -98,11 +107,21 @@ class Editions:
                 accepted=a,
                 identifier=identifiers[name],
                 description=self.descriptions.get(name, ""),
+                wishes={} if overrides.wishes[name] is a.wishes else overrides.wishes[name],
                 told_apart=told_apart.get(name, {}),
                 shelves=self._shelves.get(name, {}),
+                without=overrides.without(name),
+                instead=overrides.instead(name),
             )
             for name, a in accepted.items()
         }
+
+    def _tell(self, overrides: Overrides) -> None:
+        """Say which tools have given way since the last edition."""
+        for id, by in overrides.taken.items():
+            if self._overridden.get(id) != by:
+                logger.warning("%s from the registry takes the place of the code tool %s", by, id)
+        self._overridden = overrides.taken
 
     def _write(self, terms: Mapping[str, Terms]) -> dict[str, Chapter]:
         """The chapters, in a fixed order; one whose terms are the same is not written again."""

@@ -10,6 +10,9 @@ from itertools import chain
 from portico.domain.names import LISTED_LIMIT, META_TOOLS, distinct, identifier, listable, server_identifier
 from portico.domain.tool import ToolId
 
+BARE = frozenset({"local", "database"})
+"""The sources whose tools are listed without their server."""
+
 
 def name_servers(aliases: Mapping[str, str]) -> dict[str, str]:
     """Identifiers for servers; `aliases` maps each configured name to its alias, or to an empty string."""
@@ -24,10 +27,15 @@ def name_tools(names: Iterable[str]) -> dict[str, str]:
 def wish_names(server: str, names: Iterable[str], source: str) -> dict[str, str]:
     """The name that each tool of a server has in `tools/list`, unless another tool wants it too.
 
-    A local tool is listed bare, unless a surface lists a tool of its own under that name.
+    A tool of our own or of a registry is listed bare, unless a surface lists a tool of its own under that name.
     """
     prefix = f"{listable(server)}__"
     return {name: _wish(prefix, ToolId(server, name), source) for name in names}
+
+
+def prefixed(server: str, name: str) -> str:
+    """The name in `tools/list` that tells the server too."""
+    return _fitted(f"{listable(server)}__{listable(name)}", ToolId(server, name))
 
 
 def tell_apart(wishes: Mapping[str, Mapping[str, str]], handles: Container[str]) -> dict[str, dict[str, str]]:
@@ -66,7 +74,7 @@ class Handles:
 
 def _wish(prefix: str, id: ToolId, source: str) -> str:
     bare = listable(id.name)
-    if source == "local" and identifier(bare) not in META_TOOLS:
+    if source in BARE and identifier(bare) not in META_TOOLS:
         return _fitted(bare, id)
     return _fitted(prefix + bare, id)
 

@@ -84,7 +84,8 @@ local function start(head, name, arguments, line)
   if head.kind == "call" and sub(text, 1, 1) == "[" then
     fail(format("%s takes named arguments, as in %s({ name = value }), and was given a list", name, name))
   end
-  local record, future = { id = made + 1, name = name, line = line }, setmetatable({}, FUTURE)
+  made = made + 1 -- now: a finaliser may make a call of its own before this one is sent
+  local record, future = { id = made, name = name, line = line }, setmetatable({}, FUTURE)
   local begin = problem and '{"exact":true,' or "{"
   local frame = concat({ begin, head.text, '"id":', tostring(record.id), ',"arguments":', text, "}" })
   pending[record.id], futures[future] = record, record
@@ -93,7 +94,6 @@ local function start(head, name, arguments, line)
     pending[record.id] = nil
     error(why, 0)
   end
-  made = record.id
   return future
 end
 

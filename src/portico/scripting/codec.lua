@@ -11,6 +11,8 @@ local next, pcall, rawequal, rawget, setmetatable, tonumber, tostring, type, err
 local metatable_of = debug.getmetatable
 
 local ENCODE_DEPTH, DECODE_DEPTH = 100, 200
+local MOST_VALUES = 100000 -- in what leaves the script: the gateway stands still while it reads them
+local MOST_DIGITS = 1000 -- of one integer: longer ones are refused by other readers, and slow
 
 local codec = {}
 
@@ -39,7 +41,7 @@ function codec.is_array(value) return metatable_of(value) == ARRAY end
 
 -- Encoding ----------------------------------------------------------------------------------------------------------
 
-local OVER = {}
+local OVER, MANY = {}, {}
 local ESCAPES = { ['"'] = '\\"', ["\\"] = "\\\\", ["\b"] = "\\b", ["\f"] = "\\f", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t" }
 for code = 0, 127 do
   local one = char(code)
@@ -87,7 +89,7 @@ local ADVICE = {
 }
 
 local function encoder(name, room)
-  local parts, count, size, exact = {}, 0, 0, false
+  local parts, count, size, values, exact = {}, 0, 0, 0, false
   local path, open, walk = {}, {}, nil
 
   local function refuse(depth, why) error(place(name, path, depth) .. " " .. why, 0) end
@@ -165,6 +167,8 @@ local function encoder(name, room)
 
   function walk(value, depth)
     local kind = type(value)
+    values = values + 1
+    if values > MOST_VALUES and room < huge then error(MANY, 0) end
     if kind == "string" then
       quote(value, depth)
     elseif kind == "number" then
@@ -196,6 +200,7 @@ function codec.encode(value, name, room)
   local ok, text, exact = pcall(encoder(name, room or huge), value)
   if ok then return text, exact end
   if text == OVER then return nil, name .. " takes more than " .. room .. " bytes as JSON", true end
+  if text == MANY then return nil, "more than " .. MOST_VALUES .. " values are in " .. name, true end
   return nil, text, false
 end
 
@@ -255,6 +260,7 @@ local function number_at(text, at)
   if byte(whole, first) == 48 and #whole > first then wrong(at, "a number that begins with 0") end
   local sign = byte(text, after)
   if sign ~= 46 and sign ~= 101 and sign ~= 69 then
+    if #whole > MOST_DIGITS then wrong(at, "an integer of more than " .. MOST_DIGITS .. " digits") end
     local value = tonumber(whole)
     return math_type(value) == "integer" and value or bigint(whole), after
   end

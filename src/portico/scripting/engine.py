@@ -16,7 +16,7 @@ from portico.ports import Reach
 from . import endings
 from .minder import GONE
 from .pool import Pool
-from .running import LATE, LOST, Run, start_frame
+from .running import LATE, LOST, MEGABYTE, Run, start_frame
 
 LAST_WORDS = 2.0
 """Seconds to hear how a worker ended."""
@@ -139,6 +139,19 @@ def _checked(script: Script, reach: Reach) -> bytes:
             f"its source has {size:,} bytes, and {most:,} are allowed: pass data as arguments", limit="source_bytes"
         )
     try:
-        return start_frame(script, reach.servers)
+        start = start_frame(script, reach.servers)
     except ValueError as error:
         raise ScriptError(f"its arguments are not JSON: {error}") from error
+    _check_size(len(start), script.limits)
+    return start
+
+
+def _check_size(size: int, limits: Limits) -> None:
+    """Arguments are there twice while they are read."""
+    most = limits.memory_mb * MEGABYTE // 2
+    if size > most:
+        raise ScriptError(
+            f"its source and arguments take {size:,} bytes, and a script with {limits.memory_mb} MB takes {most:,}: "
+            "pass less, and let it read the rest with calls",
+            limit="memory_mb",
+        )

@@ -29,7 +29,8 @@ def dumped(value: Any) -> bytes:
     except TypeError:  # integers beyond 64 bits, lone surrogates, deep nesting
         pass
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "surrogatepass")
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from error
 

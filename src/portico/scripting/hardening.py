@@ -26,6 +26,7 @@ NO_PRIVILEGES = "the promise to gain no privileges (no_new_privs)"
 NO_LANDLOCK = "rules that close files and network to the worker (Landlock)"
 NO_SECCOMP = "a filter for system calls (seccomp)"
 NO_DEATH_SIGNAL = "the end of workers with their parent (PR_SET_PDEATHSIG)"
+NO_SPACE = "a limit of the address space (it needs /proc)"
 NO_RLIMITS = "limits of the process (rlimits)"
 
 _is_linux = sys.platform == "linux"
@@ -59,22 +60,30 @@ def enclose() -> list[str]:
 
 
 def address_space() -> int:
-    """Bytes that this process has mapped; must be asked before files are closed to it."""
-    if not _is_linux:
+    """Bytes that this process has mapped, 0 where nobody can tell; must be asked before files are closed to it."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:  # another system, or a place without /proc
         return 0
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def seal(cpu_seconds: float, memory: int, space: int) -> list[str]:
     """Set the clock and the memory of one script, then give up all other system calls; says what could not be."""
-    resource.setrlimit(resource.RLIMIT_CPU, (ceil(cpu_seconds) + 1, ceil(cpu_seconds) + 2))
-    if _is_linux:  # elsewhere the address space says little, or cannot be limited
-        most = space + memory + _SLACK
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    _lower(resource.RLIMIT_CPU, ceil(cpu_seconds) + 1, ceil(cpu_seconds) + 2)
+    if space:
+        _lower(resource.RLIMIT_AS, space + memory + _SLACK, space + memory + _SLACK)
     # The default action of its signal ends the process, whatever the script does meanwhile.
     signal.setitimer(signal.ITIMER_PROF, max(cpu_seconds, 0.001))  # nothing would mean no limit
-    return [] if _filter_system_calls() else [NO_SECCOMP]
+    return [*([] if space else [NO_SPACE]), *([] if _filter_system_calls() else [NO_SECCOMP])]
+
+
+def _lower(kind: int, soft: int, hard: int) -> None:
+    """Set a limit, unless the gateway has a lower one, which nobody may raise."""
+    _, most = resource.getrlimit(kind)
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
+    resource.setrlimit(kind, (soft, hard))
 
 
 def _limit_process() -> bool:

@@ -35,16 +35,26 @@ REMOVED_FIELDS = {
 }
 QUESTIONS = ("search", "describe", "read_result", "list_resources", "read_resource")
 
+READ = 64_000
+"""Characters of a source that are looked at; hints are found while the gateway waits."""
+
+# Sources may be hostile. Whatever begins here also ends, at the latest with the source or the line, and nothing is
+# tried twice (`*+`), so that reading takes a time in proportion to the length.
 _COMMENT_OR_TEXT = re.compile(
-    r"--\[(=*)\[.*?\]\1\]|--[^\n]*|\[(=*)\[.*?\]\2\]|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
+    r"--\[(=*+)\[.*?(?:\]\1\]|\Z)|--[^\n]*+|\[(=*+)\[.*?(?:\]\2\]|\Z)"
+    r"|\"(?:\\.|[^\"\\\n])*+\"?|'(?:\\.|[^'\\\n])*+'?",
+    re.DOTALL,
 )
+_LOCALS = re.compile(r"\blocal\s++([\w\s,]*+)")
+_RESULT_AMONG_THEM = re.compile(r"(?:^|,\s*+|\blocal\s++)result\b")
+_TAKES_ANY_NUMBER = re.compile(r"\bfunction\b\s*+[\w.:]{0,80}+\s*+\([\w\s,]*+\.\.\.")
 _GLOBAL = re.compile(r"\(global '([^']+)'\)")
 _FIELD = re.compile(r"\((?:field|method) '([^']+)'\)")
 
 
 def hints(source: str, reason: str, servers: Sequence[str]) -> list[str]:
     """Hints for the author, the likeliest first, each in one sentence; none is better than a wrong one."""
-    code = _COMMENT_OR_TEXT.sub(_blank, source)
+    code = _COMMENT_OR_TEXT.sub(_blank, source[:READ])
     found: list[str] = []
     for rule in _RULES:
         found += [hint for hint in rule(code, reason, servers) if hint not in found]
@@ -57,7 +67,7 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _shadowed_result(code: str, reason: str, servers: Sequence[str]) -> Iterator[str]:
-    is_local = re.search(r"\blocal\s+(?:[\w\s,]*,\s*)?result\b", code)
+    is_local = any(_RESULT_AMONG_THEM.search(names) for names in _LOCALS.findall(code))
     if is_local and re.search(r"\bresult\s*\(", code) and "result" in reason:
         yield (
             "a local variable named result hides the function result(): name it otherwise, "
@@ -100,7 +110,7 @@ def _removed_field(code: str, reason: str, servers: Sequence[str]) -> Iterator[s
 
 
 def _placeholder(code: str, reason: str, servers: Sequence[str]) -> Iterator[str]:
-    if re.search(r"[=(,{]\s*\.\.\.\s*[,})\n]", code) and not re.search(r"function[^)]*\.\.\.", code):
+    if re.search(r"[=(,{]\s*\.\.\.\s*[,})\n]", code) and not _TAKES_ANY_NUMBER.search(code):
         yield "... stands for no value here: write the value itself, or take it from args"
 
 

@@ -35,10 +35,10 @@ class Minder:
     def __init__(self) -> None:
         if not hasattr(socket, "send_fds") or not hasattr(os, "fork"):
             raise ScriptError("scripts need a system that can fork processes, such as Linux or macOS")
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
+        ours, theirs = _sockets()
         self._reports = _Reports()
         self._orders, self._numbers = ours, count(1)
+        self._is_given_up = False
         with theirs:
             try:
                 self._process = subprocess.Popen(
@@ -70,28 +70,34 @@ class Minder:
     @property
     def is_gone(self) -> bool:
         """Whether the nursery has ended."""
-        return self._reports.is_lost
+        return self._reports.is_lost or self._is_given_up
 
     async def bear(self) -> Worker:
         """A new worker, which says itself when it is ready."""
         worker = Worker(next(self._numbers))
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
+        ours, theirs = _sockets()
         # A nursery that does not take orders is as good as gone; its workers are lost with it.
         with theirs, suppress(OSError):
             socket.send_fds(self._orders, [ORDER.pack(BEAR, worker.number)], [theirs.fileno()])
-        await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
+        except BaseException:
+            ours.close()
+            self._order_end(worker.number)
+            raise
         return worker
 
     def end(self, worker: Worker) -> asyncio.Future[int]:
         """End a worker now; how it ended is told later: an exit code, or the negative number of a signal."""
         worker.close()
         ended = self._reports.expect(worker.number)
-        try:
-            self._orders.send(ORDER.pack(END, worker.number))
-        except OSError:
-            self._reports.give_up()
+        self._order_end(worker.number)
         return ended
+
+    def give_up(self) -> None:
+        """End a nursery that does nothing any more; its workers end with it."""
+        self._is_given_up = True
+        self._process.kill()
 
     async def aclose(self) -> None:
         """End the nursery with all its workers."""
@@ -99,6 +105,12 @@ class Minder:
         self._reports.close()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(partial(_leave, self._process))
+
+    def _order_end(self, number: int) -> None:
+        try:
+            self._orders.send(ORDER.pack(END, number))
+        except OSError:
+            self._reports.give_up()
 
 
 class _Reports(asyncio.Protocol):
@@ -156,6 +168,16 @@ class _Reports(asyncio.Protocol):
 
     def _greeted(self, frame: bytes) -> None:
         self.hello.set_result(loaded(frame))
+
+
+def _sockets() -> tuple[socket.socket, socket.socket]:
+    """Our end and the other end of a new wire."""
+    try:
+        ours, theirs = socket.socketpair()
+    except OSError as error:
+        raise ScriptError(f"a wire to the process for scripts cannot be made: {error.strerror}") from error
+    ours.setblocking(False)
+    return ours, theirs
 
 
 def _leave(process: subprocess.Popen[bytes]) -> None:

@@ -26,6 +26,7 @@ NEVER_BORN = 1 << 8
 def main() -> None:
     """Say what this machine lacks, then take orders until nobody gives any; they come over stdin, which is a socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the gateway decides when this ends
+    _forget_signals()
     os.environ["TZ"] = "UTC0"  # scripts learn nothing of this place, and no file is opened for it later
     time.tzset()
     with socket.socket(fileno=0) as orders:
@@ -38,6 +39,13 @@ def main() -> None:
         gc.collect()
         gc.freeze()  # workers share these pages until one writes to them
         _take_orders(lua, orders)
+
+
+def _forget_signals() -> None:
+    """Undo what whoever started the gateway ignores or blocks: limits and the ends of workers depend on these."""
+    for number in (signal.SIGCHLD, signal.SIGPROF, signal.SIGXCPU):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _take_orders(lua: Any, orders: socket.socket) -> None:

@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 HEAD_START = 0.01
 """Seconds before a worker is replaced, so that its birth does not hold up the script that took the last one."""
 ENDED = f"their process ended at its start; `{' '.join(COMMAND)} < /dev/null` says why"
+BIRTH = 10.0
+"""Seconds that a worker gets to be ready, on the busiest machine; a nursery that takes longer has been stopped."""
 ATTEMPTS, PAUSE = 3, 0.2
 """How often, and after how many seconds, another worker is made when one dies before it is ready."""
 
@@ -97,6 +99,9 @@ class Pool:
         minder = Minder()
         try:
             said = await minder.open()
+        except OSError as error:
+            await minder.aclose()
+            raise ScriptError(f"scripts cannot be run now: {error.strerror}") from error
         except BaseException:
             await minder.aclose()
             raise
@@ -153,12 +158,17 @@ class Pool:
 async def _born(minder: Minder) -> Worker:
     """A worker that is ready."""
     worker = await minder.bear()
+    said = None
     try:
-        said = await worker.frame()
+        with anyio.move_on_after(BIRTH) as waiting:
+            said = await worker.frame()
     except BaseException:
         minder.end(worker)
         raise
+    if waiting.cancelled_caught:
+        minder.give_up()
     if said is None:
-        await minder.end(worker)
+        with anyio.move_on_after(BIRTH):
+            await minder.end(worker)
         raise ScriptError("a process for the script could not be made: try again")
     return worker

@@ -193,7 +193,9 @@ end
 
 local function mark_array(list)
   if list == nil then list = {} end
-  if type(list) ~= "table" or metatable_of(list) and not codec.is_array(list) then fail("array takes a plain table") end
+  if type(list) ~= "table" then fail("array takes a plain table") end
+  if codec.is_array(list) then return list end
+  if metatable_of(list) then fail("array takes a plain table") end
   return codec.mark(list)
 end
 
@@ -256,7 +258,7 @@ end
 local function told(problem)
   if type(problem) == "string" then
     local line, reason = match(problem, "^script:(%d+): (.*)$")
-    if line then return { reason = reason, line = tonumber(line) } end
+    if line and #line < 10 then return { reason = reason, line = tonumber(line) } end -- others are no lines
     return { reason = without_place(problem), line = line_of() }
   end
   local meta = metatable_of(problem)
@@ -286,6 +288,10 @@ local function finished(calls)
   send(concat({ head, '"kind":"done","printed_cut":', format("%d", cut), ',"unawaited":', lost, value, "}" }))
 end
 
+local function unread(problem)
+  return problem == "not enough memory" and problem or "its arguments cannot be read: " .. problem
+end
+
 -- Several values that are returned together are a list; nil among them is null.
 local function list_of(given)
   local list = codec.mark({})
@@ -305,7 +311,8 @@ end
 offer_language()
 
 return function()
-  local start = codec.value_at(receive(), 1)
+  local is_read, start = pcall(codec.value_at, receive(), 1)
+  if not is_read then return farewell({ reason = unread(start), line = 0 }) end
   limits = start.limits
   everything.math.randomseed(start.seed[1], start.seed[2])
   local calls = load_calls(codec, send, receive, fail, limit_reached, limits)

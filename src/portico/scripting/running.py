@@ -26,10 +26,13 @@ from .printing import Printed
 MEGABYTE = 1 << 20
 ENVELOPE = 65_536
 """Bytes that a frame may have beside the value in it."""
-WAITING_BYTES = 4 * MEGABYTE
-"""Arguments of calls that have not ended, together, before the worker is not heard any more for a while."""
-FRAMES_AT_ONCE = 64
-"""Frames of one worker after which others of the gateway have their turn."""
+WAITING_BYTES, CONTAINER_COSTS = 4 * MEGABYTE, 20
+"""Arguments of calls that have not ended, together, before the worker is not heard any more for a while; every object
+and array in them counts as more bytes than it has, because all of them are visited whenever memory is tidied up."""
+BYTES_AT_ONCE, FRAME_COSTS = 64_000, 1_000
+"""Bytes of one worker's frames after which others of the gateway have their turn, and what each frame counts beside."""
+REASON_CHARACTERS = 20_000
+"""Characters of an error that a script is told."""
 LOST: Mapping[str, Any] = {"kind": "lost"}
 LATE: Mapping[str, Any] = {"kind": "late"}
 
@@ -69,6 +72,7 @@ class Run:
 
     def _begin(self, start: bytes) -> None:
         limits = self._script.limits
+        self._worker.on_lost = lambda _: self._eased.set()
         self._worker.allow(max(argument_bytes(limits), limits.output_bytes, limits.printed_bytes * 6) + ENVELOPE)
         self._worker.send_raw(ALLOWANCE.pack(limits.cpu_seconds, limits.memory_mb * MEGABYTE))
         self._worker.send(start)
@@ -77,48 +81,48 @@ class Run:
         heard = 0
         while (body := await self._worker.frame()) is not None:
             try:
-                if last := self._take(calls, loaded(body), len(body)):
+                if last := self._take(calls, loaded(body), body):
                     return last
             except (BadFrame, KeyError, TypeError, AttributeError):
                 self._worker.has_misbehaved = True
                 return LOST
-            while self._waiting > WAITING_BYTES:
+            while self._waiting > WAITING_BYTES and not self._worker.is_lost:
                 self._eased = anyio.Event()
                 await self._eased.wait()
-            heard += 1
-            if heard % FRAMES_AT_ONCE == 0:
+            heard += len(body) + FRAME_COSTS
+            if heard > BYTES_AT_ONCE:
+                heard = 0
                 await checkpoint()
         return LOST
 
-    def _take(self, calls: TaskGroup, said: dict[str, Any], size: int) -> dict[str, Any] | None:
+    def _take(self, calls: TaskGroup, said: dict[str, Any], body: bytes) -> dict[str, Any] | None:
         """Do what a frame asks for; it is returned when it is the last one."""
         kind = said["kind"]
-        if kind == "done" and size > self._script.limits.output_bytes + ENVELOPE:
+        if kind == "done" and len(body) > self._script.limits.output_bytes + ENVELOPE:
             raise BadFrame("a result is too large")
         if kind in ("done", "error"):
             return said
         if kind == "print":
             self.printed.add(said["text"])
         else:
-            self._accept(calls, said, size)
+            self._accept(calls, said, _weight(body))
         return None
 
-    def _accept(self, calls: TaskGroup, said: dict[str, Any], size: int) -> None:
+    def _accept(self, calls: TaskGroup, said: dict[str, Any], weight: int) -> None:
         id, kind = said["id"], said["kind"]
         if type(id) is not int or kind not in ("call", "ask"):
             raise BadFrame("a call has a number and a kind")
         if self._made >= self._script.limits.calls:
-            self._refuse(id, f"a script may make {self._script.limits.calls} calls")
-            return
+            raise BadFrame("a script counts its calls itself, and stops")
         self._made += 1
-        self._waiting += size
+        self._waiting += weight
         if kind == "call":
             question = partial(self._reach.call, str(said["server"]), str(said["tool"]), said["arguments"])
         else:
             question = partial(self._reach.ask, str(said["question"]), said["arguments"])
-        calls.start_soon(self._answer, id, question, size)
+        calls.start_soon(self._answer, id, question, weight)
 
-    async def _answer(self, id: int, question: Callable[[], Awaitable[Any]], size: int) -> None:
+    async def _answer(self, id: int, question: Callable[[], Awaitable[Any]], weight: int) -> None:
         try:
             async with self._turns:
                 value = await question()
@@ -126,7 +130,7 @@ class Run:
         except CallError as error:
             self._refuse(id, _told(error))
         finally:
-            self._waiting -= size
+            self._waiting -= weight
             self._eased.set()
         self._answered += 1
 
@@ -145,7 +149,7 @@ class Run:
             self._worker.send(b'{"id":%d,"value":%b}' % (id, body))
 
     def _refuse(self, id: int, reason: str) -> None:
-        self._worker.send(b'{"id":%d,"error":%b}' % (id, dumped(reason)))
+        self._worker.send(b'{"id":%d,"error":%b}' % (id, dumped(reason[:REASON_CHARACTERS])))
 
 
 def argument_bytes(limits: Limits) -> int:
@@ -179,6 +183,10 @@ def start_frame(script: Script, servers: Any) -> bytes:
         "seed": [randbits(62), randbits(62)],  # forked states would all draw the same numbers
     }
     return dumped(start)
+
+
+def _weight(body: bytes) -> int:
+    return len(body) + CONTAINER_COSTS * (body.count(b"[") + body.count(b"{"))
 
 
 def _told(error: CallError) -> str:

@@ -54,7 +54,7 @@ def _run(lua: Any, space: int) -> None:
     run = prelude(_say, lambda: _heard(state), codec, calls)
     _say(b'{"kind":"ready"}')
     cpu_seconds, memory = ALLOWANCE.unpack(read_exactly(WIRE, ALLOWANCE.size))
-    state.set_max_memory(memory)
+    state.set_max_memory(max(memory, 1))  # 0 would mean no limit
     seal(cpu_seconds, memory, space)
     try:
         run()
@@ -81,9 +81,11 @@ def _heard(state: Any) -> bytes:
         frame = read_frame(WIRE)
         # Lua would leave this function by a jump if its heap had no room, and Python would never know.
         if not _has_room(state, len(frame)):
-            write_frame(WIRE, OUT_OF_MEMORY)
-            os._exit(0)
+            raise MemoryError
         return frame
+    except MemoryError:
+        write_frame(WIRE, OUT_OF_MEMORY)
+        os._exit(0)
     except BaseException:  # noqa: BLE001
         os._exit(1)
 

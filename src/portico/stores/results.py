@@ -38,6 +38,11 @@ class DatabaseResults:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether replicas use it together; a file is one gateway's own."""
+        return self._database.dialect != "sqlite"
+
     def save(self, kept: Kept, *, room: int, now: float) -> None:
         """Write a result down, all of it or nothing.
 

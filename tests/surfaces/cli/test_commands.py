@@ -182,8 +182,10 @@ def test_doctor_and_refresh_as_data_with_one_server_broken(shell: Shell) -> None
     shell.serve_tiny(gone={"command": str(shell.home / "no-such-command")})
     ended = shell.run("doctor", "--json")
     assert ended.code == Exit.UPSTREAM
-    gone, tiny, store = ended.json
+    gone, tiny, store, scripts = ended.json
     assert store["ok"]
+    assert scripts["ok"]
+    assert scripts["scripts"].startswith(("hardened", "degraded: "))
     assert (gone["ok"], gone["next"]) == (False, "mend what is said above, then: portico doctor gone")
     assert tiny["ok"]
     refreshed = shell.run("refresh", "--json")

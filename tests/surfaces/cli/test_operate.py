@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
+from portico.config import ScriptSettings
 from portico.discovery.tiers import BudgetReport, report
 from portico.domain.caller import Caller
 from portico.domain.category import Category
@@ -64,7 +65,12 @@ class Office:
             "files": [definition("read-file")],
         }
         providers = {name: FakeProvider(server=name, tools=list(own)) for name, own in tools.items()}
-        house = assemble(Parts(providers={**providers}, explicit_categories={"files": "files"}))
+        parts = Parts(
+            providers={**providers},
+            explicit_categories={"files": "files"},
+            scripts=ScriptSettings(enabled=False),  # nobody here would stop what runs them
+        )
+        house = assemble(parts)
         house.gateway.editions.accept((Offering(server=n, tools=tuple(own)), "upstream") for n, own in tools.items())
         admin = house.admin
         admin.journal, admin.ledger, admin.records, admin.signals = self.told, self.kept, self.kept, self.kept

@@ -3,6 +3,7 @@
 from .connection import Column as Column
 from .connection import Connection as Connection
 from .connection import OwnConnection as OwnConnection
+from .connection import Question as Question
 from .connection import Result as Result
 from .connection import Table as Table
 from .source import DatabaseSource as DatabaseSource

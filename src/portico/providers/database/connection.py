@@ -128,17 +128,21 @@ class Connection(Protocol):
         ...
 
 
-class OwnConnection(Connection, Protocol):
-    """What rooms that build their statements themselves see beside; tools are not told of it."""
+class Question(Protocol):
+    """One caller's connection for queries that we have built ourselves; tools are not told of it."""
 
     def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> Result:
         """Run one query whose words are ours and were checked before; nothing of a caller may be in them."""
         ...
 
-    def performed(self, sql: str, binds: Binds) -> Result:
-        """Run one statement of ours that is no query, such as the call of a procedure."""
-        ...
-
     def stop(self) -> None:
         """End what runs, from another thread."""
+        ...
+
+
+class OwnConnection(Connection, Question, Protocol):
+    """What rooms that build their statements themselves see; it can also do what is no query."""
+
+    def performed(self, sql: str, binds: Binds) -> Result:
+        """Run one statement of ours that is no query, such as the call of a procedure."""
         ...

@@ -12,12 +12,13 @@ from sqlalchemy import Engine
 from portico.domain.caller import Caller
 
 from .addresses import Address
-from .connection import OwnConnection
+from .connection import OwnConnection, Question
 from .doors import AnyDoor, Door
 from .faults import Faults
 from .limits import Limits
 from .modes import Mode
 from .postgres import PostgresDoor
+from .quick import quick_reading
 from .reading import reading
 from .sqlite import SqliteDoor
 
@@ -34,6 +35,12 @@ class OpenDatabase:
     def reading(self, caller: Caller) -> AbstractContextManager[OwnConnection]:
         """A connection for one caller."""
         return reading(self.door, caller, self.limits, self.faults, self.name)
+
+    def asking(self, caller: Caller) -> AbstractContextManager[Question]:
+        """A connection for one caller's queries that are ours."""
+        if isinstance(self.door, PostgresDoor) and self.door.mode is Mode.READ:
+            return quick_reading(self.door, caller, self.limits, self.faults)
+        return self.reading(caller)
 
     def close(self) -> None:
         """Let go of every connection."""

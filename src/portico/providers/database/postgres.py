@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from selectors import EVENT_READ, DefaultSelector
+from time import monotonic
 from typing import Any, cast
 from urllib.parse import quote
 
 import psycopg
 from sqlalchemy import URL, Connection, event, inspect, make_url, text
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 
 from portico.domain.caller import Caller
 from portico.errors import ConfigError, Refused, UpstreamGone
@@ -25,6 +27,8 @@ from .statements import Statement
 from .stopping import stopped_after
 
 RECYCLE_SECONDS = 1_800
+QUIET_SECONDS = 10.0
+"""A connection that was not used for so long is asked whether it is still there."""
 GRACE = 0.25
 """Seconds that the server has to stop by itself, before it is told to."""
 EVERYBODY = "*"
@@ -70,34 +74,41 @@ class PostgresDoor:
         self.engine = opened(
             _url(address),
             connect_args={"connect_timeout": CONNECT_SECONDS, "application_name": "portico"},
-            pool_pre_ping=True,
             pool_timeout=limits.seconds,
             pool_recycle=RECYCLE_SECONDS,
         )
         options = {"writes": mode is Mode.WRITE, "steady": mode is Mode.STEADY}
         event.listen(self.engine, "connect", lambda driver, record: adapt(driver, **options))
+        event.listen(self.engine, "checkin", _note)
+        event.listen(self.engine, "checkout", self._meet)
 
     @contextmanager
     def begin(self, connection: Connection, caller: Caller) -> Iterator[None]:
         """Say who asks and how long it may take; both last as long as the transaction."""
-        if not _can_be_told(caller):
-            raise Refused("the database", details=("the caller's name holds letters that no database takes",))
-        settings = self._settings(caller)
+        settings = self.settings(caller)
         parts = ", ".join(f"set_config(:n{i}, :v{i}, true)" for i in range(len(settings)))
         names = {f"n{i}": name for i, name in enumerate(settings)}
         values = {f"v{i}": value for i, value in enumerate(settings.values())}
         # A query, not SET: after a first one the transaction can no longer be made a writing one.
         asked = text(f"SELECT {parts}, current_setting('transaction_read_only'), current_user")
-        *told, read_only, user = connection.execute(asked, {**names, **values}).one()
-        if read_only != ("off" if self.mode is Mode.WRITE else "on") or told[0] != settings["application_name"]:
+        self.check(connection.execute(asked, {**names, **values}).one(), settings)
+        driver = cast("psycopg.Connection[Any]", driver_of(connection))
+        with stopped_after(self._limits.seconds + GRACE, lambda: _cancel(driver)):
+            yield
+
+    def check(self, told: Sequence[Any], settings: Mapping[str, str]) -> None:
+        """Return when the server has taken over what it was told.
+
+        Raises:
+            UpstreamGone: it has not, so nothing that it says can be trusted.
+        """
+        name, read_only, user = told[0], told[-2], told[-1]
+        if read_only != ("off" if self.mode is Mode.WRITE else "on") or name != settings["application_name"]:
             detail = "it does not keep a transaction read-only, so it is not asked"
             raise UpstreamGone("the database", details=(detail,))
         if user != settings.get("role", user):
             detail = "it does not take the role that the config gives this caller, so it is not asked"
             raise UpstreamGone("the database", details=(detail,))
-        driver = cast("psycopg.Connection[Any]", driver_of(connection))
-        with stopped_after(self._limits.seconds + GRACE, lambda: _cancel(driver)):
-            yield
 
     def admit(self, connection: Connection, statement: Statement) -> None:
         """Ask the database which of the functions are volatile: those may write, also outside of the transaction."""
@@ -148,8 +159,14 @@ class PostgresDoor:
         """Hang up everywhere."""
         self.engine.dispose()
 
-    def _settings(self, caller: Caller) -> Mapping[str, str]:
-        """What PostgreSQL forgets by itself when the transaction ends."""
+    def settings(self, caller: Caller) -> Mapping[str, str]:
+        """Who asks, and how; PostgreSQL forgets it by itself when the transaction ends.
+
+        Raises:
+            Refused: the caller cannot be told to the database, or has no role there.
+        """
+        if not _can_be_told(caller):
+            raise Refused("the database", details=("the caller's name holds letters that no database takes",))
         milliseconds = str(int(1_000 * self._limits.seconds))
         role = self._role_of(caller)
         return {
@@ -165,6 +182,16 @@ class PostgresDoor:
             **({"role": role} if role else {}),
         }
 
+    def _meet(self, driver: Any, record: Any, proxy: Any) -> None:
+        """Ask a connection that was quiet for long whether it still stands; a closed one has something to say."""
+        idle = monotonic() - record.info.get("used", monotonic())
+        if idle < QUIET_SECONDS and not _has_word(driver.pgconn.socket):
+            return
+        try:
+            self.engine.dialect.do_ping(driver)
+        except psycopg.Error as error:
+            raise DisconnectionError from error
+
     def _role_of(self, caller: Caller) -> str:
         """Whose rights a caller has; where callers have roles, one without is nobody, and not the one who logs in."""
         if not self._roles:
@@ -174,6 +201,17 @@ class PostgresDoor:
             detail = f"the config gives the caller {caller.name!r} no role of this database; the operator can add one"
             raise Refused("the database", details=(detail,))
         return found
+
+
+def _has_word(socket: int) -> bool:
+    """Whether something waits to be read, which from a server that was asked nothing is its farewell."""
+    with DefaultSelector() as selector:
+        selector.register(socket, EVENT_READ)
+        return bool(selector.select(0))
+
+
+def _note(driver: Any, record: Any) -> None:
+    record.info["used"] = monotonic()
 
 
 def _cut(names: Iterable[str]) -> list[str]:

@@ -25,6 +25,8 @@ from .values import checked_binds, plain
 
 AT_ONCE = 16
 """Rows that are asked of a server at once, so that large ones do not come together."""
+MANY = 1_000
+"""The same where all statements are ours and read many small rows."""
 
 
 class Reading:
@@ -70,7 +72,7 @@ class Reading:
             if not found.returns_rows:
                 return Result(columns=(), rows=())
             rows = ((False, row) for row in found)
-            return _taken(tuple(found.keys()), rows, self._limits.rows, self._limits.bytes)
+            return taken(tuple(found.keys()), rows, self._limits.rows, self._limits.bytes)
 
     def stop(self) -> None:
         """End what runs, from another thread."""
@@ -85,7 +87,7 @@ class Reading:
         with self._translated():
             self._door.admit(self._connection, statement)
             columns, rows = self._door.explained(self._connection, statement.text, values)
-        return _taken(tuple(columns), ((False, row) for row in rows), self._limits.rows, self._limits.bytes)
+        return taken(tuple(columns), ((False, row) for row in rows), self._limits.rows, self._limits.bytes)
 
     def schemas(self) -> tuple[str, ...]:
         """The names of the schemas, the default one first."""
@@ -127,11 +129,11 @@ class Reading:
 
     def _asked(self, sql: str, values: dict[str, Any], most: int) -> Result:
         sized = self._door.sized(sql)
-        options = {"stream_results": True, "max_row_buffer": AT_ONCE}
+        options = {"stream_results": True, "max_row_buffer": MANY if self._door.mode is Mode.STEADY else AT_ONCE}
         with self._connection.execute(_bound(text(sized or sql), values), values, execution_options=options) as found:
             columns = tuple(found.keys())
             rows = _with_size(found) if sized else ((False, row) for row in found)
-            return _taken(columns[1:] if sized else columns, rows, most, self._limits.bytes)
+            return taken(columns[1:] if sized else columns, rows, most, self._limits.bytes)
 
     @contextmanager
     def _looking(self) -> Iterator[Inspection]:
@@ -183,7 +185,7 @@ def _with_size(found: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, Sequence[
         yield bool(is_large), row
 
 
-def _taken(columns: tuple[str, ...], found: Iterable[tuple[bool, Sequence[Any]]], most: int, room: int) -> Result:
+def taken(columns: tuple[str, ...], found: Iterable[tuple[bool, Sequence[Any]]], most: int, room: int) -> Result:
     """Rows until one of the limits is met, and what to do then."""
     rows: list[tuple[Any, ...]] = []
     for is_large, raw in found:

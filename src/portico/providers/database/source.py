@@ -12,7 +12,7 @@ from portico.domain.caller import Caller
 from portico.errors import ConfigError
 
 from .addresses import read_address
-from .connection import OwnConnection
+from .connection import OwnConnection, Question
 from .limits import Limits
 from .modes import Mode
 
@@ -73,6 +73,17 @@ class DatabaseSource:
         """
         with self._open().reading(caller) as connection:
             yield connection
+
+    @contextmanager
+    def asking(self, caller: Caller = LOCAL_CALLER) -> Iterator[Question]:
+        """The same for queries that we have built ourselves, with as few trips as the database allows.
+
+        Raises:
+            UpstreamGone: the database cannot be reached.
+            UpstreamTimeout: all connections are in use.
+        """
+        with self._open().asking(caller) as question:
+            yield question
 
     def close(self) -> None:
         """Let go of every connection; the next reading opens it again."""

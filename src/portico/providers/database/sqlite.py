@@ -178,7 +178,8 @@ def _steady(connection: _Guarded, mode: Mode) -> Iterator[None]:
     try:
         yield
     finally:
-        _own(connection, "ROLLBACK")
+        if connection.in_transaction:  # an interruption may have ended it
+            _own(connection, "ROLLBACK")
 
 
 def _own(connection: _Guarded, sql: str) -> None:

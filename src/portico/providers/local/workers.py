@@ -52,6 +52,12 @@ class Workers:
         with self._lock:
             return tuple(job.label for job in self._stuck)
 
+    @property
+    def unfinished(self) -> int:
+        """How many pieces of work wait or are at work, also those that nobody waits for."""
+        with self._lock:
+            return self._unfinished
+
     def start(self, label: str, work: Callable[[], Any]) -> Job:
         """Begin a piece of work, as soon as a thread is free.
 

@@ -14,6 +14,7 @@ import typer
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.overview import Checkup, ServerReport
+from portico.domain.script import Sandbox
 from portico.domain.server import State
 from portico.errors import CallError, UnknownServer
 from portico.ports import MeaningSource
@@ -42,13 +43,13 @@ def call(
     given = read_arguments(arguments or [])
 
     async def work(house: House) -> Result:
-        return await house.gateway.call(CALLER, Call(tool=tool, arguments=given.values))
+        return await house.gateway.call(CALLER, Call(tool=tool, arguments=given.values, whole=True))
 
     result = in_house(options(ctx), work, as_json=as_json)
     if as_json:
         data(result.raw)
     else:
-        _print_result(result, with_notes=not given.untyped)
+        print_result(result, with_notes=not given.untyped)
     if result.is_error:
         raise typer.Exit(Exit.FAILED)
 
@@ -83,7 +84,7 @@ def doctor(
     servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check each server: does it start, does it speak, how many tools, what to do next; and the store."""
+    """Check each server: does it start, does it speak, how many tools, what to do next; the store; the sandbox."""
 
     async def work(house: House) -> Findings:
         wanted = _named(house, servers)
@@ -92,6 +93,7 @@ def doctor(
             reports=[r for r in house.admin.reports() if not servers or r.name in wanted],
             embedder=await _examined(house.meanings) if house.meanings and not servers else None,
             checkup=await house.admin.checkup() if not servers else None,
+            sandbox=await house.scripts.examine() if house.scripts and not servers else None,
             problems=len(house.problems),
         )
 
@@ -106,8 +108,10 @@ def doctor(
             say(f"{'ok' if embedder.is_well else 'x':>2}  embedder {embedder.name}: {embedder.state}")
         if checkup:
             _print_store(checkup)
+        if found.sandbox:
+            say(f"{'x' if found.sandbox.problem else 'ok':>2}  scripts: {found.sandbox.state}")
         say(f"{len(found.outcomes) - len(failed)} of {len(found.outcomes)} servers are well.")
-    if not failed and (found.problems or (checkup and checkup.problem)):
+    if not failed and (found.problems or (checkup and checkup.problem) or (found.sandbox and found.sandbox.problem)):
         raise typer.Exit(Exit.CONFIG)
     if failed or (embedder and not embedder.is_well):
         raise typer.Exit(Exit.UPSTREAM)
@@ -121,6 +125,8 @@ class Findings:
     reports: list[ServerReport]
     embedder: Embedder | None
     checkup: Checkup | None
+    sandbox: Sandbox | None
+    """What holds scripts in; None where they are switched off."""
     problems: int
     """Parts of the config that are not in force."""
 
@@ -158,6 +164,8 @@ def _findings_data(found: Findings) -> list[dict[str, Any]]:
                 "lost": checkup.losses.lost,
             }
         )
+    if found.sandbox:
+        rows.append({"scripts": found.sandbox.state, "ok": not found.sandbox.problem})
     return rows
 
 
@@ -232,7 +240,8 @@ def _named(house: House, servers: list[str] | None) -> set[str]:
     return {spelled[name] for name in servers}
 
 
-def _print_result(result: Result, *, with_notes: bool) -> None:
+def print_result(result: Result, *, with_notes: bool) -> None:
+    """Print what a tool or a script returned, for people."""
     for block in result.content:
         kind = block.get("type") if isinstance(block, dict) else None
         if kind == "text":

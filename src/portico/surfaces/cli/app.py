@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import act, browse, configure, operate, serve, stats
+from . import act, browse, configure, operate, registry, run, serve, stats
 from .desk import Desk, Exit, Options, options
 from .output import warn
 
@@ -30,6 +30,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "search": browse.search,
     "describe": browse.describe,
     "call": act.call,
+    "run": run.run,
     "tokens": browse.tokens,
     "refresh": act.refresh,
     "doctor": act.doctor,
@@ -39,7 +40,12 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "import": configure.import_,
     "install": configure.install,
 }
-_GROUPS = {"tiers": operate.tiers, "categories": operate.categories, "budget": operate.budget}
+_GROUPS = {
+    "tiers": operate.tiers,
+    "categories": operate.categories,
+    "budget": operate.budget,
+    "registry": registry.registry,
+}
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 for _name, _group in _GROUPS.items():

@@ -50,11 +50,13 @@ def run(
 
 def _source(file: str) -> str:
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise typer.BadParameter(f"{file!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{file!r} is no text in UTF-8; a script is source, never bytecode") from error
+    # As Lua's own command does; the number of every line stays what it is.
+    return f"--{text}" if text.startswith("#") else text
 
 
 def _arguments(pairs: list[str]) -> dict[str, Any]:

@@ -16,7 +16,12 @@ from .waiting import first_of_ours
 def serve(
     ctx: typer.Context,
     stdio: Annotated[bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for one client.")] = False,
-    surface: Annotated[str | None, typer.Option(help="discover, static or search.")] = None,
+    surface: Annotated[
+        str | None,
+        typer.Option(
+            help="At /mcp: discover, static, search, capabilities or gateway; each has a path too, as /mcp/gateway."
+        ),
+    ] = None,
     progressive_disclosure: Annotated[
         bool, typer.Option("--progressive_disclosure", help="The same as --surface search.")
     ] = False,

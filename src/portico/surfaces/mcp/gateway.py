@@ -139,11 +139,13 @@ class GatewaySurface:
 
     def _led_on(self, result: JsonObject) -> JsonObject:
         """A result that was shortened, with the way to the rest in a script: this surface lists no `read_result`."""
-        *others, last = result["content"]
-        if not str(last.get("text", "")).startswith("shortened: "):
-            return result
-        text = _READ_ON.sub(lambda found: self.spell(NextCall(READ, {"id": found[1]})), last["text"], count=1)
-        return {**result, "content": [*others, {**last, "text": text}]}
+        return {**result, "content": [*map(self._led_on_block, result["content"])]}
+
+    def _led_on_block(self, block: JsonObject) -> JsonObject:
+        text = block.get("text")
+        if not isinstance(text, str) or not text.startswith("shortened: "):
+            return block
+        return {**block, "text": _READ_ON.sub(lambda found: self.spell(NextCall(READ, {"id": found[1]})), text, 1)}
 
     def _learned(self, tool: Tool) -> Mapping[str, Any] | None:
         """What past answers of a tool looked like, where that is known."""

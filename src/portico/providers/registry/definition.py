@@ -1,0 +1,122 @@
+"""A registration as agents see it: the definition of one MCP tool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .asking import AGGREGATES, LIMIT, MOST_ROWS, OWN, operators
+from .registration import Parameter, Registration
+from .shapes import Shape
+from .types import ParamType
+
+META = "portico/registry"
+"""Where a definition tells what it was made of."""
+
+
+def tool_definition(registration: Registration, *, most: int = MOST_ROWS) -> dict[str, Any]:
+    """The definition that is listed; `most` is the largest number of rows that a caller may ask for."""
+    found: dict[str, Any] = {
+        "name": registration.name,
+        "description": registration.docstring or _described(registration),
+        "inputSchema": _columns(registration, most) if registration.kind.has_columns else _called(registration),
+        "annotations": {"readOnlyHint": not registration.writes},
+        "_meta": {
+            META: {
+                "database": registration.database,
+                "object": registration.object,
+                "kind": registration.kind.value,
+                "fingerprint": registration.fingerprint,
+            }
+        },
+    }
+    if registration.tags:
+        found["_meta"]["tags"] = list(registration.tags)
+    return found
+
+
+def _described(registration: Registration) -> str:
+    verb = "Reads" if registration.kind.has_columns else "Runs"
+    return f"{verb} the {registration.kind.word} {registration.database}.{registration.object}."
+
+
+def _called(registration: Registration) -> dict[str, Any]:
+    return _object(
+        {one.name: _schema(one) for one in registration.parameters},
+        [one.name for one in registration.parameters if one.required],
+    )
+
+
+def _columns(registration: Registration, most: int) -> dict[str, Any]:
+    """A column that is called like one of our own parameters stands in `filters` alone."""
+    columns = registration.parameters
+    plain = [one for one in columns if one.name not in OWN and "eq" in operators(one.type)]
+    hidden = [one for one in columns if one.required and one not in plain]
+    properties: dict[str, Any] = {one.name: _plain(one) for one in plain}
+    required = [one.name for one in plain if one.required] + (["filters"] if hidden else [])
+    properties |= _choosing([one.name for one in hidden], columns) if columns else {}
+    limit = {"type": "integer", "minimum": 1, "maximum": most, "default": min(LIMIT, most)}
+    found = _object({**properties, "limit": limit}, required)
+    if columns:
+        found["$defs"] = _definitions(columns)
+    return found
+
+
+def _choosing(hidden: list[str], columns: tuple[Parameter, ...]) -> dict[str, Any]:
+    """The parameters of our own, for what a value per column cannot say."""
+    column = {"$ref": "#/$defs/column"}
+    filters = _object({one.name: {"$ref": f"#/$defs/{_shared(one.type)}"} for one in columns}, hidden)
+    direction = {"type": "string", "enum": ["asc", "desc"], "default": "asc"}
+    order = _object({"column": {"type": "string"}, "direction": direction}, ["column"])
+    functions = {"type": "string", "enum": list(AGGREGATES)}
+    aggregate = _object({"function": functions, "column": column, "as": {"type": "string"}}, ["function"])
+    return {
+        "filters": {**filters, "description": "Conditions by column; all must hold"},
+        "columns": _listed(column, "Columns to return; all by default"),
+        "group_by": _listed(column),
+        "aggregates": _listed(aggregate, "Worked out for each group; sum and avg take numbers"),
+        "order_by": _listed(order, "By columns or names of aggregates"),
+    }
+
+
+def _definitions(columns: tuple[Parameter, ...]) -> dict[str, Any]:
+    """What several columns share is written once."""
+    shared = {_shared(one.type): _condition(one.type) for one in columns}
+    return {"column": {"type": "string", "enum": [one.name for one in columns]}, **shared}
+
+
+def _shared(type: ParamType) -> str:
+    """The name of what columns of this type share; sizes do not matter to a condition."""
+    is_sized = type.shape in (Shape.TEXT, Shape.INTEGER, Shape.FLOAT) and type.name != "other"
+    return f"{type.shape.name.lower() if is_sized else type.name}_filter"
+
+
+def _condition(type: ParamType) -> dict[str, Any]:
+    one = type.schema(bounds=False)
+    many = {"type": "array", "items": one, "minItems": 1}
+    written = {"in": many, "between": {**many, "minItems": 2, "maxItems": 2}, "is_null": {"type": "boolean"}}
+    return _object({name: written.get(name, one) for name in operators(type)}, [])
+
+
+def _plain(column: Parameter) -> dict[str, Any]:
+    """One value, which the column is to equal; a column that must be filtered also takes conditions here."""
+    found = _schema(column)
+    if not column.required:
+        return found
+    told = {"description": found.pop("description")} if "description" in found else {}
+    return {"anyOf": [found, {"$ref": f"#/$defs/{_shared(column.type)}"}], **told}
+
+
+def _schema(parameter: Parameter) -> dict[str, Any]:
+    found = parameter.type.schema()
+    text = ", ".join(part for part in (parameter.comment, parameter.type.hint) if part)
+    return {**found, "description": text} if text else found
+
+
+def _listed(items: dict[str, Any], text: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "array", "items": items}
+    return {**found, "description": text} if text else found
+
+
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**found, "required": required} if required else found

@@ -1,0 +1,254 @@
+"""The provider of a database's tools: loads its registry when it is first asked, and runs what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from threading import Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from portico.domain.call import OnProgress
+from portico.domain.caller import Caller
+from portico.domain.database import DatabaseSpec
+from portico.domain.server import Health, Offering, State
+from portico.errors import CallError, InvalidArguments, Sent, UnknownTool, UpstreamError, UpstreamGone, UpstreamTimeout
+from portico.providers.database import DatabaseSource
+from portico.providers.database.modes import Mode
+from portico.providers.local.workers import Exhausted, Workers
+
+from .calling import Errand
+from .dialects import dialect_named
+from .rows import Problem
+from .statements import build_registry_sql
+
+if TYPE_CHECKING:
+    from .loading import Registered, RegistryLoader
+
+GRACE_SECONDS = 5.0
+"""How much longer than the database's own limit a call is waited for."""
+LOAD_SECONDS = 60.0
+MOST_ROWS, MOST_BYTES = 200_000, 100_000_000
+"""What is read of each view of a registry."""
+CLOSE_SECONDS = 2.0
+PAUSE_SECONDS = 5.0
+"""For so long after a registry could not be loaded, calls are told so at once."""
+THREADS = 10
+"""Calls that are at work at once; as many as there are connections."""
+
+Answer = TypeVar("Answer")
+
+
+class RegistryProvider:
+    """Offers the tools of one database."""
+
+    source = "database"
+
+    def __init__(self, spec: DatabaseSpec) -> None:
+        """Check the URL; nothing is opened.
+
+        Raises:
+            ConfigError: the URL cannot be used, its driver is not installed, or it has no registries or roles.
+        """
+        self.spec = spec
+        self._reading = _source(spec, Mode.READ)
+        dialect_named(self.dialect)  # other databases have no registries
+        self._writing = _source(spec, Mode.WRITE) if spec.writes else None
+        self._looking = DatabaseSource(
+            spec.url, rows=MOST_ROWS, bytes=MOST_BYTES, seconds=LOAD_SECONDS, mode=Mode.STEADY
+        )
+        self._workers = Workers(limit=THREADS)
+        self._turn = anyio.Lock()
+        self._registered: Registered | None = None
+        self._offering: Offering | None = None
+        self._failure: CallError | None = None
+        self._failed_at = 0.0
+        self.on_suspicion: Callable[[], None] = lambda: None
+        """Called when an answer of the database suggests that an object has changed."""
+
+    @property
+    def server(self) -> str:
+        """The database's name in the config."""
+        return self.spec.name
+
+    @property
+    def dialect(self) -> str:
+        """The kind of database."""
+        return self._reading.dialect
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the database, its user, the registry, and what is offered of it."""
+        parts = (_without_password(self.spec.url), self.spec.registry, self.spec.writes, self.spec.rows)
+        return hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:16]
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The rows that did not load, and what is odd with others."""
+        return self._registered.problems if self._registered is not None else ()
+
+    def health(self) -> Health:
+        """Whether the registry could be loaded, and how many of its rows were."""
+        if self._failure is not None:
+            return Health(state=State.FAILED, reason="; ".join(self._failure.details) or str(self._failure))
+        if self._registered is None:
+            return Health(state=State.UNKNOWN)
+        refused = sum(not problem.loads for problem in self.problems)
+        told = f"rows of the registry that do not load: {refused}; see: portico registry check"
+        return Health(state=State.RUNNING, reason=told if refused else "")
+
+    async def offer(self) -> Offering:
+        """Load the registry; one load at a time, and one that fails leaves what was there."""
+        async with self._turn:
+            return await self._loaded()
+
+    async def has_changed(self) -> bool:
+        """Whether the registry holds something else than was last offered.
+
+        Raises:
+            CallError: the database cannot be asked.
+        """
+        known = self._registered
+        return known is None or await self._in_thread("look", partial(self._is_other, known), LOAD_SECONDS)
+
+    async def registered(self) -> Registered:
+        """What is loaded; the first who asks loads it, and after a failure nobody asks again for a while.
+
+        Raises:
+            CallError: it cannot be loaded.
+        """
+        if self._registered is None:
+            if self._failure is not None and monotonic() < self._failed_at + PAUSE_SECONDS:
+                raise UpstreamGone(self.server, details=self._failure.details)
+            async with self._turn:
+                if self._registered is None:  # nobody else has loaded it meanwhile
+                    await self._loaded()
+        assert self._registered is not None, "it was loaded just now"
+        return self._registered
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        on_progress: OnProgress | None,
+        answers: Mapping[str, Any] | None = None,
+        caller: Caller | None = None,
+    ) -> Mapping[str, Any]:
+        """Check the arguments once more, send one statement as this caller, and return what it found."""
+        one = (await self.registered()).tools.get(name)
+        if one is None:
+            self.on_suspicion()
+            raise UnknownTool(f"{self.server}.{name}")
+        source = self._writing if one.writes else self._reading
+        assert source is not None, "a tool that writes is offered only where tools may"
+        statement = build_registry_sql(one, arguments, self.dialect, most=self.spec.rows)
+        errand = Errand(source=source, registration=one, statement=statement, caller=caller or Caller())
+        try:
+            return await self._in_thread(name, errand.run, self.spec.seconds, errand.stop, Sent.UNKNOWN)
+        except InvalidArguments as error:
+            if error.sent is Sent.ANSWERED:
+                self.on_suspicion()
+            raise
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A registry has nothing but tools."""
+        raise UpstreamError(self.server, rpc_code=-32601, message=f"{method} is not offered", sent=Sent.NOTHING)
+
+    async def aclose(self) -> None:
+        """Let go of every connection, after those that are at work have come back."""
+        with anyio.move_on_after(CLOSE_SECONDS):
+            while self._workers.unfinished:  # noqa: ASYNC110  it ends in a thread
+                await anyio.sleep(0.01)
+        for source in (self._reading, self._looking, self._writing):
+            if source is not None:
+                await anyio.to_thread.run_sync(source.close, abandon_on_cancel=True)
+
+    async def _loaded(self) -> Offering:
+        try:
+            registered = await self._in_thread("load", partial(self._load, self._registered), LOAD_SECONDS)
+        except CallError as error:
+            self._failure, self._failed_at = error, monotonic()
+            raise
+        self._failure = None
+        return self._take(registered)
+
+    def _take(self, registered: Registered) -> Offering:
+        before, self._registered = self._registered, registered
+        if self._offering is None or before is None or before.mark != registered.mark:
+            self._offering = Offering(
+                server=self.server,
+                description=f"Tools that live in the database {self.server}",
+                tools=registered.definitions,
+                users=registered.users,
+            )
+        return self._offering
+
+    def _load(self, previous: Registered | None) -> Registered:
+        return self._loader().load(previous)
+
+    def _is_other(self, known: Registered) -> bool:
+        loader = self._loader()
+        return not (loader.is_same(known) if known.glance else loader.load(known) is known)
+
+    def _loader(self) -> RegistryLoader:
+        # SQLAlchemy comes with it, which a start with remembered definitions must not pay.
+        loading = import_module("portico.providers.registry.loading")
+        rules = import_module("portico.providers.registry.verifying").Rules(
+            dialect=self.dialect,
+            schema=self.spec.registry,
+            writes=self.spec.writes,
+            has_roles=bool(self.spec.roles or self.spec.role),
+        )
+        loader: RegistryLoader = loading.RegistryLoader(self._looking, rules, most=self.spec.rows)
+        return loader
+
+    async def _in_thread(
+        self,
+        label: str,
+        work: Callable[[], Answer],
+        seconds: float,
+        stop: Callable[[], None] | None = None,
+        sent: Sent = Sent.NOTHING,
+    ) -> Answer:
+        """Wait for blocking work, but not much longer than it may take; when nobody waits any more it is stopped."""
+        is_done = False
+        try:
+            with anyio.move_on_after(seconds + GRACE_SECONDS):
+                job = self._workers.start(label, work)
+                found: Answer = await self._workers.finish(job)
+                is_done = True
+                return found
+        except CallError:
+            is_done = True
+            raise
+        except Exhausted as stuck:
+            raise UpstreamGone(self.server, details=(str(stuck),)) from stuck
+        finally:
+            if not is_done and stop is not None:
+                Thread(target=stop, name="portico stop", daemon=True).start()
+        detail = f"the database has not answered within {seconds + GRACE_SECONDS:g} s"
+        raise UpstreamTimeout(self.server, details=(detail,), sent=sent)
+
+
+def _source(spec: DatabaseSpec, mode: Mode) -> DatabaseSource:
+    return DatabaseSource(
+        spec.url,
+        rows=spec.rows,
+        bytes=spec.bytes,
+        seconds=spec.seconds,
+        role=spec.role,
+        roles=spec.roles,
+        mode=mode,
+    )
+
+
+def _without_password(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    login, mark, place = rest.rpartition("@")
+    return f"{scheme}://{login.partition(':')[0]}{mark}{place}"

@@ -1,0 +1,240 @@
+"""Turns the rows of the registry's views into registrations; a row that cannot be used harms no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from portico.domain.names import META_TOOLS, identifier
+
+from .cells import SHOWN, Row, cleaned
+from .registration import Kind, Parameter, Registration
+from .types import is_size, read_type
+from .unfit import Unfit
+
+TOOLS = "mcp_list_tools"
+PARAMS = "mcp_list_toolParams"
+
+LONGEST_NAME = 128
+LONGEST_DOCSTRING = 8_000
+LONGEST_COMMENT = 1_000
+MOST_PARAMETERS = 200
+MOST_TAGS = 20
+
+TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+OBJECT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$#]{0,127}")
+_LETTERS = f"Use at most {LONGEST_NAME} letters, digits, _, $ and #, and begin with a letter or _"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is wrong with a row of the registry, and what to do about it."""
+
+    tool: str
+    where: str
+    reason: str
+    fix: str
+    loads: bool = False
+    """Whether the tool is there in spite of it."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.tool!r} {self.reason}. {self.fix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What the rows of a registry came to."""
+
+    registrations: tuple[Registration, ...]
+    problems: tuple[Problem, ...]
+
+
+class _Wrong(Exception):
+    """Ends the reading of one tool."""
+
+    def __init__(self, reason: str, fix: str, where: str = TOOLS) -> None:
+        self.reason, self.fix, self.where = reason, fix, where
+        super().__init__(reason)
+
+
+def read_rows(tools: Iterable[Any], params: Iterable[Any], dialect: str = "") -> Loaded:
+    """The registrations in the order of their names, and what kept others from being one."""
+    reading = _Reading(dialect)
+    found = reading.tools(tools, reading.by_tool(params))
+    names = {one.name for one in found}
+    told = {problem for problem in reading.problems if not problem.loads or problem.tool in names}
+    return Loaded(registrations=found, problems=tuple(sorted(told, key=lambda one: (one.tool, one.where, one.reason))))
+
+
+class _Reading:
+    """The problems of one reading, beside what was read."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+        self.problems: list[Problem] = []
+
+    def by_tool(self, params: Iterable[Any]) -> dict[str, list[Row]]:
+        """The rows of parameters under the names of their tools."""
+        found: dict[str, list[Row]] = {}
+        for raw in params:
+            try:
+                row = Row(raw)
+                found.setdefault(_named(row, "ToolName", PARAMS), []).append(row)
+            except (Unfit, _Wrong) as error:
+                self._refuse("?", error, PARAMS)
+        return found
+
+    def tools(self, rows: Iterable[Any], params: dict[str, list[Row]]) -> tuple[Registration, ...]:
+        """The registrations; parameters that belong to no row are told."""
+        found: dict[str, set[Registration]] = {}
+        named: set[str] = set()
+        for raw in rows:
+            name = "?"
+            try:
+                row = Row(raw)
+                name = _named(row, "ToolName", TOOLS)
+                named.add(name)
+                found.setdefault(name, set()).add(self._registration(name, row, params.get(name, [])))
+            except (Unfit, _Wrong) as error:
+                self._refuse(name, error, TOOLS)
+        for name in params.keys() - named:
+            problem = _Wrong("has parameters and is no tool", f"Add it to {TOOLS}, or delete them", PARAMS)
+            self._refuse(name, problem, PARAMS)
+        return tuple(next(iter(found[name])) for name in sorted(found) if self._is_one(name, found[name]))
+
+    def _is_one(self, name: str, rows: set[Registration]) -> bool:
+        """Rows that are the same are one; of others nobody can tell which is meant, and the wrong one must not run."""
+        if len(rows) > 1:
+            self._refuse(name, _Wrong(f"is registered {len(rows)} times", "Keep one row, or rename the others"), TOOLS)
+        return len(rows) == 1
+
+    def _registration(self, name: str, row: Row, params: Sequence[Row]) -> Registration:
+        _check_tool_name(name)
+        kind = _kind(row)
+        found = Registration(
+            name=name,
+            database=_object_name(row, "DataBaseName"),
+            object=_object_name(row, "TableName"),
+            kind=kind,
+            docstring=self._prose(name, row, "docstring", LONGEST_DOCSTRING),
+            tags=self._tags(name, row),
+            parameters=self._parameters(name, kind, params),
+            writes=self._writes(name, row, kind),
+            returns_rows=bool(self._flag(name, row, "ReturnsRows", TOOLS, default=False)),
+        )
+        if not found.docstring:
+            self._note(name, "has no docstring", "Write one: agents choose by what it says")
+        return found
+
+    def _parameters(self, tool: str, kind: Kind, rows: Sequence[Row]) -> tuple[Parameter, ...]:
+        if len(rows) > MOST_PARAMETERS:
+            raise _Wrong(f"has {len(rows)} parameters", f"Register at most {MOST_PARAMETERS}", PARAMS)
+        found = {self._parameter(tool, kind, row) for row in rows}
+        ordered = tuple(sorted(found, key=lambda one: (one.position, one.name)))
+        folded = [one.name.casefold() for one in ordered]
+        if twice := sorted({name for name in folded if folded.count(name) > 1}):
+            raise _Wrong(f"has two parameters {twice[0]!r}", "Rename or delete one of them", PARAMS)
+        if not kind.has_columns:
+            _check_positions([one.position for one in ordered])
+        return ordered
+
+    def _parameter(self, tool: str, kind: Kind, row: Row) -> Parameter:
+        name = _object_name(row, "ParamName", PARAMS)
+        code, length = row.text("ParamType"), row.text("ParamLength")
+        type = read_type(code[:LONGEST_NAME], length[:LONGEST_NAME], self._dialect)
+        if not type.is_known:
+            fix = "Use a code such as CV, I, F or DA, or a name such as integer or numeric(10,2)"
+            self._note(tool, f"takes text for {name!r}, whose type {code[:SHOWN]!r} is not known", fix, PARAMS)
+        if not is_size(length):
+            reason = f"has no limit for {name!r}, whose ParamLength is {length[:SHOWN]!r}"
+            self._note(tool, reason, "Write a number, or digits such as 10,2", PARAMS)
+        position = row.number("ParamPosition")
+        return Parameter(
+            name=name,
+            type=type,
+            position=position or 0,
+            required=self._flag(tool, row, "ParamRequired", PARAMS, default=not kind.has_columns, worst=True),
+            comment=self._prose(tool, row, "ParamComment", LONGEST_COMMENT, PARAMS),
+            has_default=self._flag(tool, row, "ParamDefault", PARAMS, default=True),
+        )
+
+    def _prose(self, tool: str, row: Row, column: str, most: int, where: str = TOOLS) -> str:
+        text = row.text(column)
+        if len(text) > most:
+            self._note(tool, f"has a {column} of {len(text)} characters, which is cut", f"Write at most {most}", where)
+        return cleaned(text, most)
+
+    def _tags(self, tool: str, row: Row) -> tuple[str, ...]:
+        found = dict.fromkeys(cleaned(part, SHOWN) for part in re.split(r"[,\s]+", row.text("Tags")) if part)
+        tags = tuple(tag for tag in found if tag)
+        if len(tags) > MOST_TAGS:
+            self._note(tool, f"has {len(tags)} tags, of which the first are kept", f"Write at most {MOST_TAGS}")
+        return tags[:MOST_TAGS]
+
+    def _writes(self, tool: str, row: Row, kind: Kind) -> bool:
+        """Nobody knows what a macro or procedure does unless its row says so, and unknown counts as a write."""
+        told = self._flag(tool, row, "Writes", TOOLS, default=kind is Kind.MACRO, worst=True)
+        if told and kind.has_columns:
+            self._note(tool, f"is a {kind.word}, which is only read", "Leave Writes out")
+        return told and not kind.has_columns
+
+    def _flag(self, tool: str, row: Row, column: str, where: str, *, default: bool, worst: bool | None = None) -> bool:
+        try:
+            told = row.flag(column)
+        except Unfit as error:
+            self._note(tool, f"has a cell that is not understood: {error}", "Write Y or N", where)
+            return default if worst is None else worst
+        return default if told is None else told
+
+    def _note(self, tool: str, reason: str, fix: str, where: str = TOOLS) -> None:
+        self.problems.append(Problem(tool=tool, where=where, reason=reason, fix=fix, loads=True))
+
+    def _refuse(self, tool: str, error: Unfit | _Wrong, where: str) -> None:
+        tool = cleaned(tool, LONGEST_NAME)
+        if isinstance(error, _Wrong):
+            problem = Problem(tool=tool, where=error.where, reason=error.reason, fix=error.fix)
+        else:
+            reason = f"has a cell that cannot be used: {error}"
+            problem = Problem(tool=tool, where=where, reason=reason, fix="Put it right, or delete the row")
+        self.problems.append(problem)
+
+
+def _named(row: Row, column: str, where: str) -> str:
+    if not row.has(column):
+        raise _Wrong(f"cannot be read, because the view has no column {column!r}", "Add it to the view", where)
+    if text := row.text(column):
+        return text
+    raise _Wrong(f"has no {column}", "Write one, or delete the row", where)
+
+
+def _check_tool_name(name: str) -> None:
+    if not TOOL_NAME.fullmatch(name):
+        raise _Wrong(
+            "cannot be the name of a tool", "Use at most 128 letters, digits, _, - and ., and begin with a letter"
+        )
+    if identifier(name).casefold() in META_TOOLS:
+        raise _Wrong("is the name of one of the gateway's own tools", "Rename it")
+
+
+def _object_name(row: Row, column: str, where: str = TOOLS) -> str:
+    name = _named(row, column, where)
+    if not OBJECT_NAME.fullmatch(name):
+        raise _Wrong(f"has the {column} {name[:SHOWN]!r}, which cannot be used in SQL", _LETTERS, where)
+    return name
+
+
+def _kind(row: Row) -> Kind:
+    code = _named(row, "ToolType", TOOLS)
+    try:
+        return Kind(code.upper())
+    except ValueError:
+        fix = "Use F for a function, M for a macro or procedure, T for a table, V for a view"
+        raise _Wrong(f"has the ToolType {code[:SHOWN]!r}", fix) from None
+
+
+def _check_positions(positions: Sequence[int]) -> None:
+    if list(positions) != list(range(1, len(positions) + 1)):
+        told = ", ".join(str(place or "none") for place in positions[:20])
+        raise _Wrong(f"has parameters at the positions {told}", "Number them 1, 2, 3 without a gap", PARAMS)

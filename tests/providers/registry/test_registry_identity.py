@@ -1,0 +1,139 @@
+"""Who asks is who the database sees: on every checkout, after errors and cancelled calls, among many users."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+from tests.registries import ALICE, BOB, Shop
+
+from portico.domain.caller import Caller
+from portico.errors import CallError, Refused
+from portico.providers.registry.provider import RegistryProvider
+
+USERS = 20
+CALLS = 600
+"""`bench/registry.py` does ten thousand."""
+
+
+async def ask(provider: RegistryProvider, tool: str, caller: Caller, **arguments: Any) -> Any:
+    result = await provider.call(tool, arguments, meta={}, on_progress=None, caller=caller)
+    return result["structuredContent"]
+
+
+@pytest.fixture
+def roles(pg: Shop) -> Iterator[dict[str, str]]:
+    """A role for each of many users."""
+    mapped = {f"user {number}": f"own_role_{number}" for number in range(USERS)}
+    for role in mapped.values():
+        pg.run(f"DROP ROLE IF EXISTS {role}", f"CREATE ROLE {role}")
+    pg.register("who", "who", "F")
+    pg.register("wait", "wait_for", "F", "seconds F")
+    yield mapped
+    for role in mapped.values():
+        pg.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.fixture
+async def provider(pg: Shop, roles: dict[str, str]) -> AsyncIterator[RegistryProvider]:
+    made = RegistryProvider(pg.spec(roles=roles))
+    yield made
+    await made.aclose()
+
+
+@pytest.mark.requirement("P-REGISTRY-IDENTITY")
+async def test_among_many_users_the_database_always_sees_the_one_who_asks(
+    provider: RegistryProvider, roles: dict[str, str]
+) -> None:
+    random, seen, failed = Random(7), list[tuple[str, str]](), list[str]()
+    callers = [Caller(name=name, surface="test") for name in roles]
+    limiter = anyio.CapacityLimiter(20)
+
+    async def once(caller: Caller, fate: float) -> None:
+        async with limiter:
+            try:
+                if fate < 0.05:
+                    await ask(provider, "wait", caller, seconds=-1.0, nothing=1)
+                elif fate < 0.1:
+                    with anyio.move_on_after(0.005):
+                        await ask(provider, "wait", caller, seconds=0.05)
+                row = (await ask(provider, "who", caller))["rows"][0]
+                seen.append((f"{caller.name}/{roles[caller.name]}", f"{row[1]}/{row[0]}"))
+            except CallError:
+                failed.append(caller.name)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(CALLS):
+            tasks.start_soon(once, random.choice(callers), random.random())
+    assert [pair for pair in seen if pair[0] != pair[1]] == []
+    assert len(seen) + len(failed) == CALLS
+    assert 0 < len(failed) < CALLS // 5
+
+
+@pytest.mark.requirement("P-REGISTRY-IDENTITY")
+async def test_a_caller_without_a_role_is_nobody_unless_there_is_one_for_everybody(
+    pg: Shop, roles: dict[str, str]
+) -> None:
+    strict = RegistryProvider(pg.spec(roles={"alice": "own_role_1"}))
+    open_to_all = RegistryProvider(pg.spec(roles={"alice": "own_role_1", "*": "own_role_2"}))
+    assert (await ask(strict, "who", ALICE))["rows"][0][0] == "own_role_1"
+    with pytest.raises(Refused, match="no role of this database"):
+        await ask(strict, "who", BOB)
+    assert (await ask(open_to_all, "who", BOB))["rows"][0][0] == "own_role_2"
+    for made in (strict, open_to_all):
+        await made.aclose()
+
+
+@pytest.mark.requirement("P-REGISTRY-IDENTITY")
+async def test_a_role_that_the_server_does_not_know_keeps_the_statement_from_being_sent(pg: Shop) -> None:
+    pg.register("who", "who", "F")
+    provider = RegistryProvider(pg.spec(roles={"alice": "no_such_role"}))
+    with pytest.raises(CallError):
+        await ask(provider, "who", ALICE)
+    await provider.aclose()
+
+
+@pytest.mark.requirement("P-REGISTRY-IDENTITY")
+async def test_without_roles_the_caller_is_told_to_the_database_whatever_letters_it_has(pg: Shop) -> None:
+    pg.register("who", "who", "F")
+    provider = RegistryProvider(pg.spec())
+    for name in ("o'brien", 'a"b', "x\ny", "*/ --", "ü😀", "%s :p1 {x}"):
+        row = (await ask(provider, "who", Caller(name=name, surface="test")))["rows"][0]
+        assert row[1] == name
+        assert row[2].startswith("portico:test:")
+    await provider.aclose()
+
+
+@pytest.mark.requirement("P-REGISTRY-IDENTITY")
+async def test_a_function_that_changes_who_it_is_changes_it_for_itself_alone(pg: Shop, roles: dict[str, str]) -> None:
+    pg.run(
+        "CREATE FUNCTION mcp.become(name text) RETURNS text LANGUAGE plpgsql STABLE AS $$ "
+        "BEGIN PERFORM set_config('role', name, false); PERFORM set_config('portico.caller', 'root', false); "
+        "RETURN current_user; END $$"
+    )
+    pg.register("become", "become", "F", "name CV")
+    provider = RegistryProvider(pg.spec(roles={"alice": "own_role_1", "bob": "own_role_2"}))
+    for _ in range(8):
+        await ask(provider, "become", ALICE, name="postgres")
+        row = (await ask(provider, "who", BOB))["rows"][0]
+        assert (row[0], row[1]) == ("own_role_2", "bob")
+    await provider.aclose()
+
+
+@pytest.mark.requirement("P-REGISTRY-IDENTITY")
+async def test_writing_tools_write_as_their_caller(pg: Shop, roles: dict[str, str]) -> None:
+    pg.run(
+        "CREATE TABLE mcp.log (who text)",
+        "GRANT INSERT ON mcp.log TO own_role_1",
+        "CREATE PROCEDURE mcp.sign() LANGUAGE sql AS 'INSERT INTO mcp.log VALUES (current_user)'",
+    )
+    pg.register("sign", "sign", "M", Writes="Y")
+    provider = RegistryProvider(pg.spec(writes=True, roles={"alice": "own_role_1", "bob": "own_role_2"}))
+    await ask(provider, "sign", ALICE)
+    with pytest.raises(CallError):
+        await ask(provider, "sign", BOB)
+    assert pg.rows("SELECT who FROM mcp.log") == [("own_role_1",)]
+    await provider.aclose()

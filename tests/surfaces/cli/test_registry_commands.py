@@ -1,0 +1,158 @@
+"""Commands for registries, over real databases of both engines."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from portico.domain.database import DatabaseSpec
+from portico.house import House
+from portico.surfaces.cli.app import app
+from portico.surfaces.cli.desk import Desk, Exit, Options
+from portico.wiring import open_house
+from tests.registries import Shop, settings_for
+
+
+class Office:
+    """A command line with one database in its config."""
+
+    def __init__(self, folder: Path, *specs: DatabaseSpec) -> None:
+        self._settings = settings_for(folder, *specs, store="sqlite")
+
+    def run(self, *arguments: str) -> Any:
+        desk = Desk(open_house=self._open, serve=_no, demo=_no, version="0", surface_tokens=lambda *_: 0)
+        return CliRunner().invoke(app, ["registry", *arguments], obj=Options(desk=desk))
+
+    def json(self, *arguments: str, ends: int = 0) -> Any:
+        ended = self.run(*arguments, "--json")
+        assert ended.exit_code == ends, ended.output
+        return json.loads(ended.stdout)
+
+    def _open(self, config: str | None) -> AbstractAsyncContextManager[House]:
+        return open_house(self._settings)
+
+
+def _no(*arguments: object, **options: object) -> None:
+    raise AssertionError("nobody asks for it")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
+    """An empty database of each engine."""
+    if request.param == "sqlite":
+        return Shop(f"sqlite:///{tmp_path}/shop.db", tmp_path / "shop.db")
+    return Shop(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def office(shop: Shop, tmp_path: Path) -> Office:
+    made = Office(tmp_path, shop.spec())
+    assert made.run("init", "warehouse").exit_code == 0
+    return made
+
+
+@pytest.mark.requirement("S4-25", "S4-11")
+def test_init_makes_a_registry_that_loads_and_can_be_run_again(shop: Shop, tmp_path: Path) -> None:
+    office = Office(tmp_path, shop.spec())
+    ended = office.run("init", shop.url)
+    assert "The registry is there. It holds sample tools." in ended.stdout
+    assert office.json("init", "warehouse") == {"registry": "mcp", "samples": True}
+    (checked,) = office.json("check", ends=Exit.OK if shop.file else Exit.FAILED)
+    assert {"sample_sales", "sample_sales_by_region"} <= checked["statements"].keys()
+    printed = office.run("init", shop.url, "--print", "--no-samples")
+    assert "CREATE VIEW" in printed.stdout or "CREATE OR REPLACE VIEW" in printed.stdout
+    assert "sample_sales" not in printed.stdout
+
+
+@pytest.mark.requirement("S4-53")
+def test_check_shows_statements_with_their_binds_and_each_row_that_does_not_load(office: Office, shop: Shop) -> None:
+    shop.register("gone", "nothing", "T", "a CV?")
+    ended = office.run("check")
+    assert ended.exit_code == Exit.FAILED
+    assert f'FROM "{shop.home}"."sample_sales" LIMIT :p1' in ended.stdout
+    assert ":p1 = limit" in ended.stdout
+    assert "does not load: mcp_list_tools: 'gone' names the table" in ended.stderr
+    (checked,) = office.json("check", "warehouse", "--dialect", "teradata", ends=Exit.FAILED)
+    assert checked["statements"]["sample_sales"]["sql"].startswith("SELECT TOP")
+    assert "gone" in [problem["tool"] for problem in checked["problems"] if not problem["loads"]]
+
+
+def test_a_tool_is_added_with_what_the_database_knows_granted_and_removed(office: Office, shop: Shop) -> None:
+    added = office.json("add", "regions", f"{shop.home}.sample_sales_by_region", "--doc", "By region", "--tags", "a,b")
+    assert added["kind"] == "view"
+    (checked,) = office.json("check", ends=Exit.OK if shop.file else Exit.FAILED)
+    assert '"region", "sales", "revenue"' in checked["statements"]["regions"]["sql"]
+    again = office.run("add", "regions", "sample_sales_by_region", "--kind", "view")
+    assert (again.exit_code, "registered already" in again.output) == (Exit.CONFIG, True)
+    assert office.json("grant", "regions", "bob")["changed"] is True
+    assert office.json("grant", "regions", "bob")["changed"] is False
+    assert office.json("grant", "regions", "*", "--revoke")["changed"] is True
+    assert shop.rows("SELECT UserName FROM mcp.mcp_user_grants WHERE ToolName = 'regions'") == [("bob",)]
+    assert office.json("remove", "regions") == {"removed": "regions"}
+    assert office.run("remove", "regions").exit_code == Exit.CONFIG
+    assert office.run("grant", "regions", "bob").exit_code == Exit.CONFIG
+    for table in ("mcp_tools", "mcp_tool_params", "mcp_user_grants"):
+        assert shop.rows(f"SELECT count(*) FROM mcp.{table} WHERE ToolName = 'regions'") == [(0,)]
+
+
+def test_functions_and_procedures_bring_their_parameters(postgres_url: str, tmp_path: Path) -> None:
+    shop = Shop(postgres_url)
+    office = Office(tmp_path, shop.spec(writes=True))
+    office.run("init", "warehouse")
+    assert office.json("add", "revenue", "mcp.sample_revenue") == {
+        "added": "revenue",
+        "kind": "function",
+        "parameters": 2,
+    }
+    renamed = office.json("add", "rename", "mcp.sample_rename_product", "--writes", "--database-user", "PUBLIC")
+    assert renamed == {"added": "rename", "kind": "macro", "parameters": 2}
+    own = office.json("add", "own", "mcp.sample_revenue", "--param", "region:varchar(20)", "--param", "since:date?")
+    assert own["parameters"] == 2
+    (checked,) = office.json("check")
+    assert checked["statements"]["revenue"]["binds"] == {":p1": "region (text, required)", ":p2": "since (date)"}
+    assert checked["statements"]["own"]["binds"][":p1"] == "region (varchar, required)"
+    assert "CALL" in checked["statements"]["rename"]["sql"]
+    assert office.json("grant", "own", "someone", "--database-user")["changed"] is True
+
+
+@pytest.mark.requirement("S4-P2", "P-REGISTRY-REFRESH")
+def test_refresh_reads_the_registry_again(office: Office, shop: Shop) -> None:
+    before = office.json("refresh")["warehouse"]
+    shop.register("fresh", "sample_sales", "T", "region CV?")
+    assert office.json("refresh", "warehouse") == {"warehouse": before + 1}
+    assert office.run("refresh").stdout == f"warehouse: {before + 1} tools\n"
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["refresh"], ["remove", "x"], ["init", "warehouse"]])
+def test_without_a_database_the_config_is_asked_for(tmp_path: Path, arguments: list[str]) -> None:
+    ended = Office(tmp_path).run(*arguments)
+    assert ended.exit_code == Exit.CONFIG
+    assert "no database with a registry is configured" in ended.output
+
+
+def test_what_cannot_be_done_is_said_in_one_line_without_a_secret(tmp_path: Path) -> None:
+    office = Office(tmp_path, Shop("postgresql://u:hunter2@127.0.0.1:1/d").spec())
+    for arguments in (["init", "warehouse"], ["check"], ["refresh"], ["add", "a", "b"], ["init", "nonsense://x"]):
+        ended = office.run(*arguments)
+        assert ended.exit_code in (Exit.CONFIG, Exit.UPSTREAM), ended.output
+        assert "hunter2" not in ended.output
+        assert "Traceback" not in ended.output
+    assert office.run("check", "other").exit_code == Exit.UNKNOWN
+    sqlite = f"sqlite:///{tmp_path}/x.db"
+    for arguments in (
+        ["add", "a b", "c", "--database", sqlite],
+        ["add", "a", "b;c", "--database", sqlite],
+        ["add", "a", "b", "--param", "no_type", "--database", sqlite],
+        ["add", "a", "missing", "--database", sqlite],
+        ["grant", "a", "b", "--database-user", "--database", sqlite],
+        ["init", "postgresql://h/d", "--schema", 'm"cp', "--print"],
+    ):
+        ended = office.run(*arguments)
+        assert ended.exit_code == Exit.CONFIG, ended.output
+    two = Office(tmp_path, Shop(sqlite).spec(name="one"), Shop(sqlite).spec(name="two"))
+    assert "several databases" in two.run("remove", "x").output
