@@ -117,4 +117,147 @@ DENIALS: dict[str, tuple[tuple[str, ...], str]] = {
     "a call that is never awaited": ((WALL,), "calculator.hang()"),
     "a deep table": ((OWN,), "local t = {} for i = 1, 1e5 do t = { t } end result(t)"),
     "a table that contains itself": ((OWN,), "local t = {} t[1] = t result(t)"),
+    # What Lua 5.4 has of its own
+    "a close handler that fails": (
+        (CPU,),
+        """
+        local failing = { __close = function() error("x") end }
+        while true do pcall(function() local a <close> = setmetatable({}, failing) error("y") end) end
+        """,
+    ),
+    "close handlers in close handlers": (
+        (OWN,),
+        "local function f() local a <close> = setmetatable({}, { __close = f }) end f()",
+    ),
+    "a loop in coroutine.close": (
+        (CPU,),
+        """
+        local looping = { __close = function() while true do end end }
+        local co = coroutine.create(function() local a <close> = setmetatable({}, looping) coroutine.yield() end)
+        coroutine.resume(co) coroutine.close(co)
+        """,
+    ),
+    "a coroutine that resumes itself": (
+        (CPU,),
+        "local co co = coroutine.create(function() while true do coroutine.resume(co) end end) coroutine.resume(co)",
+    ),
+    "a coroutine in a finaliser": (
+        (CPU,),
+        """
+        local loop = function() coroutine.wrap(function() while true do end end)() end
+        for i = 1, 1e9 do setmetatable({}, { __gc = loop }) end
+        """,
+    ),
+    "a finaliser that makes its like": (
+        (CPU,),
+        "local function again() setmetatable({}, { __gc = again }) end again() while true do local t = {} end",
+    ),
+    "a finaliser that calls": (
+        (CPU, WALL),
+        "for i = 1, 1e9 do setmetatable({}, { __gc = function() pcall(calculator.echo, {}) end }) end",
+    ),
+    "a finaliser that prints": (
+        (CPU,),
+        "for i = 1, 1e9 do setmetatable({}, { __gc = function() print(i) end }) end",
+    ),
+    "an error handler that fails for ever": (
+        (CPU,),
+        "local function h(e) return xpcall(error, h, e) end while true do xpcall(error, h, 'x') end",
+    ),
+    "an error whose text is an error": (
+        (OWN,),
+        "local t t = setmetatable({}, { __tostring = function() error(t) end }) error(t)",
+    ),
+    "an environment that loops": (
+        (CPU,),
+        "local _ENV = setmetatable({}, { __index = function() while true do end end }) return x",
+    ),
+    "a length that loops": ((CPU,), "return #setmetatable({}, { __len = function() while true do end end })"),
+    "a comparison of tables that loops": (
+        (CPU,),
+        "local m = { __lt = function() while true do end end } return setmetatable({}, m) < setmetatable({}, m)",
+    ),
+    "a call of itself": ((CPU,), "local m = {} local t = setmetatable({}, m) m.__call = t while true do pcall(t) end"),
+    "a sort of a lying length": (
+        (CPU, OWN),
+        """
+        table.sort(setmetatable({}, {
+          __len = function() return (1 << 31) - 2 end, __index = function() return 1 end, __newindex = function() end,
+        }))
+        """,
+    ),
+    "table.remove of a lying length": (
+        (CPU,),
+        "table.remove(setmetatable({}, { __len = function() return 1 << 40 end }), 1)",
+    ),
+    "string.pack of a length": ((MEMORY, OWN), "return #string.pack('c2000000000', 'x')"),
+    "string.rep with a separator": ((MEMORY,), "return #string.rep('', 1e9, 'x')"),
+    "table.concat with a separator": (
+        (MEMORY,),
+        "local t = {} for i = 1, 1000 do t[i] = '' end return #table.concat(t, ('x'):rep(1e6))",
+    ),
+    "utf8.char of many": (
+        (MEMORY, CPU, OWN),
+        "local t = {} for i = 1, 2e5 do t[i] = 0x7FFFFFFF end while true do utf8.char(table.unpack(t)) end",
+    ),
+    "a reference to a capture": ((CPU,), "string.find(('a'):rep(5e4), '(.-)%1%1%1b')"),
+    "frontiers": ((CPU,), "string.find(('a '):rep(3e4), ('%f[%a].-'):rep(8) .. '$%d')"),
+    "a large class in a pattern": ((CPU,), "string.find(('a'):rep(1e5), '[' .. ('b-z'):rep(1e4) .. ']*c')"),
+    "a reader that loops": ((CPU,), "load(function() while true do end end)"),
+    "a comment without an end": (
+        (MEMORY, CPU),
+        "local n = 0 load(function() n = n + 1 return n == 1 and '--[[' or ('-'):rep(1000) end)",
+    ),
+    "many constants": (
+        (MEMORY, CPU, DONE),
+        "local t = {} for i = 1, 3e5 do t[i] = 'a' .. i .. '=1' end load(table.concat(t, ' '))",
+    ),
+    "weak tables": (
+        (CPU, MEMORY),
+        "local t = setmetatable({}, { __mode = 'k' }) while true do local k = {} t[k] = k end",
+    ),
+    "memory that is full, and then calls": (
+        (MEMORY, CPU, OWN),
+        """
+        local keep = {}
+        pcall(function() while true do keep[#keep + 1] = ("x"):rep(100) .. #keep end end)
+        while true do pcall(function() calculator.text({ size = 1e5 }):await() end) end
+        """,
+    ),
+    "memory that is full, and then prints": (
+        (MEMORY, CPU),
+        """
+        local keep = {}
+        pcall(function() while true do keep[#keep + 1] = ("x"):rep(100) .. #keep end end)
+        while true do pcall(print, "x") end
+        """,
+    ),
+    "json that never ends": ((CPU,), "local s = ('['):rep(1e6) while true do pcall(json.decode, s) end"),
+    "long integers": ((CPU,), "local s = ('9'):rep(1e6) while true do pcall(json.decode, s) end"),
+    "one table a hundred thousand times": (
+        (MEMORY, CPU),
+        "local one, t = array(), {} for i = 1, 1.1e5 do t[i] = one end calculator.echo({ value = t })",
+    ),
+    "large arguments and answers at once": (
+        (CPU, MEMORY, DONE, CALLS),
+        """
+        local text, made = ("x"):rep(4e5), {}
+        for i = 1, 50 do made[i] = calculator.echo({ value = text }) end
+        await_all(made)
+        """,
+    ),
+    "large errors that nobody reads": (
+        (CPU,),
+        "local s = ('x'):rep(4e5) for i = 1, 50 do calculator.fail({ why = s }) end while true do end",
+    ),
+    "large answers that nobody reads": (
+        (CPU,),
+        "for i = 1, 50 do calculator.text({ size = 1900000 }) end while true do end",
+    ),
+    "a call in a close handler": (
+        (WALL,),
+        "do local a <close> = setmetatable({}, { __close = function() calculator.hang():await() end }) end",
+    ),
+    "printed bytes that are no text": ((CPU,), "while true do print(('\\xff'):rep(1e5)) end"),
+    "dates without an end": ((CPU,), "while true do os.date(('%c'):rep(1e4)) end"),
 }

@@ -107,4 +107,53 @@ ATTEMPTS: dict[str, str] = {
     ),
     "a server beyond those given": "return pcall(function() other.tool() end)",
     "a future of the past run": "return rawget(_G, 'left_behind') ~= nil or string.left_behind ~= nil",
+    "bytecode that comes later": (
+        "local n = 0 return load(function() n = n + 1 return ({ '\\27', 'Lua', 'T\\0' })[n] end, 'x', 'bt') ~= nil"
+    ),
+    "a file by the name of a chunk": "local _, e = load('x x', '@/etc/passwd') return e:find('root') ~= nil",
+    "a text's library in an empty environment": "return load('return (\"\").dump', '=x', 't', {})() ~= nil",
+    "userdata from a full memory": (
+        "local kinds, keep = {}, {} "
+        "xpcall(function() while true do keep[#keep + 1] = ('x'):rep(1000) .. #keep end end, "
+        "function(e) kinds[type(e)] = true end) keep = nil return kinds.userdata == true"
+    ),
+    "userdata from calls in a full memory": (
+        "local bad, keep = false, {} "
+        "pcall(function() while true do keep[#keep + 1] = ('x'):rep(1000) .. #keep end end) "
+        "for i = 1, 50 do local ok, e = pcall(calculator.text, { size = 1 }) "
+        "if not ok and type(e) ~= 'string' then bad = true end end keep = nil return bad"
+    ),
+    "addresses by an escaped %p": "return (pcall(string.format, '%%%p', {}))",
+    "addresses by a precise %p": "return (pcall(string.format, '%s%5.3p', 'x', {}))",
+    "addresses by a method": "return (pcall(function() return ('%p'):format({}) end))",
+    "addresses in table.concat": "local _, e = pcall(table.concat, { {} }) return e:find('0x') ~= nil",
+    "a result that is hidden": "rawset(_G, 'type', function() return 'string' end) return json.encode({ 1 }) ~= '[1]'",
+    "a key that breaks the frame": ('return calculator.echo({ value = { [\'a","x":"b\'] = 1 } }):await().x ~= nil'),
+    "a server added to the list": "servers[#servers + 1] = 'ghost' return (pcall(function() return ghost.tool() end))",
+    "a call through _gateway": "return (pcall(function() return _gateway.call({}) end))",
+    "a question by rawget": "return rawget(_gateway, 'search') ~= nil",
+    "another's future": (
+        "local a, b = calculator.echo({ value = 'a' }), calculator.echo({ value = 'b' }) return a.await(b) ~= 'b'"
+    ),
+    "every way to collect": (
+        "for _, how in ipairs({ 'collect', 'stop', 'restart', 'step', 'generational', 'incremental', 'isrunning' }) do "
+        "if pcall(collectgarbage, how) then return true end end return false"
+    ),
+    "the time zone": "return os.date('%Z') ~= 'GMT' and os.date('%Z') ~= 'UTC'",
+    "text beyond its end": "return #('abc'):sub(-1e15, 1e15) ~= 3 or (pcall(string.unpack, 'i4', 'abc'))",
+    "a text without an end": "return (pcall(string.unpack, 'z', 'abc'))",
+    "more than there is": "return (pcall(table.unpack, {}, math.mininteger, math.maxinteger))",
+    "a move across all numbers": "return (pcall(table.move, {}, math.mininteger, math.maxinteger, 2))",
+    "a concat across all numbers": "return (pcall(table.concat, {}, 'x', math.mininteger, math.maxinteger))",
+    "a sort of all numbers": (
+        "return (pcall(table.sort, setmetatable({}, { __len = function() return math.maxinteger end })))"
+    ),
+    "a text of all memory": "return (pcall(string.rep, '', math.maxinteger, 'ab'))",
+    "a handler that is taken away": (
+        "local m = { __close = function() end } "
+        "return (pcall(function() local x <close> = setmetatable({}, m) m.__close = nil end))"
+    ),
+    "a close of what cannot be closed": "return (pcall(function() local x <close> = {} end))",
+    "a jump into a block": "return load('goto x do ::x:: end') ~= nil",
+    "a change of a constant": "return load('local x <const> = 1 x = 2') ~= nil",
 }

@@ -83,11 +83,28 @@ async def test_nonsense_ends_the_run_and_is_not_used(nonsense: bytes):
     assert desk.calls == []
 
 
-async def test_calls_beyond_the_limit_are_not_made():
+async def test_calls_beyond_the_limit_are_not_made_and_end_the_run():
     calls = [frame(kind="call", id=n, server="calculator", tool="echo", arguments={}) for n in range(10)]
-    _, _, desk = await said(*calls, frame(kind="ask", id=11, question="search", arguments={}))
+    last, run, desk = await said(*calls, frame(kind="ask", id=11, question="search", arguments={}))
+    assert (last, run._worker.has_misbehaved) == (LOST, True)
     assert len(desk.calls) <= 3
     assert desk.questions == []
+
+
+async def test_an_endless_error_is_told_in_part():
+    """A worker that does not read must not fill the gateway's memory with what its calls did wrong."""
+    async with taken_over() as (run, wire, desk, ended):
+        wire.send(frame(kind="call", id=1, server="calculator", tool="fail", arguments={"why": "x" * 100_000}))
+        with anyio.fail_after(BOUND):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run.converse, b"{}", lambda: ended.append("ended"))
+                told = b""
+                while b'"id":1' not in told:
+                    with suppress(BlockingIOError):
+                        told += wire.recv(1_000_000)
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+    assert len(told) < 30_000
 
 
 async def test_printed_text_is_cut_at_its_limit():

@@ -159,7 +159,7 @@ def argument_bytes(limits: Limits) -> int:
 
 def answer_bytes(limits: Limits) -> int:
     """The size of the answer that a script can take."""
-    return limits.memory_mb * MEGABYTE // 8
+    return limits.memory_mb * MEGABYTE // 4
 
 
 def start_frame(script: Script, servers: Any) -> bytes:

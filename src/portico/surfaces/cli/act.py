@@ -263,7 +263,7 @@ def _print_checkup(report: ServerReport, failure: CallError | None) -> None:
     disabled = report.health.state is State.DISABLED
     mark = "-" if disabled else "x" if failure else "ok"
     about = "disabled" if disabled else "" if failure else f"{len(report.tools)} tools"
-    if report.server and not failure and not disabled:
+    if report.server and report.server.protocol and not failure and not disabled:
         about += f", protocol {report.server.protocol}"
     say(f"{mark:>2}  {report.name}: {about}".rstrip(": "))
     for line in (*(failure.details if failure else ()), *(f"refused {r.name}: {r.reason}" for r in report.rejected)):
