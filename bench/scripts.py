@@ -21,7 +21,7 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.scripting.denials import DENIALS
+from tests.scripting.denials import DENIALS, MEMORY
 
 from portico.domain.script import Limits, Script
 from portico.errors import CallError, ScriptError
@@ -104,6 +104,7 @@ async def _measured(runs: int) -> dict[str, float]:
         found = {"first_ms": first * 1e3, **await _latency(engine, runs), **await _throughput(engine, runs)}
         found |= {"ten_calls_ms": await _ten_calls(engine), "refill_ms": await _refill(engine)}
         found |= await _denials(engine)
+        found |= {"beside_mb": await _beside(engine)}
         return {name: round(value, 2) for name, value in found.items()}
     finally:
         await engine.aclose()
@@ -179,6 +180,35 @@ async def _denials(engine: LuaEngine) -> dict[str, float]:
     return {"denials": ended, "overshoot_ms": overshoot * 1e3, "stall_ms": watch.worst * 1e3}
 
 
+async def _beside(engine: LuaEngine) -> float:
+    """Megabytes that the processes of scripts that fill their memory take beyond it, as far as can be seen."""
+    limits = Limits(seconds=WALL, cpu_seconds=60, memory_mb=16, calls=50, output_bytes=50_000)
+    worst = 0.0
+    for wanted, source in DENIALS.values():
+        if MEMORY not in wanted:
+            continue
+        task = asyncio.create_task(engine.run(Script(source=source, limits=limits), Reach()))
+        while not task.done():
+            worst = max(worst, *map(_peak, _workers(engine)))
+            await asyncio.sleep(0.001)
+        with suppress(ScriptError):
+            await task
+    return worst - limits.memory_mb
+
+
+def _workers(engine: LuaEngine) -> list[str]:
+    nursery = engine._pool.nursery if engine._pool is not None else None
+    return Path(f"/proc/{nursery}/task/{nursery}/children").read_text().split() if nursery else []
+
+
+def _peak(pid: str) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:  # it has ended
+        return 0.0
+    return max((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), default=0.0)
+
+
 def _print(figures: dict[str, float]) -> None:
     rows = (
         ("first script, the start of the nursery included, ms", "first_ms", ""),
@@ -189,6 +219,7 @@ def _print(figures: dict[str, float]) -> None:
         ("pool full again after it was emptied, worst ms", "refill_ms", "500"),
         (f"beyond a limit of {WALL:g} s, worst of {figures['denials']:.0f} hostile scripts, ms", "overshoot_ms", "100"),
         ("event loop held up meanwhile, worst ms", "stall_ms", "50"),
+        ("memory of a process beyond its script's limit, worst MB", "beside_mb", "64"),
     )
     print("| what | measured | asked |\n|---|---|---|")
     for title, key, asked in rows:

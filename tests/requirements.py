@@ -142,7 +142,7 @@ PROMISES = {
     "P-DATABASE-READ-ONLY": "No statement of a tool changes a database, whatever its words and its rights.",
     "P-DATABASE-LIMITS": "A query is cut at its limits of time, rows and bytes, and is not loaded first.",
     "P-REGISTRY-LOADS": "What a registry holds is loaded whole, in the background, and is a tool like any other.",
-    "P-REGISTRY-REFRESH": "A changed registry is a new edition, announced, without a restart; nothing new costs nothing.",
+    "P-REGISTRY-REFRESH": "A changed registry is a new edition, announced without a restart; no change costs nothing.",
     "P-REGISTRY-BOUND": "Values of registered tools are checked and bound, and a tool that reads never writes.",
     "P-REGISTRY-USERS": "Rights decide in one place which registered tools a database user and a caller see.",
     "P-REGISTRY-IDENTITY": "The database sees each call as its caller's, whatever happened on the connection before.",

@@ -108,7 +108,7 @@ DENIALS: dict[str, tuple[tuple[str, ...], str]] = {
     "a result with many parts": ((OUTPUT, CPU), "local t = {} for i = 1, 1e5 do t[i] = i end result(t)"),
     "prints without an end": ((CPU,), "while true do print(('x'):rep(100)) end"),
     "one huge print": ((DONE, MEMORY), "print(('x'):rep(4e6))"),
-    "an answer that is too large": ((OWN,), "calculator.text({ size = 4e6 }):await()"),
+    "an answer that is too large": ((OWN,), "calculator.text({ size = 5e6 }):await()"),
     "answers that fill the memory": (
         (MEMORY, OWN, CPU),
         "local keep = {} for i = 1, 40 do keep[i] = calculator.text({ size = 1900000 }):await() .. i end",

@@ -74,13 +74,14 @@ def test_a_function_that_takes_any_number_of_values_is_no_placeholder():
 )
 def test_more_values_than_the_gateway_reads_at_once_are_refused(run: Runner, values: str, limit: str):
     error = run.error(NEST + values, output_bytes=10_000_000, memory_mb=128)
-    assert "more than 100000 values are in" in error.reason
+    assert "more than 100000 values (tables count twice) are in" in error.reason
     assert error.limit == limit
     assert run.desk.calls == []
 
 
 def test_many_values_still_pass(run: Runner):
     assert len(run.value("local t = {} for i = 1, 99000 do t[i] = i end return t")) == 99_000
+    assert len(run.value("local t = {} for i = 1, 49000 do t[i] = {} end return t")) == 49_000
     assert run.value("local t = {} for i = 1, 2e5 do t[i] = i end return #json.encode(t)") > 1_000_000
 
 
@@ -117,6 +118,10 @@ def test_a_number_that_is_none_beside_a_large_one_is_refused(run: Runner):
 def test_an_error_that_claims_a_line_is_told_as_it_is(run: Runner):
     error = run.error("error('script:99999999999999999999: boo', 0)")
     assert (error.limit, error.reason) == ("", "script:99999999999999999999: boo")
+
+
+def test_a_tool_whose_name_is_a_book_is_refused(run: Runner):
+    assert "a tool's name is text" in run.error("calculator[('a'):rep(3e6)]()").reason
 
 
 def test_an_array_can_be_marked_again(run: Runner):

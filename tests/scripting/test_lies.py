@@ -93,7 +93,7 @@ async def test_calls_beyond_the_limit_are_not_made_and_end_the_run():
 
 async def test_an_endless_error_is_told_in_part():
     """A worker that does not read must not fill the gateway's memory with what its calls did wrong."""
-    async with taken_over() as (run, wire, desk, ended):
+    async with taken_over() as (run, wire, _, ended):
         wire.send(frame(kind="call", id=1, server="calculator", tool="fail", arguments={"why": "x" * 100_000}))
         with anyio.fail_after(BOUND):
             async with anyio.create_task_group() as tasks:

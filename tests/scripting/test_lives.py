@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from portico.domain.script import Limits, Script
 from portico.errors import ScriptError, Sent
 from portico.scripting import minder
 from portico.scripting.engine import LuaEngine
+from portico.scripting.pipe import ALLOWANCE
+from portico.scripting.running import start_frame
 from tests.house.source import ROOT
 from tests.scripting.kit import BOUND, Desk, children, is_running, killed, nurseries, until
 
@@ -176,6 +179,25 @@ anyio.run(main)
         assert all(map(is_running, pids))
         gateway.kill()
     anyio.run(until, lambda: not any(map(is_running, pids)))
+
+
+async def test_a_failed_script_is_there_until_its_last_word_was_heard(engine: LuaEngine):
+    """Otherwise an answer that is sent to it meanwhile fails, and closes the wire before its error is read."""
+    await _nursery(engine)
+    assert engine._pool is not None
+    worker, minder = await engine._pool.take()
+    script = Script(source="calculator.echo() error('its own')")
+    worker.allow(100_000)
+    worker.send_raw(ALLOWANCE.pack(5.0, 64 << 20))
+    worker.send(start_frame(script, ["calculator"]))
+    with anyio.fail_after(BOUND):
+        said = [await worker.frame(), await worker.frame()]
+    poll = select.poll()
+    poll.register(worker._transport.get_extra_info("socket").fileno(), select.POLLHUP)
+    assert b"its own" in (said[1] or b"")
+    assert poll.poll(200) == []
+    with anyio.fail_after(BOUND):
+        await minder.end(worker)
 
 
 async def test_what_had_been_sent_is_told(engine: LuaEngine):

@@ -194,9 +194,9 @@ def test_a_value_is_shared_but_not_cyclic(run: Runner):
 
 
 def test_an_answer_that_is_too_large_is_told_with_what_to_do(run: Runner):
-    error = run.error("calculator.text({ size = 9000000 }):await()")
-    assert "its answer takes 9,000,002 bytes, and a script with 64 MB takes 8,388,608 at once" in error.reason
-    assert run.value("return #calculator.text({ size = 8000000 }):await()") == 8_000_000
+    error = run.error("calculator.text({ size = 17000000 }):await()")
+    assert "its answer takes 17,000,002 bytes, and a script with 64 MB takes 16,777,216 at once" in error.reason
+    assert run.value("return #calculator.text({ size = 16000000 }):await()") == 16_000_000
 
 
 def test_arguments_that_are_too_large_are_told(run: Runner):

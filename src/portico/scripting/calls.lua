@@ -141,7 +141,7 @@ end
 function calls.server(server, line_of)
   local known = {}
   local function index(_, tool)
-    if type(tool) ~= "string" or not codec.encode(tool, "name") then fail("a tool's name is text, as in " .. server .. ".tool") end
+    if type(tool) ~= "string" or #tool > 1000 or not codec.encode(tool, "name") then fail("a tool's name is text, as in " .. server .. ".tool") end
     known[tool] = known[tool] or tool_of(server, tool, line_of)
     return known[tool]
   end

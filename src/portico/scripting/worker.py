@@ -63,6 +63,13 @@ def _run(lua: Any, space: int) -> None:
         MemoryError,
     ):  # the prelude catches what scripts raise; what passes it had no memory left to be told
         _say(OUT_OF_MEMORY)
+    _stay()
+
+
+def _stay() -> None:
+    """Wait until the gateway has heard the last word: it could not hear it once a write of its own had failed."""
+    while os.read(WIRE, 1 << 16):
+        pass
 
 
 def _deny(*_: object) -> NoReturn:
@@ -85,6 +92,7 @@ def _heard(state: Any) -> bytes:
         return frame
     except MemoryError:
         write_frame(WIRE, OUT_OF_MEMORY)
+        _stay()
         os._exit(0)
     except BaseException:  # noqa: BLE001
         os._exit(1)

@@ -23,8 +23,8 @@ from portico.errors import CallError, InvalidArguments, Refused, Sent, UpstreamG
 LONGEST = 300
 """Characters of a driver's sentence that are passed on."""
 
-_TOLD = ("0A", "21", "22", "2F", "42", "54")
-"""Classes of SQLSTATE that speak of the statement and its values alone."""
+_TOLD = ("0A", "21", "22", "23", "2D", "2F", "3F", "42", "54", "55", "P0")
+"""Classes of SQLSTATE that speak of the statement and its values alone, or are what a function raises on purpose."""
 _WRITES = frozenset({"25006", "25001", "42501", "2F002", "2F003", "2F004"})
 _TIMES = frozenset({"57014", "55P03", "25P03", "25P04"})
 _LIMITS = frozenset({"53200", "53400", "54000"})
@@ -35,6 +35,7 @@ TOO_LONG = "the database took longer than it may. Ask for less: a WHERE, fewer j
 TOO_BIG = "the statement makes values that are larger than this database may. Ask for less"
 AWAY = "the database cannot be reached or cannot be read. Try again later; if it stays so, tell the operator"
 LOCKED = "another program holds the database locked. Try again in a moment"
+IN_THE_WAY = "another transaction was in the way, and nothing was changed. Try again in a moment"
 BUSY = "all connections to the database are in use. Try again in a moment"
 
 
@@ -104,6 +105,8 @@ class Faults:
             return self._mistake("an earlier statement of this call has failed, so no other is taken")
         if state in _LIMITS:
             return self._mistake(TOO_BIG)
+        if state.startswith("40"):
+            return UpstreamGone("the database", details=(IN_THE_WAY,), sent=Sent.ANSWERED)
         if state.startswith(_TOLD):
             hint = getattr(said, "message_hint", None)
             return self._mistake(f"{text}. {hint}" if hint else text)

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from selectors import EVENT_READ, DefaultSelector
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, cast
 from urllib.parse import quote
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from sqlalchemy import URL, Connection, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 
@@ -31,6 +32,8 @@ QUIET_SECONDS = 10.0
 """A connection that was not used for so long is asked whether it is still there."""
 GRACE = 0.25
 """Seconds that the server has to stop by itself, before it is told to."""
+PATIENCE = 1.0
+"""Seconds that a statement has to end after it was told to, before its session is ended."""
 EVERYBODY = "*"
 """Who has no role of their own."""
 NAME_BYTES = 63
@@ -45,7 +48,7 @@ VOLATILE_AND_HARMLESS = sorted(
 
 BARRED = frozenset(
     "pg_authid pg_shadow pg_hba_file_rules pg_ident_file_mappings pg_file_settings pg_user_mapping pg_user_mappings "
-    "user_mapping_options".split()
+    "user_mapping_options pg_subscription".split()
 )
 """Relations that show passwords or files of the server to a superuser, which a careless config lets us be."""
 
@@ -93,7 +96,7 @@ class PostgresDoor:
         asked = text(f"SELECT {parts}, current_setting('transaction_read_only'), current_user")
         self.check(connection.execute(asked, {**names, **values}).one(), settings)
         driver = cast("psycopg.Connection[Any]", driver_of(connection))
-        with stopped_after(self._limits.seconds + GRACE, lambda: _cancel(driver)):
+        with stopped_after(self._limits.seconds + GRACE, lambda: self._stop(driver)):
             yield
 
     def check(self, told: Sequence[Any], settings: Mapping[str, str]) -> None:
@@ -153,7 +156,7 @@ class PostgresDoor:
 
     def stop(self, connection: Connection) -> None:
         """Ask the server to; it answers the one who waits."""
-        _cancel(cast("psycopg.Connection[Any]", driver_of(connection)))
+        self._stop(cast("psycopg.Connection[Any]", driver_of(connection)))
 
     def close(self) -> None:
         """Hang up everywhere."""
@@ -179,8 +182,27 @@ class PostgresDoor:
             "standard_conforming_strings": "on",
             "DateStyle": "ISO",
             "IntervalStyle": "iso_8601",
+            # Compiling pays for long queries; ours at intervals take milliseconds, and look costly to a planner.
+            **({"jit": "off"} if self.mode is Mode.STEADY else {}),
             **({"role": role} if role else {}),
         }
+
+    def _stop(self, driver: psycopg.Connection[Any]) -> None:
+        """Cancel what runs; a function may catch that and go on, and then loses its session."""
+        _cancel(driver)
+        until = monotonic() + PATIENCE
+        while driver.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            if monotonic() > until:
+                self._end(driver.info.backend_pid)
+                return
+            sleep(0.01)
+
+    def _end(self, session: int) -> None:
+        """End a session from another one, which need not come out of the pool: those may all hang."""
+        words, options = self.engine.dialect.create_connect_args(self.engine.url)
+        options = {**options, "connect_timeout": CONNECT_SECONDS}
+        with suppress(psycopg.Error), psycopg.connect(*words, **options) as other:
+            other.execute("SELECT pg_catalog.pg_terminate_backend(%s)", (session,))
 
     def _meet(self, driver: Any, record: Any, proxy: Any) -> None:
         """Ask a connection that was quiet for long whether it still stands; a closed one has something to say."""

@@ -22,6 +22,8 @@ from .postgres import PostgresDoor
 from .reading import taken, translated
 
 _MARK = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
+_UNLOCK = b"SELECT pg_catalog.pg_advisory_unlock_all()"
+"""The one thing that a function which only reads can leave behind: the end of a transaction does not undo it."""
 
 
 class QuickReading:
@@ -64,9 +66,21 @@ def quick_reading(door: PostgresDoor, caller: Caller, limits: Limits, faults: Fa
         driver = _driver(connection)
         try:
             yield QuickReading(connection, door, caller, limits, faults)
-            _command(driver, b"ROLLBACK")
-        finally:
-            driver.rollback()  # does something only where something went wrong
+            _command(driver, _UNLOCK + b"; ROLLBACK")
+        except BaseException:
+            _clear(connection)
+            raise
+
+
+def _clear(connection: SqlConnection) -> None:
+    """Undo everything after a failure; a connection that does not let us is thrown away."""
+    driver = _driver(connection)
+    try:
+        driver.rollback()
+        driver.execute(_UNLOCK)
+        driver.rollback()
+    except psycopg.Error:
+        connection.invalidate()
 
 
 def _begun(door: PostgresDoor, caller: Caller, faults: Faults) -> SqlConnection:
@@ -114,9 +128,10 @@ def _driver(connection: SqlConnection) -> psycopg.Connection[Any]:
 def _sized(sql: str, most: int, bytes: int) -> str:
     """At most one row more than is shown; from the row on that is too much, no columns are sent."""
     worded = _MARK.sub(r"%(\1)s", sql.replace("%", "%%"))
+    # A column may have any of our names, and would be taken for what we mean; hence the spaces in two of them.
     return (
-        "SELECT portico_row.* FROM (SELECT portico_asked.*, "  # noqa: S608 - the words are ours
-        "sum(octet_length(CAST(portico_asked AS text))) OVER (ROWS UNBOUNDED PRECEDING) AS portico_sum FROM (\n"
-        f"{worded}\n) AS portico_asked LIMIT {most + 1}) AS portico_summed "
-        f"LEFT JOIN LATERAL (SELECT portico_summed.*) AS portico_row ON portico_summed.portico_sum <= {bytes}"
+        'SELECT portico_row.* FROM (SELECT "portico asked".*, '  # noqa: S608 - the words are ours
+        'sum(octet_length(CAST("portico asked" AS text))) OVER (ROWS UNBOUNDED PRECEDING) AS "portico sum" FROM (\n'
+        f'{worded}\n) AS "portico asked" LIMIT {most + 1}) AS portico_summed '
+        f'LEFT JOIN LATERAL (SELECT portico_summed.*) AS portico_row ON portico_summed."portico sum" <= {bytes}'
     )

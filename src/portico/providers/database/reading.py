@@ -173,6 +173,9 @@ def reading(door: Door, caller: Caller, limits: Limits, faults: Faults, database
                 connection.commit()
         finally:
             connection.rollback()
+            if door.mode is Mode.WRITE:
+                # What a tool has set for its session, a role or a path, outlives a commit; nobody else may meet it.
+                connection.invalidate()
 
 
 def _bound(clause: TextClause, binds: Binds) -> TextClause:

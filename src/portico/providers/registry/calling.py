@@ -9,12 +9,14 @@ from threading import Lock
 from typing import Any
 
 from portico.domain.caller import Caller
-from portico.errors import CallError, Refused, Sent, UpstreamGone, UpstreamTimeout
+from portico.errors import CallError, InvalidArguments, Refused, Sent, UpstreamGone, UpstreamTimeout
 from portico.providers.database import DatabaseSource, OwnConnection, Question, Result
 from portico.providers.local.results import as_result
 
 from .registration import Registration
 from .statements import Returns, Statement
+
+TOO_LONG = "it took longer than the database gives it, and was stopped. Ask for less, with a narrower question"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +27,8 @@ class Errand:
     registration: Registration
     statement: Statement
     caller: Caller
+    is_over: bool = False
+    """Whether there is nothing left to stop."""
     _turn: Lock = field(default_factory=Lock)
     _conn: Question | None = None
     _is_stopped: bool = False
@@ -47,6 +51,8 @@ class Errand:
             return as_result(answer(self.registration, self.statement, found))
         except CallError as error:
             raise _told(error, self.registration, is_sent=is_sent) from error
+        finally:
+            self.is_over = True
 
     def stop(self) -> None:
         """End the statement, or keep it from being sent; blocks a moment."""
@@ -102,6 +108,10 @@ def _told(error: CallError, registration: Registration, *, is_sent: bool) -> Cal
         said = [line for line in error.details if line.startswith("the database says")]
         owner = "it is registered as reading and would do more; its owner can register it with Writes = 'Y'"
         return Refused(registration.name, details=(owner, *said), sent=Sent.ANSWERED)
+    if isinstance(error, InvalidArguments):
+        return InvalidArguments(registration.name, details=error.details, sent=error.sent)
+    if isinstance(error, UpstreamTimeout) and error.sent is Sent.ANSWERED:
+        return UpstreamTimeout(registration.name, details=(TOO_LONG,), sent=error.sent)
     is_open = registration.writes and is_sent and isinstance(error, UpstreamGone | UpstreamTimeout)
     if is_open and error.sent is Sent.NOTHING:
         return type(error)(error.subject, details=error.details, sent=Sent.UNKNOWN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from .unfit import Unfit
@@ -36,7 +37,12 @@ class Row:
             pairs = [(key, raw[key]) for key in raw.keys()]  # noqa: SIM118
         if pairs is None:
             raise Unfit("has no column names")
-        self._cells = {_decoded(key).strip(" ").casefold(): value for key, value in pairs}
+        self._cells = {_folded(key): value for key, value in pairs}
+
+    @property
+    def mark(self) -> tuple[Any, ...]:
+        """Every cell with its column; rows with the same mark are read alike."""
+        return tuple(self._cells.items())
 
     def has(self, column: str) -> bool:
         """Whether the view has such a column."""
@@ -90,6 +96,11 @@ def cleaned(text: str, most: int) -> str:
     """A text for people without what terminals and JSON cannot take, cut where it is too long."""
     text = _BIDI.sub("", _BAD.sub(" ", text.replace("\r\n", "\n"))).strip()
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+@lru_cache(maxsize=256)  # every row of a view has the same few
+def _folded(column: Any) -> str:
+    return _decoded(column).strip(" ").casefold()
 
 
 def _decoded(value: Any, column: str = "") -> str:

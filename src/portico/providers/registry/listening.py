@@ -31,7 +31,11 @@ async def listening(url: str) -> AsyncIterator[AsyncIterator[str]]:
     except (psycopg.Error, ArgumentError, OSError) as error:
         raise UpstreamGone("the registry", details=("the database cannot be reached",)) from error
     async with connection:
-        await connection.execute(f"LISTEN {CHANNEL}")
+        try:
+            await connection.execute(f"LISTEN {CHANNEL}")
+        except psycopg.Error as error:
+            # A server that follows another one, and some poolers, take no listeners.
+            raise UpstreamGone("the registry", details=("the database takes no listeners",)) from error
         yield _heard(connection)
 
 

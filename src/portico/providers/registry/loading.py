@@ -11,14 +11,14 @@ from typing import Any
 import orjson
 
 from portico.domain.caller import Caller
-from portico.errors import InvalidArguments, Sent, UpstreamGone
+from portico.errors import CallError, InvalidArguments, Sent, UpstreamGone, UpstreamTimeout
 from portico.providers.database import DatabaseSource, OwnConnection, Result
 
 from .cells import Row
 from .definition import META, tool_definition
 from .facts import Facts, Named, Views, glance, look, named_by
 from .registration import Registration
-from .rows import PARAMS, TOOLS, Problem, read_rows
+from .rows import PARAMS, TOOLS, Known, Problem, read_rows
 from .unfit import Unfit
 from .verifying import Rules, Verified, verify
 
@@ -47,6 +47,8 @@ class Registered:
     glance: str = ""
     named: Named = field(default_factory=Named)
     views: Views | None = None
+    known: Known = field(default_factory=dict)
+    """What the rows of each tool came to."""
 
 
 class RegistryLoader:
@@ -73,7 +75,8 @@ class RegistryLoader:
             views = self._views(conn)
             tools, params = self._rows(conn, views.tools), self._rows(conn, views.params)
             users = self._rows(conn, views.users) if views.users else None
-            read = read_rows(tools.records(), params.records(), self._rules.dialect)
+            known = previous.known if previous is not None else None
+            read = read_rows(tools.records(), params.records(), self._rules.dialect, known)
             named = named_by(read.registrations)
             facts = look(conn, named, views)
         mark = _mark(tools, params, users, facts)
@@ -81,7 +84,7 @@ class RegistryLoader:
             # Something of an object has changed that concerns no tool: the next glance must not see it again.
             return previous if previous.glance == facts.mark else replace(previous, glance=facts.mark)
         fresh = self._registered(read.registrations, read.problems, users, facts, previous)
-        return replace(fresh, mark=mark, glance=facts.mark, named=named, views=views)
+        return replace(fresh, mark=mark, glance=facts.mark, named=named, views=views, known=read.known)
 
     def is_same(self, previous: Registered) -> bool:
         """Whether a glance shows that nothing has changed; where there is no glance, nobody can say so.
@@ -153,7 +156,12 @@ class RegistryLoader:
             raise UpstreamGone("the registry", details=(f"{detail}. {fix}",), sent=Sent.ANSWERED) from error
 
     def _rows(self, conn: OwnConnection, view: str) -> Result:
-        found = conn.prepared(f"SELECT * FROM {view}", {})  # noqa: S608 - a name that the database has, quoted
+        try:
+            found = conn.prepared(f"SELECT * FROM {view}", {})  # noqa: S608 - a name that the database has, quoted
+        except CallError as error:
+            if error.sent is not Sent.ANSWERED or isinstance(error, UpstreamGone):
+                raise
+            raise UpstreamGone("the registry", details=(_unread(view, error),), sent=error.sent) from error
         if found.truncated:
             limits = self._source.limits
             detail = (
@@ -161,6 +169,13 @@ class RegistryLoader:
             )
             raise UpstreamGone("the registry", details=(detail,), sent=Sent.ANSWERED)
         return found
+
+
+def _unread(view: str, error: CallError) -> str:
+    """Whose fault it is, for those who can mend a view."""
+    is_late = isinstance(error, UpstreamTimeout)
+    said = "it takes longer than the database gives it" if is_late else error.details[-1]
+    return f"{view} cannot be read: {said}. Put the view right: what it is made of, or the rights on that"
 
 
 def _place(problem: Problem) -> tuple[str, str, str]:

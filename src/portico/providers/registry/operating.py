@@ -12,8 +12,10 @@ import psycopg
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
+from portico.domain.names import META_TOOLS, identifier
 from portico.errors import ConfigError
 from portico.providers.database.addresses import Address, read_address
+from portico.providers.database.doors import CONNECT_SECONDS
 
 from .dialects import dialect_named
 from .facts.sqlite import HOME
@@ -102,7 +104,7 @@ class RegistryOperator:
 
     def init(self, *, samples: bool = True) -> None:
         """Make the tables and views, and samples; what is there stays."""
-        with self._told(), self._connected() as connection:
+        with self._told(), self._connected(create=True) as connection:
             driver: Any = connection.connection.driver_connection
             if isinstance(driver, psycopg.Connection):
                 driver.execute(self.script(samples=samples).encode())
@@ -146,6 +148,8 @@ class RegistryOperator:
         table, column = ("mcp_tool_users", "DatabaseUser") if database_user else ("mcp_user_grants", "UserName")
         if database_user and self._dialect == "sqlite":
             raise ConfigError("a SQLite file has no users", fix="Leave --database-user out.")
+        if not user.strip():
+            raise ConfigError("a user needs a name", fix=f"Write one, or {EVERYBODY!r} for everybody")
         row = {"name": name, "user": user}
         found = f"{{home}}{table} WHERE ToolName = :name AND {column} = :user"
         with self._told(name), self._connected() as connection:
@@ -221,20 +225,22 @@ class RegistryOperator:
                     raise
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        """One transaction, kept when nothing goes wrong."""
-        engine = self._engine()
+    def _connected(self, *, create: bool = False) -> Iterator[Connection]:
+        """One transaction, kept when nothing goes wrong; with `create` a file that is not there is made."""
+        engine = self._engine(create=create)
         try:
             with engine.begin() as connection:
                 yield connection
         finally:
             engine.dispose()
 
-    def _engine(self) -> Engine:
+    def _engine(self, *, create: bool) -> Engine:
         file = self._address.file
         if file is None:
-            return create_engine(self._address.url)
-        return create_engine("sqlite://", creator=lambda: sqlite3.connect(file))
+            options = {"connect_timeout": CONNECT_SECONDS} if self._dialect == "postgresql" else {}
+            return create_engine(self._address.url, connect_args=options)
+        place = f"{file.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+        return create_engine("sqlite://", creator=lambda: sqlite3.connect(place, uri=True))
 
     @contextmanager
     def _told(self, tool: str = "") -> Iterator[None]:
@@ -244,6 +250,8 @@ class RegistryOperator:
         except IntegrityError as error:
             reason = f"{tool!r} is registered already, or a row breaks a rule of the registry's tables"
             raise ConfigError(reason, fix="Remove it first: portico registry remove") from error
+        except UnicodeError as error:
+            raise ConfigError("the command holds letters that no database takes", fix="Write it in UTF-8") from error
         except (SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
             raise ConfigError(f"the database says: {_said(error)}", fix="See: portico registry init --help") from error
 
@@ -254,6 +262,10 @@ _NO_WRITES = {"writes_column": "", "writes_value": ""}
 def _check(tool: NewTool) -> None:
     if not TOOL_NAME.fullmatch(tool.name):
         raise ConfigError(f"{tool.name!r} cannot be the name of a tool", fix="Use letters, digits, _, - and .")
+    if identifier(tool.name).casefold() in META_TOOLS:
+        raise ConfigError(f"{tool.name!r} is the name of one of the gateway's own tools", fix="Choose another name")
+    if not all(user.strip() for user in (*tool.users, *tool.database_users)):
+        raise ConfigError("a user needs a name", fix=f"Write one, or {EVERYBODY!r} for everybody")
     for name in (tool.object, *([tool.database] if tool.database else ()), *(one.name for one in tool.params)):
         if not OBJECT_NAME.fullmatch(name):
             raise ConfigError(f"{name!r} cannot be used as a name in SQL", fix="Use letters, digits, _, $ and #")

@@ -29,16 +29,16 @@ from .statements import build_registry_sql
 if TYPE_CHECKING:
     from .loading import Registered, RegistryLoader
 
-GRACE_SECONDS = 5.0
-"""How much longer than the database's own limit a call is waited for."""
+GRACE_SECONDS = 0.4
+"""How much longer than the database's own limit anything is waited for; then it is stopped from outside."""
 LOAD_SECONDS = 60.0
 MOST_ROWS, MOST_BYTES = 200_000, 100_000_000
 """What is read of each view of a registry."""
 CLOSE_SECONDS = 2.0
 PAUSE_SECONDS = 5.0
 """For so long after a registry could not be loaded, calls are told so at once."""
-THREADS = 10
-"""Calls that are at work at once; as many as there are connections."""
+THREADS, LOOKS = 10, 2
+"""Calls that are at work at once, as many as there are connections, and looks at the registry beside them."""
 
 Answer = TypeVar("Answer")
 
@@ -62,6 +62,8 @@ class RegistryProvider:
             spec.url, rows=MOST_ROWS, bytes=MOST_BYTES, seconds=LOAD_SECONDS, mode=Mode.STEADY
         )
         self._workers = Workers(limit=THREADS)
+        # Slow calls must not keep a revocation from being seen.
+        self._lookers = Workers(limit=LOOKS)
         self._turn = anyio.Lock()
         self._registered: Registered | None = None
         self._offering: Offering | None = None
@@ -113,7 +115,7 @@ class RegistryProvider:
             CallError: the database cannot be asked.
         """
         known = self._registered
-        return known is None or await self._in_thread("look", partial(self._is_other, known), LOAD_SECONDS)
+        return known is None or await self._looked("look", partial(self._is_other, known))
 
     async def registered(self) -> Registered:
         """What is loaded; the first who asks loads it, and after a failure nobody asks again for a while.
@@ -150,7 +152,7 @@ class RegistryProvider:
         statement = build_registry_sql(one, arguments, self.dialect, most=self.spec.rows)
         errand = Errand(source=source, registration=one, statement=statement, caller=caller or Caller())
         try:
-            return await self._in_thread(name, errand.run, self.spec.seconds, errand.stop, Sent.UNKNOWN)
+            return await self._called(name, errand)
         except InvalidArguments as error:
             if error.sent is Sent.ANSWERED:
                 self.on_suspicion()
@@ -163,7 +165,7 @@ class RegistryProvider:
     async def aclose(self) -> None:
         """Let go of every connection, after those that are at work have come back."""
         with anyio.move_on_after(CLOSE_SECONDS):
-            while self._workers.unfinished:  # noqa: ASYNC110  it ends in a thread
+            while self._workers.unfinished or self._lookers.unfinished:  # noqa: ASYNC110  it ends in a thread
                 await anyio.sleep(0.01)
         for source in (self._reading, self._looking, self._writing):
             if source is not None:
@@ -171,7 +173,7 @@ class RegistryProvider:
 
     async def _loaded(self) -> Offering:
         try:
-            registered = await self._in_thread("load", partial(self._load, self._registered), LOAD_SECONDS)
+            registered = await self._looked("load", partial(self._load, self._registered))
         except CallError as error:
             self._failure, self._failed_at = error, monotonic()
             raise
@@ -208,30 +210,28 @@ class RegistryProvider:
         loader: RegistryLoader = loading.RegistryLoader(self._looking, rules, most=self.spec.rows)
         return loader
 
+    async def _called(self, name: str, errand: Errand) -> Mapping[str, Any]:
+        """Wait for a call; when nobody waits any more it is stopped."""
+        try:
+            return await self._in_thread(self._workers, name, errand.run, self.spec.seconds, Sent.UNKNOWN)
+        finally:
+            if not errand.is_over:
+                Thread(target=errand.stop, name="portico stop", daemon=True).start()
+
+    async def _looked(self, label: str, work: Callable[[], Answer]) -> Answer:
+        """Wait for a look at the registry."""
+        return await self._in_thread(self._lookers, label, work, LOAD_SECONDS, Sent.NOTHING)
+
     async def _in_thread(
-        self,
-        label: str,
-        work: Callable[[], Answer],
-        seconds: float,
-        stop: Callable[[], None] | None = None,
-        sent: Sent = Sent.NOTHING,
+        self, workers: Workers, label: str, work: Callable[[], Answer], seconds: float, sent: Sent
     ) -> Answer:
-        """Wait for blocking work, but not much longer than it may take; when nobody waits any more it is stopped."""
-        is_done = False
+        """Wait for blocking work, but not much longer than it may take."""
         try:
             with anyio.move_on_after(seconds + GRACE_SECONDS):
-                job = self._workers.start(label, work)
-                found: Answer = await self._workers.finish(job)
-                is_done = True
+                found: Answer = await workers.finish(workers.start(label, work))
                 return found
-        except CallError:
-            is_done = True
-            raise
         except Exhausted as stuck:
             raise UpstreamGone(self.server, details=(str(stuck),)) from stuck
-        finally:
-            if not is_done and stop is not None:
-                Thread(target=stop, name="portico stop", daemon=True).start()
         detail = f"the database has not answered within {seconds + GRACE_SECONDS:g} s"
         raise UpstreamTimeout(self.server, details=(detail,), sent=sent)
 

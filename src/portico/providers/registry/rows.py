@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ LONGEST_DOCSTRING = 8_000
 LONGEST_COMMENT = 1_000
 MOST_PARAMETERS = 200
 MOST_TAGS = 20
+MOST_TOOLS = 20_000
+"""Of one registry; every new edition of the catalog goes through all of them."""
 
 TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 OBJECT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$#]{0,127}")
@@ -43,12 +45,18 @@ class Problem:
         return f"{self.where}: {self.tool!r} {self.reason}. {self.fix}"
 
 
+Known = Mapping[tuple[Any, ...], tuple[Registration, tuple[Problem, ...]]]
+"""Registrations and what is odd with them, by every cell of their rows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """What the rows of a registry came to."""
 
     registrations: tuple[Registration, ...]
     problems: tuple[Problem, ...]
+    known: Known
+    """What each tool's rows came to, for the next reading: most are the same then."""
 
 
 class _Wrong(Exception):
@@ -59,20 +67,22 @@ class _Wrong(Exception):
         super().__init__(reason)
 
 
-def read_rows(tools: Iterable[Any], params: Iterable[Any], dialect: str = "") -> Loaded:
+def read_rows(tools: Iterable[Any], params: Iterable[Any], dialect: str = "", known: Known | None = None) -> Loaded:
     """The registrations in the order of their names, and what kept others from being one."""
-    reading = _Reading(dialect)
+    reading = _Reading(dialect, known or {})
     found = reading.tools(tools, reading.by_tool(params))
     names = {one.name for one in found}
     told = {problem for problem in reading.problems if not problem.loads or problem.tool in names}
-    return Loaded(registrations=found, problems=tuple(sorted(told, key=lambda one: (one.tool, one.where, one.reason))))
+    problems = tuple(sorted(told, key=lambda one: (one.tool, one.where, one.reason)))
+    return Loaded(registrations=found, problems=problems, known=reading.known)
 
 
 class _Reading:
     """The problems of one reading, beside what was read."""
 
-    def __init__(self, dialect: str) -> None:
-        self._dialect = dialect
+    def __init__(self, dialect: str, before: Known) -> None:
+        self._dialect, self._before = dialect, before
+        self.known: dict[tuple[Any, ...], tuple[Registration, tuple[Problem, ...]]] = {}
         self.problems: list[Problem] = []
 
     def by_tool(self, params: Iterable[Any]) -> dict[str, list[Row]]:
@@ -96,19 +106,39 @@ class _Reading:
                 row = Row(raw)
                 name = _named(row, "ToolName", TOOLS)
                 named.add(name)
-                found.setdefault(name, set()).add(self._registration(name, row, params.get(name, [])))
+                found.setdefault(name, set()).add(self._known(name, row, params.get(name, [])))
             except (Unfit, _Wrong) as error:
                 self._refuse(name, error, TOOLS)
         for name in params.keys() - named:
             problem = _Wrong("has parameters and is no tool", f"Add it to {TOOLS}, or delete them", PARAMS)
             self._refuse(name, problem, PARAMS)
-        return tuple(next(iter(found[name])) for name in sorted(found) if self._is_one(name, found[name]))
+        kept = [next(iter(found[name])) for name in sorted(found) if self._is_one(name, found[name])]
+        for one in kept[MOST_TOOLS : MOST_TOOLS + 1]:
+            reason = f"and {len(kept) - MOST_TOOLS - 1:,} more are too many for one registry"
+            self._refuse(one.name, _Wrong(reason, f"Register at most {MOST_TOOLS:,}, by database user"), TOOLS)
+        return tuple(kept[:MOST_TOOLS])
 
     def _is_one(self, name: str, rows: set[Registration]) -> bool:
         """Rows that are the same are one; of others nobody can tell which is meant, and the wrong one must not run."""
         if len(rows) > 1:
             self._refuse(name, _Wrong(f"is registered {len(rows)} times", "Keep one row, or rename the others"), TOOLS)
         return len(rows) == 1
+
+    def _known(self, name: str, row: Row, params: Sequence[Row]) -> Registration:
+        """The same as before where not a cell has changed."""
+        spot = (row.mark, *(one.mark for one in params))
+        try:
+            found = self._before.get(spot)
+        except TypeError:  # a driver's cell that is no plain value
+            return self._registration(name, row, params)
+        if found is None:
+            told = len(self.problems)
+            made = self._registration(name, row, params)
+            found = made, tuple(self.problems[told:])
+        else:
+            self.problems += found[1]
+        self.known[spot] = found
+        return found[0]
 
     def _registration(self, name: str, row: Row, params: Sequence[Row]) -> Registration:
         _check_tool_name(name)

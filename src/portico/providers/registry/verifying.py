@@ -117,9 +117,9 @@ def _matched(one: Registration, found: Found) -> Registration:
 
 def _column(parameter: Parameter, found: Found) -> Parameter:
     columns = found.columns or ()
-    alike = [name for name in columns if name.lower() == parameter.name.lower()]
-    if parameter.name in alike:
+    if parameter.name in columns:
         return parameter
+    alike = [name for name in columns if name.lower() == parameter.name.lower()]
     if len(alike) == 1:
         return replace(parameter, name=alike[0])
     near = get_close_matches(parameter.name, columns, n=1)

@@ -16,7 +16,8 @@ SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
     has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'),
     (SELECT json_agg(a.attname ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-    CASE WHEN c.relkind = 'v' THEN md5(pg_catalog.pg_get_viewdef(c.oid)) ELSE '' END,
+    md5(concat(c.relowner, c.reloptions::text,
+        CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.pg_get_viewdef(c.oid) END)),
     c.oid
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND lower(n.nspname) = ANY(:databases) AND lower(c.relname) = ANY(:names)
@@ -28,7 +29,8 @@ SELECT n.nspname, p.proname, p.prokind::text,
     p.pronargs, p.pronargdefaults, p.provariadic <> 0, to_json(p.proargnames), to_json(p.proargmodes::text[]),
     p.proretset OR t.typtype = 'c' OR p.prorettype = 'record'::regtype,
     p.provolatile = 'v', n.nspname = 'pg_catalog', l.lanpltrusted AND l.lanname NOT IN ('c', 'internal'),
-    md5(concat(p.prosrc, p.probin, p.proconfig::text)), p.oid
+    md5(concat(p.proowner, p.probin,
+        CASE WHEN p.prokind IN ('f', 'p') THEN pg_catalog.pg_get_functiondef(p.oid) ELSE p.prosrc END)), p.oid
 FROM pg_catalog.pg_proc p
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_catalog.pg_language l ON l.oid = p.prolang
@@ -54,6 +56,7 @@ SELECT concat(count(*), ' ', sum(hashtextextended(line, 1)), ' ', sum(hashtextex
         WHERE ev_class IN (SELECT oid FROM relations)
     UNION ALL SELECT concat(oid, '/', xmin) FROM pg_catalog.pg_proc
         WHERE lower(proname) = ANY(:names) AND pronamespace IN (SELECT oid FROM spaces)
+    UNION ALL SELECT concat(roleid, '>', member, '/', xmin) FROM pg_catalog.pg_auth_members
 ) AS lines
 """
 _VIEW = "SELECT concat('{mark}', CAST(v AS text)) AS line FROM {view} AS v UNION ALL"

@@ -66,7 +66,7 @@ FROM (
     t.ToolType,
     EXISTS (
       SELECT 1 FROM pg_catalog.pg_proc f JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
-      WHERE n.nspname = t.DataBaseName AND f.proname = t.TableName
+      WHERE t.ToolType IN ('F', 'M') AND n.nspname = t.DataBaseName AND f.proname = t.TableName
         AND p.ParamPosition > f.pronargs - f.pronargdefaults AND p.ParamPosition <= f.pronargs
     ) AS HasDefault
   FROM {schema}.mcp_list_tools t JOIN {schema}.mcp_tool_params p ON p.ToolName = t.ToolName
