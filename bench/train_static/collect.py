@@ -23,7 +23,7 @@ import operations
 import stubs
 from forms import second_form
 from licences import tarball_licence, wheel_licence
-from registry import fetch_tarball, fetch_wheels
+from packages import fetch_tarball, fetch_wheels
 from sources import NPM_OPENAPI, NPM_STUBS, PACKAGES, SAME_QUERY
 
 Row = dict[str, Any]
