@@ -254,10 +254,11 @@ async def test_cancelled_starts_leak_nothing(upstreams: Upstreams) -> None:
 
 def test_works_under_uvloop_without_warnings(tmp_path: Path) -> None:
     program = f"""
-import sys, uvloop, json
+import asyncio, sys, uvloop, json
 from portico.domain.server import ServerSpec
 from portico.providers.upstream import UpstreamProvider
 async def main():
+    asyncio.get_running_loop().slow_callback_duration = 60  # how fast the machine is is no matter here
     spec = ServerSpec(name="s", transport="stdio", command=sys.executable, args=({SCRIPTED!r}, "{{}}"))
     provider = UpstreamProvider(spec, on_change=print, on_notice=print, client_version="1")
     assert len((await provider.offer()).tools) == 2
