@@ -265,13 +265,15 @@ def test_databases_that_cannot_be_used_are_named_by_file_and_line(tmp_path: Path
     good = spec("good", f"sqlite:///{tmp_path}/x.db")
     specs = (good, spec("github", "sqlite:///x.db"), spec("bad", "nonsense"), spec("td", "teradatasql://u:pw@h/d"))
     roles = spec("roled", "sqlite:///x.db", roles={"a": "b"})
-    found = open_registries((*specs, roles), taken={"github"})
+    port = spec("port", "postgresql://u:pw@h:port/d")
+    found = open_registries((*specs, roles, port), taken={"github"})
     assert found.providers.keys() == {"good"}
     assert [(p.file, p.line, p.where) for p in found.problems] == [
         ("portico.yaml", 7, "databases.github"),
         ("portico.yaml", 7, "databases.bad.url"),
         ("portico.yaml", 7, "databases.td.url"),
         ("portico.yaml", 7, "databases.roled.role"),
+        ("portico.yaml", 7, "databases.port.url"),
     ]
     assert not any("pw" in str(problem) for problem in found.problems)
 

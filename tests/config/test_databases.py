@@ -46,6 +46,8 @@ def test_what_is_wrong_with_a_database_is_named_by_line_and_the_others_are_used(
         "  odd: {url: sqlite:///c.db, registry: mcp, refesh_s: 5}\n"
         "  much: {url: sqlite:///d.db, registry: mcp, rows: 0}\n"
         "  text: sqlite:///e.db\n"
+        "  busy: {url: sqlite:///f.db, registry: mcp, refresh_s: 0.0001}\n"
+        "  long: {url: sqlite:///g.db, registry: mcp, seconds: 1000000000000}\n"
     )
     settings = loaded(home, text)
     assert [spec.name for spec in settings.databases] == ["good"]
@@ -55,6 +57,8 @@ def test_what_is_wrong_with_a_database_is_named_by_line_and_the_others_are_used(
         (5, "databases.odd.refesh_s"),
         (6, "databases.much.rows"),
         (7, "databases.text"),
+        (8, "databases.busy.refresh_s"),
+        (9, "databases.long.seconds"),
     ]
     assert "Did you mean 'refresh_s'?" in settings.problems[2].fix
     (problem,) = loaded(home, "databases: [a]\n").problems

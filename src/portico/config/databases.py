@@ -18,6 +18,10 @@ from .settings import Settings
 KEYS = "url registry refresh_s role roles registry_override writes rows bytes seconds".split()
 """The fields of a database."""
 NAME_LENGTH = 128
+LEAST_REFRESH = 0.1
+"""Seconds between two looks at a registry, which would otherwise follow each other without a pause."""
+MOST_SECONDS = 3_600
+"""Of one call; databases keep their limits in small numbers."""
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///", re.IGNORECASE)
 
@@ -77,17 +81,24 @@ def _spec(name: str, fields: Fields, document: Document) -> DatabaseSpec:
         name=name,
         url=_url(fields, document),
         registry=_registry(fields),
-        refresh_s=fields.number("refresh_s", above=0) or defaults.refresh_s,
+        refresh_s=fields.number("refresh_s", least=LEAST_REFRESH) or defaults.refresh_s,
         role=fields.text("role").strip(),
         roles={caller: role for caller, role in fields.pairs("roles").items() if role},
         registry_override=defaults.registry_override if override is None else override,
         writes=defaults.writes if writes is None else writes,
         rows=fields.whole("rows", least=1, most=100_000) or defaults.rows,
         bytes=fields.whole("bytes", least=1_000, most=10_000_000) or defaults.bytes,
-        seconds=fields.number("seconds", above=0) or defaults.seconds,
+        seconds=_seconds(fields) or defaults.seconds,
         file=str(document.file),
         line=document.line(("databases", name)),
     )
+
+
+def _seconds(fields: Fields) -> float | None:
+    found = fields.number("seconds", above=0)
+    if found is not None and found > MOST_SECONDS:
+        fields.report("this is longer than a call may take", "seconds", fix=f"Write at most {MOST_SECONDS}.")
+    return found
 
 
 def _registry(fields: Fields) -> str:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from random import Random
 from typing import Any
 
 import anyio
 import pytest
+from tests.interleaving import Interleaving, furnished
 from tests.registries import ALICE, BOB, Shop
 
 from portico.domain.caller import Caller
 from portico.errors import CallError, Refused
 from portico.providers.registry.provider import RegistryProvider
 
-USERS = 20
 CALLS = 600
 """`bench/registry.py` does ten thousand."""
 
@@ -27,14 +26,8 @@ async def ask(provider: RegistryProvider, tool: str, caller: Caller, **arguments
 @pytest.fixture
 def roles(pg: Shop) -> Iterator[dict[str, str]]:
     """A role for each of many users."""
-    mapped = {f"user {number}": f"own_role_{number}" for number in range(USERS)}
-    for role in mapped.values():
-        pg.run(f"DROP ROLE IF EXISTS {role}", f"CREATE ROLE {role}")
-    pg.register("who", "who", "F")
-    pg.register("wait", "wait_for", "F", "seconds F")
-    yield mapped
-    for role in mapped.values():
-        pg.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    with furnished(pg) as made:
+        yield made
 
 
 @pytest.fixture
@@ -46,31 +39,15 @@ async def provider(pg: Shop, roles: dict[str, str]) -> AsyncIterator[RegistryPro
 
 @pytest.mark.requirement("P-REGISTRY-IDENTITY")
 async def test_among_many_users_the_database_always_sees_the_one_who_asks(
-    provider: RegistryProvider, roles: dict[str, str]
+    provider: RegistryProvider, pg: Shop, roles: dict[str, str]
 ) -> None:
-    random, seen, failed = Random(7), list[tuple[str, str]](), list[str]()
-    callers = [Caller(name=name, surface="test") for name in roles]
-    limiter = anyio.CapacityLimiter(20)
-
-    async def once(caller: Caller, fate: float) -> None:
-        async with limiter:
-            try:
-                if fate < 0.05:
-                    await ask(provider, "wait", caller, seconds=-1.0, nothing=1)
-                elif fate < 0.1:
-                    with anyio.move_on_after(0.005):
-                        await ask(provider, "wait", caller, seconds=0.05)
-                row = (await ask(provider, "who", caller))["rows"][0]
-                seen.append((f"{caller.name}/{roles[caller.name]}", f"{row[1]}/{row[0]}"))
-            except CallError:
-                failed.append(caller.name)
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(CALLS):
-            tasks.start_soon(once, random.choice(callers), random.random())
-    assert [pair for pair in seen if pair[0] != pair[1]] == []
-    assert len(seen) + len(failed) == CALLS
-    assert 0 < len(failed) < CALLS // 5
+    run = Interleaving(provider, pg, roles)
+    with anyio.fail_after(60):
+        await run.run(CALLS, seed=7)
+    assert run.counts["another_user"] == 0
+    assert run.counts["failed"] > CALLS // 40
+    assert run.counts["cancelled"] > CALLS // 40
+    assert run.counts["answered"] + run.counts["failed"] + run.counts["cancelled"] == CALLS
 
 
 @pytest.mark.requirement("P-REGISTRY-IDENTITY")

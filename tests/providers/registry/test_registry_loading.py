@@ -266,6 +266,65 @@ def test_an_object_in_the_place_of_another_changes_what_an_approval_is_for(pg: S
     loading.close()
 
 
+CHANGES = (
+    ("sample_revenue", "ALTER FUNCTION mcp.sample_revenue SECURITY DEFINER"),
+    ("sample_revenue", "ALTER FUNCTION mcp.sample_revenue OWNER TO another_owner"),
+    ("plain", "CREATE OR REPLACE FUNCTION mcp.plain() RETURNS integer STABLE RETURN 2"),
+    ("stored", "DROP MATERIALIZED VIEW mcp.stored; CREATE MATERIALIZED VIEW mcp.stored AS SELECT 2 AS region"),
+    ("sample_sales_by_region", "ALTER VIEW mcp.sample_sales_by_region SET (security_invoker = true)"),
+)
+"""What may change about an object while its name and what it takes stay."""
+
+
+@pytest.mark.requirement("P-REGISTRY-LOADS")
+def test_whose_rights_an_object_has_and_every_way_to_write_its_body_are_part_of_it(pg: Shop) -> None:
+    pg.run("DROP ROLE IF EXISTS another_owner", "CREATE ROLE another_owner", "GRANT ALL ON SCHEMA mcp TO another_owner")
+    pg.run("CREATE FUNCTION mcp.plain() RETURNS integer STABLE RETURN 1")
+    pg.run("CREATE MATERIALIZED VIEW mcp.stored AS SELECT 1 AS region")
+    pg.register("plain", "plain", "F")
+    pg.register("stored", "stored", "V")
+    loading = Loading(pg)
+
+    def mark(name: str) -> str:
+        (one,) = [d for d in loading.again().definitions if d["name"] == name]
+        return str(one["_meta"]["portico/registry"]["server_object"])
+
+    for name, change in CHANGES:
+        before = mark(name)
+        assert mark(name) == before
+        pg.run(change)
+        assert mark(name) != before, change
+    loading.close()
+    pg.run("DROP OWNED BY another_owner CASCADE", "DROP ROLE another_owner")
+
+
+@pytest.mark.requirement("P-REGISTRY-REFRESH")
+def test_a_glance_at_postgresql_sees_a_right_that_comes_with_a_role(pg: Shop) -> None:
+    pg.run("DROP ROLE IF EXISTS some_members", "CREATE ROLE some_members")
+    loading = Loading(pg)
+    before = loading.again()
+    assert loading.loader.is_same(before)
+    pg.run("GRANT some_members TO CURRENT_USER")
+    assert not loading.loader.is_same(before)
+    loading.close()
+    pg.run("DROP ROLE some_members")
+
+
+@pytest.mark.requirement("P-REGISTRY-REFRESH")
+def test_rows_that_have_not_changed_are_not_read_a_second_time(any_shop: Shop, loading: Loading) -> None:
+    any_shop.register("odd", "sample_sales", "T", "region strange?", Tags="a b")
+    first = loading.again()
+    any_shop.register("another", "sample_sales", "T", "region CV?")
+    second = loading.again()
+    kept = [spot for spot in first.known if second.known.get(spot) is first.known[spot]]
+    assert len(kept) == len(first.known) > 3
+    assert [problem for problem in first.problems if problem not in second.problems] == []
+    any_shop.run("UPDATE mcp.mcp_tool_params SET ParamType = 'I' WHERE ToolName = 'odd'")
+    third = loading.again()
+    assert third.tools["odd"] != second.tools["odd"]
+    assert not [problem for problem in third.problems if problem.tool == "odd" and "not known" in problem.reason]
+
+
 def test_names_that_differ_in_case_alone_are_told_apart_by_exact_letters() -> None:
     rows = [Found(database="d", name=name, kind=Kind.TABLE, columns=("a",)) for name in ("Sales", "SALES")]
     facts, rules = Facts(found=grouped(rows)), Rules(dialect="postgresql")

@@ -10,7 +10,7 @@ import pytest
 from registry_world import param_row, tool_row
 
 from portico.domain.names import META_TOOLS
-from portico.providers.registry import Kind, read_rows
+from portico.providers.registry import Kind, read_rows, rows
 
 GOOD = tool_row(ToolName="good", TableName="good_f")
 GOOD_PARAM = param_row(ToolName="good")
@@ -261,3 +261,12 @@ def test_an_unknown_type_is_noted_and_takes_text():
     assert found.parameters[0].type.schema() == {"type": "string"}
     assert len(loaded.problems) == 2
     assert all(one.loads for one in loaded.problems)
+
+
+@pytest.mark.requirement("P-REGISTRY-ROWS")
+def test_of_too_many_tools_the_first_load_and_the_rest_is_told_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rows, "MOST_TOOLS", 3)
+    found = read_rows([tool_row(ToolName=f"t{n}") for n in range(9)], [])
+    assert [one.name for one in found.registrations] == ["t0", "t1", "t2"]
+    (told,) = [problem for problem in found.problems if not problem.loads]
+    assert (told.tool, told.reason) == ("t3", "and 5 more are too many for one registry")

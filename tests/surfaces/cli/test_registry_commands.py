@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractAsyncContextManager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,34 @@ def test_what_cannot_be_done_is_said_in_one_line_without_a_secret(tmp_path: Path
         assert ended.exit_code == Exit.CONFIG, ended.output
     two = Office(tmp_path, Shop(sqlite).spec(name="one"), Shop(sqlite).spec(name="two"))
     assert "several databases" in two.run("remove", "x").output
+
+
+def test_odd_input_is_refused_with_a_reason_and_changes_nothing(office: Office) -> None:
+    before = office.run("check").output
+    for arguments, reason in (
+        (["add", "execute_tool", "sample_sales"], "one of the gateway's own tools"),
+        (["add", "fresh", "sample_sales", "--user", " "], "a user needs a name"),
+        (["add", "fresh", "sample_sales", "--doc", "a\udcff"], "letters that no database takes"),
+        (["grant", "sample_sales", ""], "a user needs a name"),
+        (["grant", "sample_sales", "b\udcffb"], "letters that no database takes"),
+        (["remove", "a\udcff"], "letters that no database takes"),
+    ):
+        ended = office.run(*arguments)
+        assert ended.exit_code == Exit.CONFIG, ended.output
+        assert reason in ended.output
+    assert office.run("check").output == before
+
+
+def test_only_init_makes_a_file(tmp_path: Path) -> None:
+    office, typo = Office(tmp_path), tmp_path / "typo.db"
+    for arguments in (["remove", "a"], ["grant", "a", "b"], ["add", "a", "b"]):
+        assert office.run(*arguments, "--database", f"sqlite:///{typo}").exit_code == Exit.CONFIG
+    assert not typo.exists()
+    assert office.run("init", f"sqlite:///{typo}").exit_code == 0
+    assert typo.exists()
+
+
+def test_statements_are_shown_in_teradatas_sql_without_its_driver(office: Office) -> None:
+    assert find_spec("teradatasql") is None
+    (found,) = json.loads(office.run("check", "--dialect", "teradata", "--json").stdout)
+    assert found["statements"]["sample_sales_by_region"]["sql"].startswith('SELECT TOP 1000 "region"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -44,6 +45,9 @@ _DRIVERS: Mapping[str, tuple[str, str]] = {
 
 EXAMPLES = "sqlite:///file.db or postgresql://user:password@host/database"
 
+_PORT = re.compile(r"(?:[^:/]*(?::[^@]*)?@)?(?:\[[^/?]+\]|[^/:?]+)?(?::([^/?]*))?")
+"""What stands before the database's name in a URL, as SQLAlchemy reads it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
@@ -74,9 +78,17 @@ def read_address(url: str) -> Address:
     if driver == "sqlite":
         return Address(dialect="sqlite", url="sqlite://", file=_sqlite_file(rest))
     _check_driver(driver)
+    _check_port(rest)
     if driver.startswith("postgresql"):
         rest = rest.replace("?ssl=", "?sslmode=").replace("&ssl=", "&sslmode=")  # asyncpg's word for it
     return Address(dialect=driver.partition("+")[0], url=f"{driver}://{rest}")
+
+
+def _check_port(rest: str) -> None:
+    """Find what SQLAlchemy would stumble over, which is loaded only when the database is opened."""
+    port = _PORT.match(rest)
+    if port and port[1] and not port[1].isdecimal():
+        raise ConfigError("the port of the URL is no number", where="DATABASE_URI", fix=f"Write {EXAMPLES}")
 
 
 def missing_driver(driver: str, package: str = "") -> ConfigError:

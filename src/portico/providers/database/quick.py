@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import psycopg
 from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy import Connection as SqlConnection
 
 from portico.domain.caller import Caller
@@ -66,7 +66,10 @@ def quick_reading(door: PostgresDoor, caller: Caller, limits: Limits, faults: Fa
         driver = _driver(connection)
         try:
             yield QuickReading(connection, door, caller, limits, faults)
-            _command(driver, _UNLOCK + b"; ROLLBACK")
+            if driver.pgconn.transaction_status == TransactionStatus.INTRANS:
+                _command(driver, _UNLOCK + b"; ROLLBACK")
+            else:  # a statement has failed, and whoever asked did not mind
+                _clear(connection)
         except BaseException:
             _clear(connection)
             raise

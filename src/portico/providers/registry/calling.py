@@ -47,6 +47,7 @@ class Errand:
                     found = self._done(conn)
             else:
                 with self.source.asking(self.caller) as question, self._held(question):
+                    is_sent = True
                     found = question.prepared(self.statement.sql, self.statement.values, limit=self.statement.limit)
             return as_result(answer(self.registration, self.statement, found))
         except CallError as error:
@@ -112,7 +113,7 @@ def _told(error: CallError, registration: Registration, *, is_sent: bool) -> Cal
         return InvalidArguments(registration.name, details=error.details, sent=error.sent)
     if isinstance(error, UpstreamTimeout) and error.sent is Sent.ANSWERED:
         return UpstreamTimeout(registration.name, details=(TOO_LONG,), sent=error.sent)
-    is_open = registration.writes and is_sent and isinstance(error, UpstreamGone | UpstreamTimeout)
+    is_open = is_sent and isinstance(error, UpstreamGone | UpstreamTimeout)
     if is_open and error.sent is Sent.NOTHING:
         return type(error)(error.subject, details=error.details, sent=Sent.UNKNOWN)
     return error

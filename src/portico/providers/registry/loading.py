@@ -47,7 +47,7 @@ class Registered:
     glance: str = ""
     named: Named = field(default_factory=Named)
     views: Views | None = None
-    known: Known = field(default_factory=dict)
+    known: Known = field(default_factory=dict, compare=False, repr=False)
     """What the rows of each tool came to."""
 
 

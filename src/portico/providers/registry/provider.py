@@ -16,7 +16,16 @@ from portico.domain.call import OnProgress
 from portico.domain.caller import Caller
 from portico.domain.database import DatabaseSpec
 from portico.domain.server import Health, Offering, State
-from portico.errors import CallError, InvalidArguments, Sent, UnknownTool, UpstreamError, UpstreamGone, UpstreamTimeout
+from portico.errors import (
+    CallError,
+    ConfigError,
+    InvalidArguments,
+    Sent,
+    UnknownTool,
+    UpstreamError,
+    UpstreamGone,
+    UpstreamTimeout,
+)
 from portico.providers.database import DatabaseSource
 from portico.providers.database.modes import Mode
 from portico.providers.local.workers import Exhausted, Workers
@@ -232,6 +241,8 @@ class RegistryProvider:
                 return found
         except Exhausted as stuck:
             raise UpstreamGone(self.server, details=(str(stuck),)) from stuck
+        except ConfigError as error:  # what nobody could tell before the database is opened
+            raise UpstreamGone(self.server, details=(f"{error.problem}. {error.fix}",)) from error
         detail = f"the database has not answered within {seconds + GRACE_SECONDS:g} s"
         raise UpstreamTimeout(self.server, details=(detail,), sent=sent)
 

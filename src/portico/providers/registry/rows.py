@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from portico.domain.names import META_TOOLS, identifier
@@ -55,7 +55,7 @@ class Loaded:
 
     registrations: tuple[Registration, ...]
     problems: tuple[Problem, ...]
-    known: Known
+    known: Known = field(compare=False, repr=False)
     """What each tool's rows came to, for the next reading: most are the same then."""
 
 
@@ -126,8 +126,8 @@ class _Reading:
 
     def _known(self, name: str, row: Row, params: Sequence[Row]) -> Registration:
         """The same as before where not a cell has changed."""
-        spot = (row.mark, *(one.mark for one in params))
         try:
+            spot = (row.mark, len(params), frozenset(one.mark for one in params))
             found = self._before.get(spot)
         except TypeError:  # a driver's cell that is no plain value
             return self._registration(name, row, params)
