@@ -27,7 +27,6 @@ from portico.discovery.standings import Standings
 from portico.discovery.tokens import TokenEstimate, counter_for
 from portico.domain.kept import ResultLimits
 from portico.domain.profile import OPEN, Profile
-from portico.domain.script import Limits
 from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
 from portico.embedders.local import INSTALL, is_installed
@@ -189,17 +188,10 @@ def _admin(parts: Parts, intake: Intake, policy: Policy, standings: Standings) -
 
 def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> Scripts:
     """What runs scripts; the engine is made by the first of them."""
-    limits = Limits(
-        seconds=asked.seconds,
-        cpu_seconds=asked.cpu_seconds,
-        memory_mb=asked.memory_mb,
-        calls=asked.calls,
-        in_flight=asked.in_flight,
-    )
     open_engine = partial(_open_engine, asked)
     # Loaded where scripts may come: a search must not pay for it.
     scripts: Scripts = import_module("portico.scripts").Scripts(
-        gateway=gateway, open_engine=open_engine, limits=limits, max_seconds=asked.max_seconds
+        gateway=gateway, open_engine=open_engine, limits=asked.limits, max_seconds=asked.max_seconds
     )
     return scripts
 

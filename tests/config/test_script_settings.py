@@ -23,7 +23,7 @@ def test_every_limit_can_be_set(tmp_path: Path):
     settings = read(
         tmp_path,
         "scripts: {enabled: no, seconds: 5, max_seconds: 10, cpu_seconds: 0.5, memory_mb: 16, calls: 3, in_flight: 2,"
-        " at_once: 1, pool: 2, require_hardening: true}",
+        " output_bytes: 500, printed_bytes: 600, source_bytes: 700, at_once: 1, pool: 2, require_hardening: true}",
     )
     assert settings.problems == ()
     assert settings.scripts == ScriptSettings(
@@ -34,10 +34,14 @@ def test_every_limit_can_be_set(tmp_path: Path):
         memory_mb=16,
         calls=3,
         in_flight=2,
+        output_bytes=500,
+        printed_bytes=600,
+        source_bytes=700,
         at_once=1,
         pool=2,
         require_hardening=True,
     )
+    assert (settings.scripts.limits.seconds, settings.scripts.limits.source_bytes) == (5, 700)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +55,8 @@ def test_every_limit_can_be_set(tmp_path: Path):
         ("{memory_mb: 1}", "scripts.memory_mb"),
         ("{calls: 1.5}", "scripts.calls"),
         ("{pool: 0}", "scripts.pool"),
+        ("{output_bytes: 1}", "scripts.output_bytes"),
+        ("{source_bytes: 1e9}", "scripts.source_bytes"),
         ("{enabled: perhaps}", "scripts.enabled"),
         ("{secconds: 5}", "scripts.secconds"),
         ("yes", "scripts"),

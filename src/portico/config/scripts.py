@@ -7,6 +7,8 @@ from dataclasses import fields as fields_of
 from .fields import SWITCHES, Fields
 from .settings import ScriptSettings
 
+BYTES = 16_000_000
+"""The most that a script may have of each; beyond it a message between the processes would be too large."""
 KEYS = tuple(found.name for found in fields_of(ScriptSettings))
 
 
@@ -28,6 +30,9 @@ def read_scripts(fields: Fields) -> ScriptSettings:
         memory_mb=fields.whole("scripts", "memory_mb", least=8, most=4_096) or defaults.memory_mb,
         calls=fields.whole("scripts", "calls", least=1, most=100_000) or defaults.calls,
         in_flight=fields.whole("scripts", "in_flight", least=1, most=1_000) or defaults.in_flight,
+        output_bytes=fields.whole("scripts", "output_bytes", least=100, most=BYTES) or defaults.output_bytes,
+        printed_bytes=fields.whole("scripts", "printed_bytes", least=100, most=BYTES) or defaults.printed_bytes,
+        source_bytes=fields.whole("scripts", "source_bytes", least=100, most=BYTES) or defaults.source_bytes,
         at_once=fields.whole("scripts", "at_once", least=1, most=1_000) or defaults.at_once,
         pool=fields.whole("scripts", "pool", least=1, most=100) or defaults.pool,
         require_hardening=_switch(fields, "require_hardening", defaults.require_hardening),

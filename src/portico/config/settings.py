@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from portico.domain.database import DatabaseSpec
 from portico.domain.kept import ResultLimits
 from portico.domain.profile import OPEN, Profile
+from portico.domain.script import Limits
 from portico.domain.server import ServerSpec
 from portico.errors import ConfigError
 
@@ -96,12 +97,29 @@ class ScriptSettings:
     calls: int = 100
     in_flight: int = 16
     """Calls of one script that run at once."""
+    output_bytes: int = 1_000_000
+    printed_bytes: int = 64_000
+    source_bytes: int = 256_000
     at_once: int = 8
     """Scripts that run at once."""
     pool: int = 4
     """Processes that wait for the next script."""
     require_hardening: bool = False
     """Whether scripts are refused where the machine cannot hold them in as it should."""
+
+    @property
+    def limits(self) -> Limits:
+        """What one script may use unless its caller asks for another time."""
+        return Limits(
+            seconds=self.seconds,
+            cpu_seconds=self.cpu_seconds,
+            memory_mb=self.memory_mb,
+            calls=self.calls,
+            in_flight=self.in_flight,
+            output_bytes=self.output_bytes,
+            printed_bytes=self.printed_bytes,
+            source_bytes=self.source_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
