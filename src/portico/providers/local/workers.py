@@ -73,7 +73,8 @@ class Workers:
             self._unfinished += 1
             is_short = self._threads < min(self._unfinished, self.limit)
             self._threads += is_short
-            self._jobs.put(job)  # within the lock: a thread ends only where it finds nothing to do, and says so in it
+        # Handed over when the loop is about to wait: a thread that wakes earlier only waits for the interpreter again.
+        loop.call_soon(self._jobs.put, job)
         if is_short:
             Thread(target=self._work, name="portico tool", daemon=True).start()
         return job
@@ -101,7 +102,7 @@ class Workers:
                 job = self._jobs.get(timeout=IDLE_SECONDS)
             except Empty:
                 with self._lock:
-                    if self._jobs.empty():
+                    if self._unfinished < self._threads:  # also counts what is still to be handed over
                         self._threads -= 1
                         return
                 continue
