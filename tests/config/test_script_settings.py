@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from portico.config import ScriptSettings, Settings, load_settings
+from portico.domain.script import Limits
 
 
 def read(tmp_path: Path, text: str) -> Settings:
@@ -26,10 +27,8 @@ def test_every_limit_can_be_set(tmp_path: Path):
         " output_bytes: 500, printed_bytes: 600, source_bytes: 700, at_once: 1, pool: 2, require_hardening: true}",
     )
     assert settings.problems == ()
-    assert settings.scripts == ScriptSettings(
-        enabled=False,
+    limits = Limits(
         seconds=5,
-        max_seconds=10,
         cpu_seconds=0.5,
         memory_mb=16,
         calls=3,
@@ -37,11 +36,10 @@ def test_every_limit_can_be_set(tmp_path: Path):
         output_bytes=500,
         printed_bytes=600,
         source_bytes=700,
-        at_once=1,
-        pool=2,
-        require_hardening=True,
     )
-    assert (settings.scripts.limits.seconds, settings.scripts.limits.source_bytes) == (5, 700)
+    assert settings.scripts == ScriptSettings(
+        enabled=False, limits=limits, max_seconds=10, at_once=1, pool=2, require_hardening=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,10 +66,10 @@ def test_what_cannot_be_used_is_named_and_the_default_holds(text: str, where: st
     assert problem.where == where
     assert problem.line == 1
     assert problem.fix
-    assert settings.scripts.memory_mb == 64
+    assert settings.scripts.limits.memory_mb == 64
     assert settings.scripts.enabled
 
 
 def test_less_than_the_usual_seconds_at_most_makes_them_the_usual_ones(tmp_path: Path):
     settings = read(tmp_path, "scripts: {max_seconds: 10}")
-    assert (settings.problems, settings.scripts.seconds) == ((), 10)
+    assert (settings.problems, settings.scripts.limits.seconds) == ((), 10)

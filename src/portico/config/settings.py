@@ -89,37 +89,16 @@ class ScriptSettings:
     """Whether scripts may run, what one may use, and how many there are at once."""
 
     enabled: bool = True
-    seconds: float = 30.0
+    limits: Limits = field(default_factory=Limits)
+    """What one script may use unless its caller asks for another time."""
     max_seconds: float = 120.0
     """What a caller may ask for."""
-    cpu_seconds: float = 5.0
-    memory_mb: int = 64
-    calls: int = 100
-    in_flight: int = 16
-    """Calls of one script that run at once."""
-    output_bytes: int = 1_000_000
-    printed_bytes: int = 64_000
-    source_bytes: int = 256_000
     at_once: int = 8
     """Scripts that run at once."""
     pool: int = 4
     """Processes that wait for the next script."""
     require_hardening: bool = False
     """Whether scripts are refused where the machine cannot hold them in as it should."""
-
-    @property
-    def limits(self) -> Limits:
-        """What one script may use unless its caller asks for another time."""
-        return Limits(
-            seconds=self.seconds,
-            cpu_seconds=self.cpu_seconds,
-            memory_mb=self.memory_mb,
-            calls=self.calls,
-            in_flight=self.in_flight,
-            output_bytes=self.output_bytes,
-            printed_bytes=self.printed_bytes,
-            source_bytes=self.source_bytes,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ TOO_LONG = "it took longer than the database gives it, and was stopped. Ask for 
 
 
 @dataclass(slots=True, kw_only=True)
-class Errand:
+class StatementRun:
     """A call on its way through a thread; whoever waits for it may stop it."""
 
     source: DatabaseSource

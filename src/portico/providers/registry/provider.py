@@ -30,7 +30,7 @@ from portico.providers.database import DatabaseSource
 from portico.providers.database.modes import Mode
 from portico.providers.local.workers import Exhausted, Workers
 
-from .calling import Errand
+from .calling import StatementRun
 from .dialects import dialect_named
 from .rows import Problem
 from .statements import build_registry_sql
@@ -159,9 +159,9 @@ class RegistryProvider:
         source = self._writing if one.writes else self._reading
         assert source is not None, "a tool that writes is offered only where tools may"
         statement = build_registry_sql(one, arguments, self.dialect, most=self.spec.rows)
-        errand = Errand(source=source, registration=one, statement=statement, caller=caller or Caller())
+        run = StatementRun(source=source, registration=one, statement=statement, caller=caller or Caller())
         try:
-            return await self._called(name, errand)
+            return await self._called(name, run)
         except InvalidArguments as error:
             if error.sent is Sent.ANSWERED:
                 self.on_suspicion()
@@ -219,13 +219,13 @@ class RegistryProvider:
         loader: RegistryLoader = loading.RegistryLoader(self._looking, rules, most=self.spec.rows)
         return loader
 
-    async def _called(self, name: str, errand: Errand) -> Mapping[str, Any]:
+    async def _called(self, name: str, run: StatementRun) -> Mapping[str, Any]:
         """Wait for a call; when nobody waits any more it is stopped."""
         try:
-            return await self._in_thread(self._workers, name, errand.run, self.spec.seconds, Sent.UNKNOWN)
+            return await self._in_thread(self._workers, name, run.run, self.spec.seconds, Sent.UNKNOWN)
         finally:
-            if not errand.is_over:
-                Thread(target=errand.stop, name="portico stop", daemon=True).start()
+            if not run.is_over:
+                Thread(target=run.stop, name="portico stop", daemon=True).start()
 
     async def _looked(self, label: str, work: Callable[[], Answer]) -> Answer:
         """Wait for a look at the registry."""
