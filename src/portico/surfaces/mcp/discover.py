@@ -1,4 +1,4 @@
-"""The `discover` surface: search, describe, call; every other tool is found, not listed."""
+"""The `discover` surface: search, describe, call, read on, script; every other tool is found, not listed."""
 
 from __future__ import annotations
 
