@@ -2,7 +2,7 @@
 
 `S0` to `S4` are the behaviours of the five designs that Portico unifies: 000 search and execute, 001 four tiers,
 002 capabilities, 003 gateway with scripts, 004 tools in a database. `Sx-Pn` were only planned there, `Sx-En` say where
-the design itself was wrong. `P-...` are promises of our own.
+the design itself was wrong. `P-...` are promises of our own. Attacks and faults are in `tests/threats.py`.
 """
 
 from __future__ import annotations

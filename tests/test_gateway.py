@@ -359,7 +359,7 @@ def test_a_search_answer_stays_within_its_tokens(
     assert found.tokens <= tokens
 
 
-@pytest.mark.requirement("P-BUDGET-NEVER-OVER")
+@pytest.mark.requirement("P-BUDGET-NEVER-OVER", "T33")
 def test_monstrous_definitions_do_not_make_answers_long() -> None:
     wide = definition("wide", "word " * 20_000, **{f"parameter{n}": "string" for n in range(3_000)})
     house = furnish({"s": [wide]})
@@ -419,7 +419,7 @@ def used(house: FakeHouse, handle: str, times: int) -> None:
         )
 
 
-@pytest.mark.requirement("P-USAGE-GENTLE")
+@pytest.mark.requirement("P-USAGE-GENTLE", "T38")
 def test_usage_orders_equals_on_a_page_and_moves_no_tool_to_another_page() -> None:
     scores = {f"s.t{number}": 5.0 for number in range(7)} | {"s.t7": 4.9}
     house = furnish({"s": [definition(f"t{number}") for number in range(8)]}, index=FakeIndex(scores))

@@ -114,7 +114,7 @@ async def test_where_overriding_is_switched_off_code_keeps_its_name(shop: Shop, 
         assert tools[ToolId("archive", "base_readQuery")].listed == "archive__base_readQuery"
 
 
-@pytest.mark.requirement("S4-E7")
+@pytest.mark.requirement("S4-E7", "T31")
 async def test_a_meta_tool_is_never_replaced(shop: Shop, tmp_path: Path) -> None:
     for name in ("search_tools", "execute_tool", "Run_Script"):
         shop.register(name, "sample_sales", "T", "region CV?")
@@ -135,7 +135,7 @@ async def test_a_profile_filters_code_tools_and_no_registered_ones(shop: Shop, t
         assert len(visible) == len(house.gateway.edition.chapters["warehouse"].tools)
 
 
-@pytest.mark.requirement("S4-P5", "P-REGISTRY-USERS", "P-HIDDEN-LOOKS-MISSING")
+@pytest.mark.requirement("S4-P5", "P-REGISTRY-USERS", "P-HIDDEN-LOOKS-MISSING", "T45")
 async def test_an_end_users_rights_decide_for_every_door(shop: Shop, tmp_path: Path) -> None:
     shop.register("private", "sample_sales", "T", "region CV?", users="alice", docstring="Secret sales figures")
     async with registry_house(tmp_path, shop.spec()) as house:
@@ -158,7 +158,7 @@ async def test_an_end_users_rights_decide_for_every_door(shop: Shop, tmp_path: P
             assert (await house.scripts.run(BOB, script)).text == "false"
 
 
-@pytest.mark.requirement("S4-P2", "S4-P5", "P-REGISTRY-REFRESH")
+@pytest.mark.requirement("S4-P2", "S4-P5", "P-REGISTRY-REFRESH", "T45")
 async def test_a_revoked_right_is_gone_with_the_next_edition(shop: Shop, tmp_path: Path) -> None:
     shop.register("private", "sample_sales", "T", "region CV?", users="alice bob")
     async with registry_house(tmp_path, shop.spec()) as house:

@@ -14,7 +14,7 @@ EVERY = {"direct": 1, "call_tool": 15, "execute_tool": 15, "script": 60}
 """Every so many texts for each door; `bench/registry.py` sends them all through all."""
 
 
-@pytest.mark.requirement("S4-E1", "S4-E15", "P-REGISTRY-BOUND")
+@pytest.mark.requirement("S4-E1", "S4-E15", "P-REGISTRY-BOUND", "T66", "T67")
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
 async def test_no_text_changes_a_database_and_none_is_sent_as_another_type(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -177,7 +177,7 @@ async def test_arguments_are_checked_before_anything_is_sent(house: FakeHouse, e
     assert house.provider("calculator").calls == []
 
 
-@pytest.mark.requirement("P-SCRIPTS-IDENTITY")
+@pytest.mark.requirement("P-SCRIPTS-IDENTITY", "T64")
 async def test_a_hidden_tool_and_a_missing_one_look_alike(engine: LuaEngine):
     specs = [
         ServerSpec(name="calculator", transport="stdio", tools=ToolFilter(deny=("add",))),
@@ -205,6 +205,7 @@ async def test_every_call_is_one_invocation_of_the_caller_under_its_script(house
     assert script.tokens_in > 0
 
 
+@pytest.mark.requirement("T61")
 async def test_a_script_cannot_run_scripts(house: FakeHouse, engine: LuaEngine):
     error = await failure(house, engine, "result(_gateway.run_script({ script = 'result(1)' }):await())")
     assert "run_script" in error.reason
@@ -264,7 +265,7 @@ async def test_a_server_that_is_gone_is_an_error_that_can_be_read(house: FakeHou
     assert error.sent is Sent.UNKNOWN
 
 
-@pytest.mark.requirement("P-SCRIPTS-TEACH")
+@pytest.mark.requirement("P-SCRIPTS-TEACH", "T64")
 @pytest.mark.parametrize(
     "inside",
     [

@@ -552,6 +552,7 @@ async def test_a_new_edition_and_new_standings_are_seen_at_once():
     assert house.gateway.edition.number == 2
 
 
+@pytest.mark.requirement("T17")
 async def test_callers_who_see_different_tools_are_given_different_answers():
     class Choosy(GlobPolicy):
         def visible(self, caller: Caller, edition: Edition) -> frozenset[ToolId]:
@@ -676,7 +677,7 @@ async def test_every_tool_of_a_hundred_servers_is_still_found_for_a_twelfth():
     assert missed == []
 
 
-@pytest.mark.requirement("S1-E20")
+@pytest.mark.requirement("S1-E20", "T28")
 async def test_what_servers_write_is_sent_letter_by_letter():
     says = "Sort 📁 folders → newest first, naïvely."
     field = {"type": "string", "description": "📁 → é", "enum": ["→", "📁"]}

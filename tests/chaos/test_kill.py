@@ -13,7 +13,7 @@ from tests.databases import Postgres
 ROUNDS = 3
 
 
-@pytest.mark.requirement("P-JOURNAL-ONCE", "P-JOURNAL-DURABLE", "P-JOURNAL-LOSSES")
+@pytest.mark.requirement("P-JOURNAL-ONCE", "P-JOURNAL-DURABLE", "P-JOURNAL-LOSSES", "F33", "F34")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 def test_what_a_killed_process_was_told_is_stored_and_what_it_lost_is_counted(

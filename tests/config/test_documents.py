@@ -135,6 +135,7 @@ def test_a_file_of_four_megabytes_is_read_in_seconds(tmp_path: Path) -> None:
 SIGNS = st.text(alphabet="{}[]\":,- \n#&*!|>'$abé\t0.\\/=<", max_size=60)
 
 
+@pytest.mark.requirement("F50")
 @settings(max_examples=300)
 @given(SIGNS | st.text(max_size=40), st.sampled_from(["c.json", "c.yaml", "c.toml"]))
 def test_no_text_is_answered_with_anything_but_settings_or_a_config_error(text: str, name: str) -> None:

@@ -209,6 +209,7 @@ def test_json_with_tabs_and_comments_may_stand_in_a_yaml_file(home: Home) -> Non
     assert [spec.name for spec in home.load().servers] == ["a"]
 
 
+@pytest.mark.requirement("T44")
 def test_secrets_never_appear_in_messages_or_settings_repr(home: Home) -> None:
     secret = "hunter2-S3cr3t"
     home.environ["SECRET"] = secret

@@ -14,6 +14,7 @@ from portico.config.masking import masked_text
 TOKEN = "abcd1234efgh5678ijkl9012mnop"
 
 
+@pytest.mark.requirement("T44")
 @pytest.mark.parametrize(
     ("entry", "shown"),
     [

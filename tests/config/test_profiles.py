@@ -124,6 +124,7 @@ def test_a_server_that_is_probably_misspelt_is_named(home: Home):
     assert str(problem) == "profile 'mine': no server is called 'githb'. Did you mean 'github'?"
 
 
+@pytest.mark.requirement("F37")
 def test_a_bad_pattern_is_named_with_its_line_and_lets_nothing_through(home: Home):
     file = home.write("project/profiles.yml", 'mine:\n  tool:\n    - "^base_("\n    - "(a+)+"\n    - "^ok_"\n')
     settings = chosen(home, "mine")
@@ -160,6 +161,7 @@ def test_a_profile_that_could_offer_too_much_cannot_be_chosen(home: Home, text: 
     assert error.fix
 
 
+@pytest.mark.requirement("F37")
 def test_a_broken_file_never_falls_back_to_a_packaged_profile(home: Home):
     home.write("project/profiles.yml", "base: {\n")
     assert "cannot be read" in failure(home, "base").problem

@@ -45,7 +45,7 @@ def edition() -> Edition:
     return furnish({s: [definition(n, f"Does {n}") for n in ("x1", "x2", "y")] for s in "abc"}).gateway.edition
 
 
-@pytest.mark.requirement("P-POLICY-CONTRACT")
+@pytest.mark.requirement("P-POLICY-CONTRACT", "T25")
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_only_narrows_and_admits_what_it_shows(name: str, edition: Edition) -> None:
     policy = POLICIES[name]()

@@ -89,7 +89,7 @@ def test_a_value_that_no_tool_has_is_answered_with_those_that_exist(
     assert raised.value.next_call == NextCall("search", query)
 
 
-@pytest.mark.requirement("P-FILTERS", "P-HIDDEN-LOOKS-MISSING")
+@pytest.mark.requirement("P-FILTERS", "P-HIDDEN-LOOKS-MISSING", "T17")
 def test_what_only_hidden_tools_have_does_not_exist(house: FakeHouse) -> None:
     with pytest.raises(UnknownFilter) as hidden:
         found(house, tag="hidden-tag")

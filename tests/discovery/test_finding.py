@@ -194,7 +194,7 @@ def test_an_exact_name_always_fits(everyday: House, generated: House, samples: H
     assert ask(strange, "qwxzy").fits
 
 
-@pytest.mark.requirement("P-SEARCH-COPIES")
+@pytest.mark.requirement("P-SEARCH-COPIES", "T37")
 def test_copies_give_way_to_other_tools() -> None:
     copies = {f"s{number}": [definition("search_notes", "Search the notes by words")] for number in range(6)}
     house = open_house({**copies, "other": [definition("find_notes", "Find notes by their tags and words")]})

@@ -182,7 +182,7 @@ def test_every_part_of_a_score_is_told(index: ToolIndex, edition: Edition) -> No
     assert "word invoic" in hit.why
 
 
-@pytest.mark.requirement("P-SEARCH-BOMBS")
+@pytest.mark.requirement("P-SEARCH-BOMBS", "T33", "T37")
 @pytest.mark.timeout(10)
 def test_a_monstrous_definition_is_indexed_quickly_and_buys_no_place() -> None:
     wide = definition("wide", "filler", **{f"weather{n}": "string?" for n in range(6_000)})
@@ -346,7 +346,7 @@ def test_any_sequence_of_editions_answers_like_one_that_is_built_at_once(steps: 
             same(found, fresh.query(text, within=visible, limit=50))
 
 
-@pytest.mark.requirement("P-EDITION-AGREES")
+@pytest.mark.requirement("P-EDITION-AGREES", "F46")
 def test_an_older_edition_answers_as_before(edition: Edition) -> None:
     editions = Editions(build_index=build_index)
     editions.accept([offer(server, EVERYDAY[server]) for server in ("github", "files")])

@@ -45,7 +45,7 @@ def test_without_usage_nothing_moves_and_nothing_is_added() -> None:
     assert settle(found, {TOOLS[2].id: WELL, TOOLS[0].id: Usage(calls=3)}) == found
 
 
-@pytest.mark.requirement("P-USAGE-GENTLE", "P-EXPLAIN")
+@pytest.mark.requirement("P-USAGE-GENTLE", "P-EXPLAIN", "T38")
 @given(
     st.lists(st.floats(0.01, 200).map(lambda score: round(score, 4)), max_size=6),
     st.dictionaries(st.integers(0, 5), st.tuples(st.integers(1, 10**6), st.floats(0, 1))),

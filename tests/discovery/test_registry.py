@@ -494,6 +494,7 @@ class OwnServer:
         return None
 
 
+@pytest.mark.requirement("T17")
 def test_callers_who_see_other_tools_never_share_an_answer():
     house = furnish({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
     house.gateway.policy = OwnServer()

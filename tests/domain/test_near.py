@@ -96,7 +96,7 @@ def test_letters_leave_out_no_name_that_is_alike(servers: dict[str, set[str]], s
     assert found == [handle for _, handle in compare_all(edition, spelling, edition.tools.keys())]
 
 
-@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
+@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING", "T17")
 @pytest.mark.parametrize("spelling", ["issues.get_isue", "creat_message", "serch", "list"])
 def test_hidden_tools_change_nothing_in_what_looks_alike(large: Edition, spelling: str) -> None:
     shown = {server: tools[::2] for server, tools in generate(40, 2_000).items()}

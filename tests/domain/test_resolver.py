@@ -60,7 +60,7 @@ def test_a_path_with_a_slash_in_the_tool_name_is_percent_encoded() -> None:
     assert resolve(edition, "/data%20server/read%2Ffile").id.name == "read/file"
 
 
-@pytest.mark.requirement("P-RESOLVE-AMBIGUOUS")
+@pytest.mark.requirement("P-RESOLVE-AMBIGUOUS", "T30")
 def test_a_shared_bare_name_lists_all_and_picks_none() -> None:
     edition = edition_of(a=["search"], b=["search"], c=["search"])
     with pytest.raises(AmbiguousTool) as caught:
@@ -68,7 +68,7 @@ def test_a_shared_bare_name_lists_all_and_picks_none() -> None:
     assert caught.value.details == ("3 tools have that name: a.search, b.search, c.search",)
 
 
-@pytest.mark.requirement("P-RESOLVE-AMBIGUOUS")
+@pytest.mark.requirement("P-RESOLVE-AMBIGUOUS", "T30")
 def test_an_ambiguous_separator_lists_both_readings() -> None:
     edition = edition_of(**{"a": ["b::c"], "a::b": ["c"]})
     with pytest.raises(AmbiguousTool) as caught:
@@ -77,7 +77,7 @@ def test_an_ambiguous_separator_lists_both_readings() -> None:
     assert "a__b.c" in caught.value.details[0]
 
 
-@pytest.mark.requirement("P-RESOLVE-AMBIGUOUS")
+@pytest.mark.requirement("P-RESOLVE-AMBIGUOUS", "T29")
 def test_case_is_ignored_only_where_one_tool_is_meant() -> None:
     edition = edition_of(a=["Read", "read"])
     assert resolve(edition, "a.Read").id.name == "Read"
@@ -114,7 +114,7 @@ def test_a_hidden_tool_looks_missing_to_the_byte(spelling: str) -> None:
     assert hidden.value.next_call == missing.value.next_call
 
 
-@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
+@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING", "T17")
 def test_hidden_tools_are_no_candidates_and_make_nothing_ambiguous() -> None:
     edition = edition_of(a=["search"], b=["search"])
     only_a = {id for id in edition.tools if id.server == "a"}
@@ -124,6 +124,7 @@ def test_hidden_tools_are_no_candidates_and_make_nothing_ambiguous() -> None:
     assert "search" not in "".join(caught.value.details)
 
 
+@pytest.mark.requirement("T29")
 def test_names_that_differ_by_a_space_at_the_end_stay_two_tools() -> None:
     edition = edition_of(s=["read", "read "])
     assert resolve(edition, "s::read ").id.name == "read "

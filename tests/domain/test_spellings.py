@@ -83,13 +83,13 @@ def test_an_alias_is_the_server_spelling_and_collisions_are_told_apart() -> None
     assert named == {"other": "other", "serena": "serena", "serena-mcp-server": "serena_2"}
 
 
-@pytest.mark.requirement("P-NAMES-INJECTIVE")
+@pytest.mark.requirement("P-NAMES-INJECTIVE", "T30")
 def test_separators_inside_names_do_not_merge_two_tools() -> None:
     ids = [ToolId("a", "b__c"), ToolId("a__b", "c")]
     assert list_names((id, "upstream") for id in ids) == {ids[0]: "a__b__c", ids[1]: "a__b__c_2"}
 
 
-@pytest.mark.requirement("P-NAMES-INJECTIVE")
+@pytest.mark.requirement("P-NAMES-INJECTIVE", "T30")
 def test_names_that_are_cut_stay_apart() -> None:
     ids = [ToolId("server", "x" * 200 + end) for end in ("", "1", "2", "é", "ü")]
     listed = list_names((id, "upstream") for id in ids)
@@ -122,7 +122,7 @@ def test_every_set_of_tools_gets_distinct_listable_names(found: set[tuple[str, s
     assert all(LISTED.match(name) for name in listed.values())
 
 
-@pytest.mark.requirement("P-NAMES-INJECTIVE", "P-NAMES-STABLE")
+@pytest.mark.requirement("P-NAMES-INJECTIVE", "P-NAMES-STABLE", "T30")
 def test_ten_thousand_random_sets_stay_injective_in_any_order() -> None:
     rng = random.Random(7)
     for _ in range(10_000):

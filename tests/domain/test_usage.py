@@ -38,7 +38,7 @@ def test_what_ended_well_and_what_did_not_are_counted() -> None:
     assert str(usage) == "3 calls, 33.3% success, 400 ms on average"
 
 
-@pytest.mark.requirement("P-USAGE")
+@pytest.mark.requirement("P-USAGE", "T38")
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.INVALID, Outcome.CANCELLED])
 def test_what_is_not_the_tools_doing_changes_nothing(outcome: Outcome) -> None:
     usage = Usage() + ended(Outcome.DONE)

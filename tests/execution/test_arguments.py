@@ -164,6 +164,7 @@ def test_what_is_not_json_is_refused_in_our_own_words(value: object) -> None:
     assert problems(made(a="integer"), a=value)
 
 
+@pytest.mark.requirement("T20")
 def test_a_deeply_nested_value_is_judged_not_crashed_on() -> None:
     value: Any = 1
     for _ in range(5_000):
@@ -178,7 +179,7 @@ def test_a_schema_that_is_not_json_schema_leaves_the_call_unchecked(schema: Any)
     assert check(made(a=schema), a={"any": "thing"}, b=1).notes == ()
 
 
-@pytest.mark.requirement("P-NO-SLOW-PATTERNS")
+@pytest.mark.requirement("P-NO-SLOW-PATTERNS", "T35")
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)+$", "^(?=(a+)+$)(a|aa)+$", r"^(\w+\s?)*$", r"(x+x+)+y"])
 def test_a_regex_bomb_ends_at_once(pattern: str) -> None:
@@ -186,7 +187,7 @@ def test_a_regex_bomb_ends_at_once(pattern: str) -> None:
         check(made(a={"type": "string", "pattern": pattern}), a="a" * 5_000 + "x" * 5_000 + "!")
 
 
-@pytest.mark.requirement("P-NO-SLOW-PATTERNS")
+@pytest.mark.requirement("P-NO-SLOW-PATTERNS", "T35")
 @pytest.mark.timeout(10)
 def test_a_recursive_schema_cannot_hold_the_gateway() -> None:
     twice = [{"properties": {"c": {"$ref": "#/$defs/n"}}}] * 2

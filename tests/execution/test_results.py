@@ -60,7 +60,7 @@ def said(results: Results, caller: Caller, id: str) -> str:
     return str(caught.value).replace(id, "ID")
 
 
-@pytest.mark.requirement("P-RESULTS-HANDLES")
+@pytest.mark.requirement("P-RESULTS-HANDLES", "T15")
 def test_a_result_is_found_by_its_caller_alone() -> None:
     results = Results()
     id = results.keep(ANNA, "a.b", parts(), 0)
@@ -81,7 +81,7 @@ def test_a_result_expires_and_then_looks_as_if_it_had_never_been(memory_mb: int)
     assert said(results, ANNA, id) == said(results, ANNA, "r_AAAAAAAAAAAAAAAA")
 
 
-@pytest.mark.requirement("P-RESULTS-HANDLES")
+@pytest.mark.requirement("P-RESULTS-HANDLES", "T15")
 def test_handles_are_never_alike_and_long_enough_not_to_be_guessed() -> None:
     results = Results()
     found = {results.keep(ANNA, "a.b", parts(), 0) for _ in range(1_000)}

@@ -9,6 +9,7 @@ import pytest
 
 from tests.house.source import ROOT
 from tests.requirements import GAPS, PROMISES, acceptance, expand
+from tests.threats import PARTLY, THREATS, UNSHOWN
 
 pytestmark = pytest.mark.requirement("P-HOUSE-MANIFEST")
 
@@ -27,7 +28,7 @@ def claimed() -> dict[str, set[str]]:
 
 
 def test_every_marked_id_is_a_known_promise():
-    assert sorted(claimed().keys() - set(acceptance()) - PROMISES.keys()) == []
+    assert sorted(claimed().keys() - set(acceptance()) - PROMISES.keys() - THREATS.keys()) == []
 
 
 def test_every_promise_of_ours_has_a_test():
@@ -43,3 +44,22 @@ def test_no_gap_names_what_does_not_exist_or_is_all_done():
     known, done = set(acceptance()), claimed().keys()
     assert [ids for ids in GAPS if not set(expand(ids)) <= known] == []
     assert [ids for ids in GAPS if set(expand(ids)) <= done] == []
+
+
+def test_every_threat_has_a_test_or_is_a_named_gap_and_never_both():
+    shown = THREATS.keys() & claimed().keys()
+    assert sorted(THREATS.keys() - shown - UNSHOWN.keys()) == []
+    assert sorted(shown & UNSHOWN.keys()) == []
+
+
+def test_what_is_said_of_a_threat_is_said_of_one_that_exists():
+    assert sorted((UNSHOWN.keys() | PARTLY.keys()) - THREATS.keys()) == []
+
+
+def test_a_threat_that_is_met_in_part_has_a_test_for_that_part():
+    assert sorted(PARTLY.keys() - claimed().keys()) == []
+    assert sorted(PARTLY.keys() & UNSHOWN.keys()) == []
+
+
+def test_the_threats_are_numbered_without_a_hole():
+    assert list(THREATS) == [f"T{n:02}" for n in range(1, 82)] + [f"F{n:02}" for n in range(1, 53)]

@@ -113,6 +113,7 @@ def test_before_the_first_offering_there_is_an_empty_edition(editions: Editions)
     assert editions.current.index.query("anything", within=set(), limit=5).hits == ()
 
 
+@pytest.mark.requirement("T31")
 def test_a_tool_named_like_a_meta_tool_is_neither_merged_nor_in_the_way() -> None:
     editions = Editions(build_index=build_index)
     edition = editions.accept([(Offering(server="local", tools=(definition("search_tools"),)), "local")])

@@ -206,6 +206,7 @@ def test_a_definition_that_says_the_same_again_is_not_looked_at_again() -> None:
     assert catalog.edition.items == catalog.at_once().items
 
 
+@pytest.mark.requirement("F46")
 def test_a_failed_index_leaves_the_edition_that_there_was_and_the_next_one_is_whole() -> None:
     def build(edition: Edition, previous: Any) -> Any:
         if len(edition.tools) == 2:

@@ -89,6 +89,7 @@ async def test_an_unknown_server_is_named_with_the_known_ones() -> None:
         await furnish({"fake": []}).admin.intake.refresh("nobody")
 
 
+@pytest.mark.requirement("F01")
 async def test_settling_waits_for_first_offers_and_names_those_that_are_late() -> None:
     house = furnish({"fake": []})
     intake = house.admin.intake

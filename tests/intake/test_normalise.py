@@ -48,7 +48,7 @@ def refusal(raw: object) -> str:
     return str(caught.value)
 
 
-@pytest.mark.requirement("P-INTAKE-REFUSES")
+@pytest.mark.requirement("P-INTAKE-REFUSES", "T10", "T27")
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
@@ -136,7 +136,7 @@ def test_a_parameter_or_value_that_looks_like_a_keyword_is_not_mistaken(properti
     assert found.notes == ()
 
 
-@pytest.mark.requirement("P-INTAKE-CUTS")
+@pytest.mark.requirement("P-INTAKE-CUTS", "T33")
 def test_a_long_description_is_cut_with_a_marker() -> None:
     found = normalise({"name": "x", "description": "word " * 10_000, "inputSchema": {"type": "object"}})
     assert len(found.description) < DESCRIPTION_LIMIT + 60
@@ -205,6 +205,7 @@ def test_a_schema_that_a_strict_client_would_refuse_is_mended(schema: dict[str, 
     assert repr(given_) == before
 
 
+@pytest.mark.requirement("T40")
 @pytest.mark.parametrize(
     ("annotations", "effect"),
     [
@@ -249,14 +250,14 @@ def bombs() -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.requirement("P-INTAKE-BOMBS")
+@pytest.mark.requirement("P-INTAKE-BOMBS", "T35")
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("name", bombs())
 def test_a_schema_bomb_is_judged_at_once(name: str) -> None:
     assert is_taken(bombs()[name]) is (name in ("wide", "many values", "chain"))
 
 
-@pytest.mark.requirement("P-INTAKE-NEVER-RAISES")
+@pytest.mark.requirement("P-INTAKE-NEVER-RAISES", "F50")
 @pytest.mark.timeout(60, method="thread")  # the other method raises inside an example, which is then tried again
 @settings(max_examples=300)
 @given(json_values, json_values, json_values)

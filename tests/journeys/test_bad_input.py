@@ -97,7 +97,7 @@ def test_a_broken_config_says_file_and_line_and_never_a_traceback(tmp_path: Path
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.requirement("P-NO-SHADOWING")
+@pytest.mark.requirement("P-NO-SHADOWING", "T31")
 def test_names_that_collapse_are_told_apart_and_meta_tools_are_never_shadowed(tmp_path: Path):
     tools = [definition("a-b"), definition("a.b"), definition("search_tools"), definition("call_tool")]
     entry = serving(tmp_path / "tools.json", tools)

@@ -131,7 +131,7 @@ async def test_a_tool_may_ask_the_client_something(era: str, running: Gateway):
         assert "ana" in text_of(await connected.call_tool("call_tool", call))
 
 
-@pytest.mark.requirement("P-LOGS")
+@pytest.mark.requirement("P-LOGS", "T16")
 async def test_log_messages_reach_the_client_whose_call_they_belong_to(running: Gateway):
     heard: list[str] = []
 

@@ -40,7 +40,7 @@ def get(url: str, **headers: str) -> int:
         return error.code
 
 
-@pytest.mark.requirement("P-DOOR-ORIGIN")
+@pytest.mark.requirement("P-DOOR-ORIGIN", "T01")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -59,7 +59,7 @@ def test_a_web_page_cannot_reach_the_gateway(tmp_path: Path, headers: dict[str, 
             assert get(running.url.replace("/mcp", path), **headers) in (403, 421), path
 
 
-@pytest.mark.requirement("P-DOOR-LOOPBACK")
+@pytest.mark.requirement("P-DOOR-LOOPBACK", "T02")
 def test_an_address_that_others_can_reach_is_refused(tmp_path: Path):
     done = portico(tmp_path, "serve", "--host", "0.0.0.0", timeout=20)
     assert done.returncode == 3
@@ -106,7 +106,7 @@ def test_nothing_but_protocol_goes_to_stdout(tmp_path: Path):
     assert process.returncode == 0
 
 
-@pytest.mark.requirement("P-LEAVES-CLEAN")
+@pytest.mark.requirement("P-LEAVES-CLEAN", "F08")
 def test_a_stopped_gateway_leaves_no_process_behind(tmp_path: Path):
     write_config(tmp_path, {"good": serving(tmp_path / "tools.json", [definition("ping")])})
     with gateway(tmp_path) as running:

@@ -63,7 +63,7 @@ async def test_functions_and_definitions_are_found_and_called_like_any_tool(tmp_
             assert len(json.loads(text_of(top))["rows"]) == 1
 
 
-@pytest.mark.requirement("S0-2", "S0-77")
+@pytest.mark.requirement("S0-2", "S0-77", "F39")
 async def test_a_changed_file_is_loaded_again_and_a_broken_one_keeps_what_was_there(tmp_path: Path) -> None:
     home = furnished(tmp_path)
     with gateway(home, "--reload") as running:

@@ -140,7 +140,7 @@ async def test_prompts_resources_and_guides_are_found_described_and_read_like_to
         assert guide in await ask("describe_tools", names=["catalog://guide/everything"])
 
 
-@pytest.mark.requirement("P-PASS-CANCEL")
+@pytest.mark.requirement("P-PASS-CANCEL", "F45")
 async def test_a_cancelled_call_leaves_the_server_free(running: Gateway):
     async with client("http", "2026-07-28", surface="static", running=running) as connected:
         with anyio.move_on_after(0.3):

@@ -169,7 +169,7 @@ async def test_figures_grow_with_calls(running: Gateway, http: httpx2.Client):
     assert (ready["ready"], ready["store"], ready["degraded"]) == (True, "ok", False)
 
 
-@pytest.mark.requirement("P-DOOR-ORIGIN")
+@pytest.mark.requirement("P-DOOR-ORIGIN", "T01")
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
 def test_a_web_page_cannot_read_the_api(headers: dict[str, str], http: httpx2.Client):
     for path in (f"{TOOLS}/hot", "/api/v1/servers", "/metrics", "/openapi.json", "/readyz"):

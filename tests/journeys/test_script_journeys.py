@@ -159,7 +159,7 @@ def test_scripts_can_be_switched_off(tmp_path: Path):
     assert "scripts are switched off" in ran.stderr
 
 
-@pytest.mark.requirement("P-SCRIPTS-CANCEL")
+@pytest.mark.requirement("P-SCRIPTS-CANCEL", "T65")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 async def test_a_cancelled_script_and_its_call_are_gone(transport: str, era: str, running: Gateway, home: Path):
@@ -170,7 +170,7 @@ async def test_a_cancelled_script_and_its_call_are_gone(transport: str, era: str
             assert text_of(await agent.call_tool("execute", {"script": AT_ONCE})) == "free"
 
 
-@pytest.mark.requirement("P-SCRIPTS-CANCEL")
+@pytest.mark.requirement("P-SCRIPTS-CANCEL", "T65")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_script_whose_client_is_gone_is_gone_too(era: str, running: Gateway):
     pinged, cancelled = await calls(running, "done"), await calls(running, "cancelled")
@@ -206,6 +206,7 @@ async def test_no_process_outlives_a_client_over_stdio(era: str, home: Path):
             await anyio.lowlevel.checkpoint()
 
 
+@pytest.mark.requirement("T63")
 async def test_readiness_tells_what_holds_scripts_in(running: Gateway):
     def told() -> str:
         with urllib.request.urlopen(running.url.replace("/mcp", "/readyz")) as answer:

@@ -66,7 +66,7 @@ def refusing(url: str) -> Iterator[None]:
             admin.execute(allow.format(sql.Identifier(name), sql.SQL("true")))
 
 
-@pytest.mark.requirement("P-JOURNAL-AWAY")
+@pytest.mark.requirement("P-JOURNAL-AWAY", "F35")
 async def test_calls_go_on_while_postgresql_is_away_and_all_of_them_are_stored_when_it_is_back(
     tmp_path: Path, postgres_url: str
 ) -> None:
@@ -100,7 +100,7 @@ async def test_a_gateway_starts_without_its_postgresql_and_finds_it_later(tmp_pa
     assert not any("Traceback" in line for line in running.said)
 
 
-@pytest.mark.requirement("P-JOURNAL-AWAY")
+@pytest.mark.requirement("P-JOURNAL-AWAY", "F32")
 async def test_calls_go_on_while_another_process_holds_the_sqlite_file(tmp_path: Path) -> None:
     with gateway(furnished(tmp_path)) as running:
         await call(running, 1)
@@ -112,7 +112,7 @@ async def test_calls_go_on_while_another_process_holds_the_sqlite_file(tmp_path:
         assert (await until_stored(running, CALLS + 1))["losses"] == {"dropped": 0, "lost": 0}
 
 
-@pytest.mark.requirement("P-STORE-CORRUPT")
+@pytest.mark.requirement("P-STORE-CORRUPT", "F37")
 async def test_a_damaged_file_is_moved_aside_and_calls_work(tmp_path: Path) -> None:
     home = furnished(tmp_path)
     (home / "portico.db").write_bytes(b"this is no database at all" * 500)

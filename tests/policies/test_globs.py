@@ -38,7 +38,7 @@ def house() -> FakeHouse:
     return furnish({"s": [definition("drop_table", "Drop a table"), definition("list_tables")]}, specs=[spec])
 
 
-@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
+@pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING", "T45")
 async def test_a_denied_tool_is_nowhere(house: FakeHouse) -> None:
     gateway = house.gateway
     assert [tool.handle for tool in gateway.listing(AGENT)] == ["s.list_tables"]
@@ -52,6 +52,7 @@ async def test_a_denied_tool_is_nowhere(house: FakeHouse) -> None:
     assert house.provider("s").calls == []
 
 
+@pytest.mark.requirement("T45")
 def test_a_tool_that_slipped_through_is_still_refused(house: FakeHouse) -> None:
     policy = GlobPolicy({"s": ToolFilter(deny=("*",))})
     tool = house.gateway.listing(AGENT)[0]

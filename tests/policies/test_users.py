@@ -39,7 +39,7 @@ def test_a_caller_sees_what_is_its_own_or_everybodys(house: FakeHouse) -> None:
     assert shown(policy, Caller(name="*"), edition) == {"open", "all"}
 
 
-@pytest.mark.requirement("P-REGISTRY-USERS", "P-POLICY-CONTRACT")
+@pytest.mark.requirement("P-REGISTRY-USERS", "P-POLICY-CONTRACT", "T25")
 def test_what_is_not_shown_is_not_admitted_and_inner_links_still_narrow(house: FakeHouse) -> None:
     inner = GlobPolicy({"warehouse": ToolFilter(deny=("ours",))})
     policy, edition = UserPolicy(inner), house.gateway.edition

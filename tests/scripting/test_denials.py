@@ -18,7 +18,7 @@ SMALL = Limits(
 )
 
 
-@pytest.mark.requirement("S3-E12")
+@pytest.mark.requirement("S3-E12", "T55")
 async def test_every_denial_is_ended_by_its_limit_and_leaves_nothing(engine: LuaEngine):
     before = nurseries()
     await engine.wake()
@@ -48,7 +48,7 @@ async def test_every_denial_is_ended_by_its_limit_and_leaves_nothing(engine: Lua
     assert nurseries() == before
 
 
-@pytest.mark.requirement("S3-E12")
+@pytest.mark.requirement("S3-E12", "T56")
 async def test_no_call_is_accepted_after_the_deadline(engine: LuaEngine):
     source = """
     while true do
@@ -65,7 +65,7 @@ async def test_no_call_is_accepted_after_the_deadline(engine: LuaEngine):
     assert len(desk.calls) == made
 
 
-@pytest.mark.requirement("S3-E12")
+@pytest.mark.requirement("S3-E12", "T61")
 async def test_calls_stop_exactly_at_their_limit(engine: LuaEngine):
     desk = Desk()
     script = Script(
@@ -76,7 +76,7 @@ async def test_calls_stop_exactly_at_their_limit(engine: LuaEngine):
     assert len(desk.calls) == 7
 
 
-@pytest.mark.requirement("S3-E12")
+@pytest.mark.requirement("S3-E12", "F44")
 async def test_a_hundred_endless_scripts_do_not_stop_others(engine: LuaEngine):
     refused, stopped = [], []
 

@@ -42,6 +42,7 @@ return found
 """
 
 
+@pytest.mark.requirement("T59")
 def test_no_attempt_to_get_out_succeeds(run: Runner):
     run("string.left_behind = 1 left_behind = 1")
     succeeded = {name: value for name, source in ATTEMPTS.items() if (value := _outcome(run, source)) is not False}
@@ -49,11 +50,12 @@ def test_no_attempt_to_get_out_succeeds(run: Runner):
     assert len(ATTEMPTS) >= 70
 
 
-@pytest.mark.requirement("S3-22")
+@pytest.mark.requirement("S3-22", "T59")
 def test_a_script_finds_exactly_the_globals_that_are_allowed(run: Runner):
     assert run.value(SNAPSHOT) == sorted(GLOBALS)
 
 
+@pytest.mark.requirement("T58")
 def test_what_one_script_changes_is_not_there_for_the_next(run: Runner):
     poison = """
     for name, value in pairs(_G) do
@@ -66,11 +68,13 @@ def test_what_one_script_changes_is_not_there_for_the_next(run: Runner):
     assert run.value(SNAPSHOT) == sorted(GLOBALS)
 
 
+@pytest.mark.requirement("T58")
 def test_each_run_has_random_numbers_of_its_own(run: Runner):
     drawn = {run.value("math.randomseed = nil return math.random(1 << 60)") for _ in range(5)}
     assert len(drawn) == 5
 
 
+@pytest.mark.requirement("T57")
 def test_no_binary_chunk_is_loaded_however_it_is_bent(run: Runner):
     """Blobs that begin like compiled Lua, with bytes changed at random; none may load and none may end the process."""
     dice = random.Random(7)
@@ -96,11 +100,13 @@ def test_no_binary_chunk_is_loaded_however_it_is_bent(run: Runner):
     assert run.value(source, {"blobs": blobs}) == [0, 1_000]
 
 
+@pytest.mark.requirement("T57")
 def test_a_binary_script_is_refused(run: Runner):
     error = run.error("\x1bLuaT\x00")
     assert "attempt to load a binary chunk" in error.reason
 
 
+@pytest.mark.requirement("T64")
 def test_errors_tell_nothing_of_this_machine(run: Runner):
     told = [run.error(f"local ok, e = pcall(function() {s} end) error(e or 'fine', 0)").reason for s in _PROVOKED]
     assert [text for text in told if any(sign in text for sign in ("0x", "/", ".py", "lupa", "Traceback"))] == []

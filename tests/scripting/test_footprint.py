@@ -26,6 +26,7 @@ FILLERS = {
 }
 
 
+@pytest.mark.requirement("T55")
 @pytest.mark.parametrize("name", FILLERS)
 async def test_a_full_script_takes_little_more_than_its_limit(engine: LuaEngine, name: str):
     source = f"""

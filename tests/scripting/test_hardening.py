@@ -23,6 +23,7 @@ PRIVILEGED = {"mount", "setuid", "unshare", "a priority", "more memory", "ptrace
 """Probes that fail where the tests have no privileges, whether or not anything holds them in."""
 
 
+@pytest.mark.requirement("T63")
 def test_no_probe_gets_out_of_a_worker(tmp_path: Path):
     told = _probed(tmp_path)
     assert told["succeeded"] == []

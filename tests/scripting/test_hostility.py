@@ -63,6 +63,7 @@ def test_a_function_that_takes_any_number_of_values_is_no_placeholder():
     assert hints("calculator.add({ a = ... })", "x", []) != []
 
 
+@pytest.mark.requirement("T60")
 @pytest.mark.parametrize(
     ("values", "limit"),
     [
@@ -176,7 +177,7 @@ return told
 """
 
 
-@pytest.mark.requirement("S3-22")
+@pytest.mark.requirement("S3-22", "T64")
 def test_no_error_tells_where_anything_lies(run: Runner):
     told = run.value(PROVOKE, calls=100_000, output_bytes=2_000_000)
     assert len([text for text in told if not text.startswith("error at")]) >= 200

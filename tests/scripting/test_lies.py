@@ -151,6 +151,7 @@ def test_a_frame_beyond_the_limit_is_refused_before_it_is_read():
         Splitter(10, print).feed(packed(b"x" * 11)[:5])
 
 
+@pytest.mark.requirement("F50")
 @pytest.mark.parametrize("value", [2**64, -(2**70), "\ud800", {"k": ["\udfff", 2**63]}, 1.0, -0.0, None, "\x00"])
 def test_every_json_value_can_be_framed(value: object):
     body = dumped({"exact": True, "v": value})

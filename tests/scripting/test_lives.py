@@ -24,6 +24,7 @@ HANGING = Script(source="calculator.hang():await()")
 LOOPING = Script(source="print('on its way') while true do end", limits=Limits(cpu_seconds=60))
 
 
+@pytest.mark.requirement("T65")
 async def test_a_cancelled_run_takes_its_script_and_its_calls_with_it(engine: LuaEngine):
     desk = Desk()
     nursery = await _nursery(engine)
@@ -75,6 +76,7 @@ async def test_no_worker_is_used_twice(engine: LuaEngine):
         await until(lambda used=used: len(children(nursery)) == 2 and not children(nursery) & used)
 
 
+@pytest.mark.requirement("F43")
 async def test_a_killed_worker_fails_its_script_alone(engine: LuaEngine):
     nursery = await _nursery(engine)
     warm = children(nursery)
@@ -100,6 +102,7 @@ async def test_a_worker_that_crashes_is_told_from_one_that_used_its_time(engine:
     await _expect(engine, Script(source="while true do end", limits=Limits(cpu_seconds=0.05)), desk, "CPU time")
 
 
+@pytest.mark.requirement("F43")
 async def test_idle_workers_that_die_are_replaced(engine: LuaEngine):
     nursery = await _nursery(engine)
     old = children(nursery)
@@ -154,6 +157,7 @@ async def test_closing_ends_what_runs(engine: LuaEngine):
         await engine.run(Script(source="return 1"), Desk())
 
 
+@pytest.mark.requirement("F09")
 def test_a_killed_gateway_leaves_no_process():
     code = """
 import anyio

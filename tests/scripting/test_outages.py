@@ -82,6 +82,7 @@ async def test_a_stopped_nursery_is_replaced(engine: LuaEngine, monkeypatch: pyt
     assert await _full(engine) != nursery
 
 
+@pytest.mark.requirement("F30")
 async def test_a_gateway_without_free_descriptors_says_so_and_recovers():
     engine = LuaEngine(pool_size=1)
     with _no_descriptors():

@@ -43,6 +43,7 @@ def test_values_go_in_and_out_unchanged(run: Runner, values: list[Any]):
     assert exact(run.value(source, {"values": values})) == exact(values)
 
 
+@pytest.mark.requirement("T60")
 def test_five_thousand_values_go_in_and_out_unchanged(run: Runner):
     dice = random.Random(11)
     values = [_drawn(dice, 4) for _ in range(5_000)]
@@ -132,6 +133,7 @@ def test_keys_are_told_in_a_stable_order(run: Runner):
     assert run.value("return json.encode({ b = 1, a = 2, c = { z = 1, y = 2 } })") == '{"a":2,"b":1,"c":{"y":2,"z":1}}'
 
 
+@pytest.mark.requirement("T60")
 @pytest.mark.parametrize(
     ("value", "told"),
     [

@@ -143,6 +143,7 @@ def test_a_full_disk_is_named_and_nothing_is_half_written(tmp_path: Path) -> Non
     database.close()
 
 
+@pytest.mark.requirement("F31")
 @pytest.mark.skipif(sys.platform == "win32", reason="files cannot be limited there")
 def test_a_disk_that_is_really_full_is_named_and_works_again_when_there_is_room(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FILL, str(tmp_path)]
@@ -244,6 +245,7 @@ def test_a_file_damaged_while_it_is_open_is_named(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.requirement("F35")
 def test_connections_that_the_server_ended_are_replaced(server: Database, migrated_url: str) -> None:
     ledger = DatabaseLedger(server)
     ledger.append(BATCH)
@@ -309,6 +311,7 @@ def test_a_server_that_is_too_slow_is_not_waited_for(migrated_url: str) -> None:
     database.close()
 
 
+@pytest.mark.requirement("T44")
 def test_a_statement_that_fails_does_not_tell_what_was_in_it(database: Database) -> None:
     with pytest.raises(StoreError) as raised:
         database.run("INSERT INTO nowhere VALUES (:word)", {"word": "s3cret"})

@@ -151,6 +151,7 @@ def test_while_the_store_is_away_entries_wait_and_then_all_are_there(
     assert ended == "the journal is written again; 0 entries were dropped meanwhile"
 
 
+@pytest.mark.requirement("F31")
 def test_what_finds_no_room_is_left_out_and_counted_exactly(
     ledger: FakeLedger, journal: Open, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -249,7 +249,7 @@ def writing(folder: Path, first: int, count: int) -> Iterator[subprocess.Popen[s
         yield process
 
 
-@pytest.mark.requirement("P-STORE-SHARED", "P-JOURNAL-ONCE")
+@pytest.mark.requirement("P-STORE-SHARED", "P-JOURNAL-ONCE", "F34")
 def test_processes_write_to_one_file_at_once_and_the_sums_are_right(tmp_path: Path) -> None:
     open_database("sqlite", tmp_path).close()
     with writing(tmp_path, 0, 3_000) as one, writing(tmp_path, 3_000, 3_000) as other:

@@ -160,7 +160,7 @@ def test_a_postgresql_database_of_the_first_revision_is_brought_up_to_date(postg
     again.close()
 
 
-@pytest.mark.requirement("P-STORE-MIGRATES")
+@pytest.mark.requirement("P-STORE-MIGRATES", "F36")
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     old_file(tmp_path / "portico.db", 3)
     connection = sqlite3.connect(tmp_path / "portico.db")

@@ -39,7 +39,7 @@ def _nobody_works(url: str) -> bool:
 
 
 @pytest.mark.parametrize("sql", [ENDLESS, CARTESIAN])
-@pytest.mark.requirement("P-DATABASE-LIMITS")
+@pytest.mark.requirement("P-DATABASE-LIMITS", "T72")
 def test_a_query_that_never_ends_is_cut(url: str, sql: str):
     source = DatabaseSource(url, seconds=0.3)
     with pytest.raises(UpstreamTimeout, match="longer than it may"), source.reading() as conn:
@@ -49,6 +49,7 @@ def test_a_query_that_never_ends_is_cut(url: str, sql: str):
     source.close()
 
 
+@pytest.mark.requirement("T72")
 @pytest.mark.parametrize("sql", ["SELECT pg_sleep(60)", "SELECT pg_sleep(0.02) FROM generate_series(1, 900)", ENDLESS])
 def test_nothing_runs_on_in_the_server_when_time_is_up(filled_url: str, sql: str):
     source = DatabaseSource(filled_url, seconds=0.5)
@@ -61,7 +62,7 @@ def test_nothing_runs_on_in_the_server_when_time_is_up(filled_url: str, sql: str
     source.close()
 
 
-@pytest.mark.requirement("P-DATABASE-LIMITS")
+@pytest.mark.requirement("P-DATABASE-LIMITS", "T73")
 def test_ten_million_rows_are_cut_at_the_limit_and_never_loaded(url: str):
     source = DatabaseSource(url, rows=500)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -78,6 +79,7 @@ def test_ten_million_rows_are_cut_at_the_limit_and_never_loaded(url: str):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
+@pytest.mark.requirement("T73")
 def test_a_huge_cell_is_not_sent(url: str):
     source = DatabaseSource(url)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -144,6 +146,7 @@ def test_the_database_knows_the_caller_through_every_fault(filled_url: str):
     source.close()
 
 
+@pytest.mark.requirement("T75")
 @pytest.mark.parametrize(
     "name", ["o'hara", "*/ DROP TABLE people; --", "line\nbreak", '"', "Zoë 🚪", "%s %(x)s :x", "x" * 500]
 )

@@ -123,7 +123,7 @@ def _files(folder: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-@pytest.mark.requirement("P-DATABASE-READ-ONLY")
+@pytest.mark.requirement("P-DATABASE-READ-ONLY", "T71")
 def test_writing_through_a_sqlite_query_is_impossible(sqlite_url: str, sqlite_file: Path, tmp_path: Path):
     attempts = _attempts(SQLITE, sqlite_file.parent)
     assert len(attempts) >= 40
@@ -154,7 +154,7 @@ def _fingerprint(url: str) -> list[tuple[object, ...]]:
         return [tuple(connection.execute(sql.encode()).fetchone() or ()) for sql in asked]
 
 
-@pytest.mark.requirement("P-DATABASE-READ-ONLY")
+@pytest.mark.requirement("P-DATABASE-READ-ONLY", "T71")
 def test_writing_through_a_postgresql_query_is_impossible_even_for_a_superuser(filled_url: str, tmp_path: Path):
     attempts = _attempts(POSTGRES, tmp_path)
     assert len(attempts) >= 40

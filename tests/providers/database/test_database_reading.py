@@ -41,6 +41,7 @@ def test_there_are_enough_injection_strings():
     assert len(INJECTIONS) >= 500
 
 
+@pytest.mark.requirement("T66")
 def test_injected_sql_in_a_bound_value_stays_a_value(conn: Connection):
     for text in INJECTIONS:
         assert conn.rows("SELECT :v AS v", {"v": text}).rows == ((text,),)
@@ -58,6 +59,7 @@ def test_injected_sql_in_a_name_is_a_name_that_does_not_exist(conn: Connection):
     assert conn.rows("SELECT count(*) FROM people").rows == ((3,),)
 
 
+@pytest.mark.requirement("T68")
 @pytest.mark.parametrize(
     "text", ["", "''", "a:b :c", "100 %", "%(x)s", "?", "line\nbreak", "emoji 🚪", "\u202eright to left", "é", "\t"]
 )
@@ -82,6 +84,7 @@ def test_a_value_that_cannot_be_bound_is_refused_before_anything_is_sent(conn: C
     assert caught.value.sent is Sent.NOTHING
 
 
+@pytest.mark.requirement("T68")
 def test_numbers_that_only_one_engine_keeps_come_back_exactly_or_are_refused(conn: Connection):
     lost, kept = (math.nan, "a\0b") if conn.dialect == "sqlite" else ("a\0b", math.nan)
     for value in (math.inf, -math.inf, kept):
@@ -227,6 +230,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.requirement("T76")
 def test_errors_say_nothing_of_how_the_database_is_reached(source: DatabaseSource, url: str):
     secrets = [
         part for part in ("postgres", url, url.partition("host=")[2], str(url.partition("sqlite:///")[2])) if part

@@ -137,6 +137,7 @@ async def test_what_a_function_raises_on_purpose_is_told_and_counts_as_no_outage
     assert pg.rows("SELECT count(*) FROM mcp.sample_sales") == [(6,)]
 
 
+@pytest.mark.requirement("T76")
 async def test_no_error_of_a_hundred_tells_how_the_database_is_reached(pg: Shop, provide: Provide) -> None:
     pg.run("DROP ROLE IF EXISTS hidden_role_9", "CREATE ROLE hidden_role_9", RAISING)
     pg.register("raising", "raising", "F", "code CV", "words CV")

@@ -37,7 +37,7 @@ async def provider(pg: Shop, roles: dict[str, str]) -> AsyncIterator[RegistryPro
     await made.aclose()
 
 
-@pytest.mark.requirement("P-REGISTRY-IDENTITY")
+@pytest.mark.requirement("P-REGISTRY-IDENTITY", "T74")
 async def test_among_many_users_the_database_always_sees_the_one_who_asks(
     provider: RegistryProvider, pg: Shop, roles: dict[str, str]
 ) -> None:
@@ -73,7 +73,7 @@ async def test_a_role_that_the_server_does_not_know_keeps_the_statement_from_bei
     await provider.aclose()
 
 
-@pytest.mark.requirement("P-REGISTRY-IDENTITY")
+@pytest.mark.requirement("P-REGISTRY-IDENTITY", "T75")
 async def test_without_roles_the_caller_is_told_to_the_database_whatever_letters_it_has(pg: Shop) -> None:
     pg.register("who", "who", "F")
     provider = RegistryProvider(pg.spec())

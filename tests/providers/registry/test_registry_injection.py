@@ -70,7 +70,7 @@ def check_same(dialect: str, kind: Kind, code: str, value: Any) -> None:
         assert read_statement(statement.sql, dialect).placeholders == {bind.name for bind in statement.binds}
 
 
-@pytest.mark.requirement("S4-E1", "S4-37")
+@pytest.mark.requirement("S4-E1", "S4-37", "T66")
 @pytest.mark.parametrize(("dialect", "kind", "code"), CASES)
 def test_five_hundred_injections_change_no_statement(dialect, kind, code):
     assert len(INJECTIONS) >= 500
@@ -88,7 +88,7 @@ def test_benign_and_unfit_values_change_no_statement(dialect, kind, code):
             check_same(dialect, kind, code, value)
 
 
-@pytest.mark.requirement("S4-E1")
+@pytest.mark.requirement("S4-E1", "T67")
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("code", [code for code in MISFITS if code != "jsonb"])
 def test_a_value_of_another_type_makes_no_statement(dialect, code):
@@ -104,7 +104,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.requirement("S4-E1")
+@pytest.mark.requirement("S4-E1", "F50")
 @settings(max_examples=500)
 @given(value=JSON, case=st.sampled_from(CASES))
 def test_any_json_is_refused_in_words_or_changes_no_statement(value, case):

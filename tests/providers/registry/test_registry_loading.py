@@ -102,7 +102,7 @@ def test_a_glance_at_postgresql_sees_rows_rights_and_objects_change(pg: Shop) ->
     loading.close()
 
 
-@pytest.mark.requirement("S4-P3", "P-REGISTRY-ROWS")
+@pytest.mark.requirement("S4-P3", "P-REGISTRY-ROWS", "T69")
 def test_what_the_database_does_not_have_is_refused_and_the_rest_loads(any_shop: Shop, loading: Loading) -> None:
     good = loading.again().tools.keys()
     any_shop.register("gone", "no_such_table", "T", "a CV?")
@@ -234,7 +234,7 @@ def test_rights_are_those_of_the_third_view_and_nobody_is_restricted_without_it(
     assert loading.again().users is None
 
 
-@pytest.mark.requirement("P-REGISTRY-LOADS")
+@pytest.mark.requirement("P-REGISTRY-LOADS", "F41")
 def test_a_change_in_the_middle_of_a_load_is_seen_whole_or_not_at_all(pg: Shop) -> None:
     loading = Loading(pg)
     source = loading._source
@@ -248,7 +248,7 @@ def test_a_change_in_the_middle_of_a_load_is_seen_whole_or_not_at_all(pg: Shop) 
     loading.close()
 
 
-@pytest.mark.requirement("P-REGISTRY-LOADS")
+@pytest.mark.requirement("P-REGISTRY-LOADS", "T70")
 def test_an_object_in_the_place_of_another_changes_what_an_approval_is_for(pg: Shop) -> None:
     loading = Loading(pg)
 

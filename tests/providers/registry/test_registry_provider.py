@@ -133,7 +133,7 @@ async def test_answers_of_postgresql_stay_within_rows_and_bytes(pg: Shop, provid
     assert (huge["row_count"], huge["truncated"]) == (0, True)
 
 
-@pytest.mark.requirement("P-REGISTRY-BOUND")
+@pytest.mark.requirement("P-REGISTRY-BOUND", "T71")
 async def test_a_reading_tool_never_writes_whatever_its_function_does(pg: Shop, provide: Provide) -> None:
     pg.register("sneak", "sneak", "F")
     pg.register("sneak_plainly", "sneak_plainly", "F")
@@ -168,6 +168,7 @@ async def test_a_tool_that_is_declared_as_writing_writes_once_and_whole(pg: Shop
     assert pg.rows("SELECT count(*) FROM mcp.sample_sales") == [(0,)]
 
 
+@pytest.mark.requirement("T72")
 async def test_a_call_that_takes_too_long_is_ended_by_the_server(pg: Shop, provide: Provide) -> None:
     pg.register("slow", "wait_for", "F", "seconds F")
     provider = provide(pg, seconds=0.3)
@@ -337,6 +338,7 @@ def test_a_fingerprint_tells_the_database_and_its_user_and_not_the_password() ->
     assert len(set(marks)) == 3
 
 
+@pytest.mark.requirement("T68")
 async def test_values_of_every_type_come_back_exactly(pg: Shop, provide: Provide) -> None:
     types: Mapping[str, tuple[str, Any]] = {
         "text": ("CV", "it's; -- ü 😀 %s :x"),

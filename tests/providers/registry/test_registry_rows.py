@@ -167,7 +167,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.requirement("S4-E4")
+@pytest.mark.requirement("S4-E4", "T69")
 @pytest.mark.parametrize(("tool", "param"), HOSTILE)
 def test_a_hostile_row_is_refused_with_a_reason_and_the_others_load(tool, param):
     assert len(HOSTILE) > 60

@@ -166,7 +166,7 @@ def test_a_change_is_told_to_whoever_listens(shop):
     assert [one.payload for one in told] == ["mcp"] * 4
 
 
-@pytest.mark.requirement("S4-E1")
+@pytest.mark.requirement("S4-E1", "T68")
 def test_postgresql_takes_every_value_and_gives_it_back_exactly(shop, source):
     with psycopg.connect(shop) as connection:
         echo = "CREATE FUNCTION mcp.echo(x anyelement) RETURNS anyelement LANGUAGE sql IMMUTABLE AS 'SELECT x'"

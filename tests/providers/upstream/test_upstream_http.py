@@ -49,6 +49,7 @@ async def test_offering_and_calls(way: str, sdk: SdkServer, upstreams: Upstreams
     assert provider.health().state is State.RUNNING
 
 
+@pytest.mark.requirement("T16")
 @ways
 async def test_hundred_concurrent_calls(way: str, sdk: SdkServer, upstreams: Upstreams) -> None:
     provider = await reach(way, sdk, upstreams)
@@ -63,6 +64,7 @@ async def test_hundred_concurrent_calls(way: str, sdk: SdkServer, upstreams: Ups
     assert found == {number: number for number in range(100)}
 
 
+@pytest.mark.requirement("F18")
 @both_eras
 async def test_progress_is_forwarded_and_starts_the_idle_timer_again(
     way: str, sdk: SdkServer, upstreams: Upstreams
@@ -89,6 +91,7 @@ async def test_timed_out_call_is_cancelled_at_the_server(way: str, sdk: SdkServe
     assert said(await use(provider, "echo", text="on")) == "on"
 
 
+@pytest.mark.requirement("F45")
 @both_eras
 async def test_cancelled_caller_cancels_at_the_server(way: str, sdk: SdkServer, upstreams: Upstreams) -> None:
     provider = await reach(way, sdk, upstreams)
@@ -126,6 +129,7 @@ async def test_headers_are_learned_when_the_server_asks_for_them(sdk: SdkServer,
     assert sdk.calls == 1
 
 
+@pytest.mark.requirement("F49")
 async def test_http_url_of_an_sse_server_falls_back_and_is_remembered(sdk: SdkServer, upstreams: Upstreams) -> None:
     await sdk.start(sse=True)
     provider = upstreams.http(f"{sdk.url}/sse", timeouts=Timeouts(start=10, call=10, total=20, idle=0.2))
@@ -134,6 +138,7 @@ async def test_http_url_of_an_sse_server_falls_back_and_is_remembered(sdk: SdkSe
     assert said(await use(provider, "echo", text="again")) == "again"
 
 
+@pytest.mark.requirement("F13")
 @pytest.mark.parametrize("way", ["modern", "legacy", "sse"])
 async def test_restarted_server_is_reached_again(way: str, sdk: SdkServer, upstreams: Upstreams) -> None:
     provider = await reach(way, sdk, upstreams)

@@ -39,6 +39,7 @@ def always(**fields: Any) -> Any:
     return handler
 
 
+@pytest.mark.requirement("F19")
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -75,6 +76,7 @@ async def test_what_is_not_mcp_is_said_at_once(
     assert words.strip() in provider.health().reason
 
 
+@pytest.mark.requirement("F07")
 @pytest.mark.parametrize("status", [401, 403])
 async def test_refused_credentials_name_the_header_and_are_parked(
     raw: RawServer, upstreams: Upstreams, status: int
@@ -122,6 +124,7 @@ async def test_configured_headers_and_protocol_headers_are_sent(raw: RawServer, 
     assert "MCP-Protocol-Version" not in initialize
 
 
+@pytest.mark.requirement("F22")
 async def test_connection_refused(upstreams: Upstreams) -> None:
     sock = free_socket()
     port = sock.getsockname()[1]
@@ -132,6 +135,7 @@ async def test_connection_refused(upstreams: Upstreams) -> None:
     assert "canary" not in str(caught.value)
 
 
+@pytest.mark.requirement("F22")
 async def test_unknown_host(upstreams: Upstreams) -> None:
     with pytest.raises(UpstreamGone, match=r"host name of http://no-such-host\.invalid/mcp cannot be found"):
         await upstreams.http("http://no-such-host.invalid/mcp").offer()
@@ -143,6 +147,7 @@ async def test_unusable_address(upstreams: Upstreams, url: str) -> None:
         await upstreams.http(url).offer()
 
 
+@pytest.mark.requirement("F22")
 async def test_untrusted_certificate(upstreams: Upstreams, tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1"]
@@ -160,6 +165,7 @@ async def test_untrusted_certificate(upstreams: Upstreams, tmp_path: Path) -> No
         await runner.cleanup()
 
 
+@pytest.mark.requirement("F13")
 async def test_lost_session_is_renewed_and_the_call_replayed_once(raw: RawServer, upstreams: Upstreams) -> None:
     provider = upstreams.http(raw.url)
     await use(provider, "x")
@@ -225,6 +231,7 @@ async def test_json_rpc_error_with_an_error_status_is_kept(raw: RawServer, upstr
     assert (caught.value.rpc_code, caught.value.message, caught.value.data) == (-32602, "bad", [1])
 
 
+@pytest.mark.requirement("F14")
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 async def test_server_failure_is_never_repeated(raw: RawServer, upstreams: Upstreams, status: int) -> None:
     provider = upstreams.http(raw.url)
@@ -252,6 +259,7 @@ def cut(*, events: bytes = b"", kind: str = "text/event-stream", end: bool = Fal
     return handler
 
 
+@pytest.mark.requirement("F15")
 @pytest.mark.parametrize(
     "handler",
     [
@@ -288,6 +296,7 @@ async def test_legacy_answer_is_fetched_when_the_server_closed_a_resumable_strea
     assert raw.methods().count("tools/call") == 2
 
 
+@pytest.mark.requirement("F16")
 async def test_black_hole_ends_at_the_deadline_and_the_next_call_works(raw: RawServer, upstreams: Upstreams) -> None:
     provider = upstreams.http(raw.url, timeouts=HASTY)
     await use(provider, "x")
@@ -303,6 +312,7 @@ async def test_black_hole_ends_at_the_deadline_and_the_next_call_works(raw: RawS
     assert "ok" in await use(provider, "x")
 
 
+@pytest.mark.requirement("F17")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 async def test_drip_feed_ends_at_the_deadline(raw: RawServer, upstreams: Upstreams, kind: str) -> None:
     provider = upstreams.http(raw.url, timeouts=HASTY)
@@ -320,6 +330,7 @@ async def test_drip_feed_ends_at_the_deadline(raw: RawServer, upstreams: Upstrea
         await use(provider, "x")
 
 
+@pytest.mark.requirement("T50")
 async def test_oversized_answers_are_refused(
     raw: RawServer, upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +365,7 @@ async def test_redirect_loop_ends(raw: RawServer, upstreams: Upstreams) -> None:
         await upstreams.http(raw.url).offer()
 
 
+@pytest.mark.requirement("T52")
 async def test_servers_requests_on_a_stream_are_answered(raw: RawServer, upstreams: Upstreams) -> None:
     provider = upstreams.http(raw.url)
     await use(provider, "x")
@@ -383,6 +395,7 @@ async def test_standing_stream_of_a_legacy_session_is_read_and_reopened(raw: Raw
     assert again["Last-Event-ID"] == "e1"
 
 
+@pytest.mark.requirement("T10")
 async def test_endpoint_event_to_another_origin_is_refused(raw: RawServer, upstreams: Upstreams) -> None:
     raw.on["GET"] = cut(events=b"event: endpoint\ndata: http://evil.example/post\n\n", end=True)
     spec = ServerSpec(name="h", transport="sse", url=raw.url)

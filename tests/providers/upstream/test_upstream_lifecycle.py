@@ -87,6 +87,7 @@ async def test_watched_resource_keeps_the_server(upstreams: Upstreams) -> None:
     assert provider.health().state is State.RUNNING
 
 
+@pytest.mark.requirement("F07")
 async def test_crash_loop_backs_off_and_says_when_it_tries_again(
     upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ async def test_server_that_answers_between_deaths_restarts_at_once(upstreams: Up
     assert len(upstreams.spawned()) == 4
 
 
+@pytest.mark.requirement("F07")
 def test_backoff_is_bounded_to_25_starts_an_hour() -> None:
     schedule, now, starts = Backoff(jitter=lambda: 0.0), 0.0, 0
     while now < 3600:
@@ -138,6 +140,7 @@ def test_backoff_begins_free_then_doubles_to_its_cap() -> None:
     assert schedule.wait(0.0) == 0
 
 
+@pytest.mark.requirement("F08")
 async def test_close_lets_calls_in_flight_end(upstreams: Upstreams) -> None:
     provider = upstreams.stdio()
     await use(provider, "echo")
@@ -201,6 +204,7 @@ async def test_close_ends_the_process_however_stubborn(
     assert not any(map(is_running, upstreams.spawned()))
 
 
+@pytest.mark.requirement("F10")
 @pytest.mark.parametrize("setsid", [False, True])
 async def test_close_ends_grandchildren_that_ignore_sigterm(
     upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch, setsid: bool
@@ -214,6 +218,7 @@ async def test_close_ends_grandchildren_that_ignore_sigterm(
     assert not is_running(grandchild)
 
 
+@pytest.mark.requirement("F10")
 async def test_wrapper_script_leaves_nothing_behind(upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("portico.providers.upstream.stdio.EXIT_GRACE", 0.3)
     script = f'{sys.executable} {SCRIPTED} \'{{"log": "{upstreams.log}", "ignore_eof": true}}\''
@@ -223,6 +228,7 @@ async def test_wrapper_script_leaves_nothing_behind(upstreams: Upstreams, monkey
     assert not any(map(is_running, upstreams.spawned()))
 
 
+@pytest.mark.requirement("F12")
 async def test_restarts_leave_no_processes_tasks_or_descriptors(upstreams: Upstreams) -> None:
     import asyncio
 
@@ -239,6 +245,7 @@ async def test_restarts_leave_no_processes_tasks_or_descriptors(upstreams: Upstr
     assert not any(map(is_running, upstreams.spawned()))
 
 
+@pytest.mark.requirement("F11")
 async def test_cancelled_starts_leak_nothing(upstreams: Upstreams) -> None:
     import asyncio
 

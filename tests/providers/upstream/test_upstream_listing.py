@@ -56,12 +56,14 @@ async def test_failing_tool_list_fails_the_offering(upstreams: Upstreams) -> Non
         await upstreams.stdio(broken_lists=["tools/list"]).offer()
 
 
+@pytest.mark.requirement("T34")
 async def test_repeated_cursor_stops_the_reading(upstreams: Upstreams) -> None:
     with anyio.fail_after(5):
         offering = await upstreams.stdio(cursor_loop=True, capabilities={"tools": {}}).offer()
     assert "repeats a page" in offering.limited
 
 
+@pytest.mark.requirement("T34")
 @pytest.mark.parametrize(("name", "value", "expected"), [("PAGES", 4, "4 pages"), ("ITEMS", 9, "first 9")])
 async def test_endless_list_is_cut_and_says_so(
     upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch, name: str, value: int, expected: str
@@ -73,6 +75,7 @@ async def test_endless_list_is_cut_and_says_so(
     assert len(offering.tools) == (8 if name == "PAGES" else 9)
 
 
+@pytest.mark.requirement("T34")
 async def test_twenty_thousand_tools_are_the_most(upstreams: Upstreams) -> None:
     counts = {"tools": 21_000}
     offering = await upstreams.stdio(counts=counts, page_size=7_000, capabilities={"tools": {}}).offer()

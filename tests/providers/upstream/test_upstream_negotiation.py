@@ -19,6 +19,7 @@ def methods(upstreams: Upstreams) -> list[str]:
     return [m["method"] for m in upstreams.logged() if "method" in m]
 
 
+@pytest.mark.requirement("F49")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_handshake_revision_is_accepted(upstreams: Upstreams, version: str) -> None:
     provider = upstreams.stdio(protocol=version)
@@ -29,6 +30,7 @@ async def test_every_handshake_revision_is_accepted(upstreams: Upstreams, versio
     assert methods(upstreams)[:3] == ["server/discover", "initialize", "notifications/initialized"]
 
 
+@pytest.mark.requirement("F49")
 @pytest.mark.parametrize("era", ["modern", "dual"])
 async def test_modern_server_is_recognised_by_the_probe(upstreams: Upstreams, era: str) -> None:
     provider = upstreams.stdio(era=era)
@@ -122,6 +124,7 @@ async def test_server_with_only_unknown_modern_revisions_is_named(upstreams: Ups
         await provider.offer()
 
 
+@pytest.mark.requirement("F01")
 async def test_silent_server_fails_at_the_start_limit(upstreams: Upstreams) -> None:
     provider = upstreams.stdio(mute=True, timeouts=Timeouts(start=0.9, call=60, total=60, idle=0))
     with anyio.fail_after(10), pytest.raises(UpstreamGone, match=r"handshake within 0\.9 s"):

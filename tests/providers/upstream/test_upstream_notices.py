@@ -23,6 +23,7 @@ async def test_list_change_is_reported(upstreams: Upstreams, method: str) -> Non
     assert upstreams.news.changes == ["s"]
 
 
+@pytest.mark.requirement("T51")
 async def test_flood_of_changes_is_one_report_a_second(upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch) -> None:
     assert inbox.CHANGE_INTERVAL >= 1
     monkeypatch.setattr(inbox, "CHANGE_INTERVAL", 600.0)
@@ -70,6 +71,7 @@ async def test_change_soon_after_a_report_is_reported_later(
     assert upstreams.news.changes == ["s", "s"]
 
 
+@pytest.mark.requirement("T51")
 async def test_flood_of_notices_is_dropped_beyond_a_bound(upstreams: Upstreams) -> None:
     await use(upstreams.stdio(), "flood", method="notifications/message", count=5_000, params={"level": "info"})
     await upstreams.news.wait_for(notices=inbox.NOTICES_PER_SECOND)

@@ -36,6 +36,7 @@ def test_what_is_encoded_is_decoded_the_same(value: Any) -> None:
     assert decode(line) == {"jsonrpc": "2.0", "v": value}
 
 
+@pytest.mark.requirement("F21")
 @given(st.binary())
 @settings(max_examples=500, deadline=None)
 def test_any_bytes_decode_or_are_garbled(data: bytes) -> None:
@@ -45,6 +46,7 @@ def test_any_bytes_decode_or_are_garbled(data: bytes) -> None:
         return
 
 
+@pytest.mark.requirement("F21")
 @given(JSON, st.data())
 @settings(deadline=None)
 def test_mutated_messages_never_crash(value: Any, data: st.DataObject) -> None:
@@ -114,6 +116,7 @@ def test_header_values_survive_the_sdk_codec(value: str) -> None:
     assert decode_header_value(header_value(value)) == value
 
 
+@pytest.mark.requirement("T36")
 def test_declared_headers_follow_the_sdk_rule() -> None:
     from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 
@@ -134,6 +137,7 @@ def test_declared_headers_follow_the_sdk_rule() -> None:
     assert param_headers(maps["t"], {"region": None, "deep": "flat"}) == {}
 
 
+@pytest.mark.requirement("T36")
 @pytest.mark.parametrize("bad", [{"type": "number"}, {"type": ["string"]}, {}])
 def test_headers_on_other_types_are_not_mirrored(bad: dict[str, Any]) -> None:
     schema = {"properties": {"a": {**bad, "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "B:\n"}}}
@@ -155,6 +159,7 @@ def test_callers_envelope_wins_and_is_kept_from_servers_without_one() -> None:
     assert stamped(params, {}, None)["_meta"] == {"mine": 1}
 
 
+@pytest.mark.requirement("T43")
 def test_environment_is_the_frozen_list_and_what_is_declared() -> None:
     ours = {"PATH": "/bin", "SECRET": "1", "LC_TIME": "C", "no_proxy": "x", "SHELL": "() { evil; }", "LD_PRELOAD": "x"}
     assert child_environment({"A": "1", "PATH": "/p"}, ours) == {

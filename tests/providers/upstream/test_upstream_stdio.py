@@ -54,6 +54,7 @@ async def test_input_required_result_passes_unchanged(upstreams: Upstreams) -> N
     assert result == {"resultType": "input_required", "requestState": "s1", "inputRequests": {"q": {"method": "x"}}}
 
 
+@pytest.mark.requirement("T16")
 async def test_concurrent_calls_get_their_own_answers(upstreams: Upstreams) -> None:
     provider = upstreams.stdio()
     found: dict[int, Any] = {}
@@ -67,6 +68,7 @@ async def test_concurrent_calls_get_their_own_answers(upstreams: Upstreams) -> N
     assert found == {number: {"n": number} for number in range(200)}
 
 
+@pytest.mark.requirement("F20")
 @pytest.mark.parametrize("as_text", [False, True])
 async def test_unknown_duplicate_and_odd_ids_are_ignored(upstreams: Upstreams, as_text: bool) -> None:
     provider = upstreams.stdio()
@@ -74,6 +76,7 @@ async def test_unknown_duplicate_and_odd_ids_are_ignored(upstreams: Upstreams, a
         assert said(await use(provider, "odd_ids", as_text=as_text)) == "right"
 
 
+@pytest.mark.requirement("F04")
 async def test_junk_on_stdout_is_skipped_and_warned_of_once(
     upstreams: Upstreams, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -95,6 +98,7 @@ async def test_junk_on_stdout_is_skipped_and_warned_of_once(
     assert len([r for r in caplog.records if "no MCP message" in r.message]) == 1
 
 
+@pytest.mark.requirement("F04")
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -110,6 +114,7 @@ async def test_untidy_answers_are_understood(upstreams: Upstreams, line: bytes, 
     assert await use(upstreams.stdio(), "raw", hex=line.hex()) == expected
 
 
+@pytest.mark.requirement("F21")
 @pytest.mark.parametrize(
     "line",
     [
@@ -146,6 +151,7 @@ async def test_no_progress_is_asked_for_when_nobody_listens(upstreams: Upstreams
     assert said(await use(upstreams.stdio(), "progress", steps=1)) == "token missing"
 
 
+@pytest.mark.requirement("T51")
 async def test_progress_flood_neither_grows_nor_blocks(upstreams: Upstreams) -> None:
     heard: list[float] = []
 
@@ -173,18 +179,21 @@ async def test_call_times_out_and_is_cancelled_at_the_server(upstreams: Upstream
     assert cancelled["params"]["requestId"] == call["id"]
 
 
+@pytest.mark.requirement("F18")
 async def test_progress_starts_the_idle_timer_again(upstreams: Upstreams) -> None:
     provider = upstreams.stdio(timeouts=Timeouts(start=10, call=0.5, total=20, idle=0))
     with anyio.fail_after(10):
         await provider.call("progress", {"steps": 5, "gap": 0.2}, meta={}, on_progress=_ignore)
 
 
+@pytest.mark.requirement("F18")
 async def test_total_caps_a_call_that_makes_progress_for_ever(upstreams: Upstreams) -> None:
     provider = upstreams.stdio(timeouts=Timeouts(start=10, call=0.5, total=1.0, idle=0))
     with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match=r"timeouts\.total"):
         await provider.call("progress", {"steps": 1_000, "gap": 0.1, "endless": True}, meta={}, on_progress=_ignore)
 
 
+@pytest.mark.requirement("F45")
 @pytest.mark.timeout(20)
 async def test_cancelled_caller_cancels_at_the_server(upstreams: Upstreams) -> None:
     provider = upstreams.stdio(timeouts=PATIENT)
@@ -208,6 +217,7 @@ async def test_abandoned_handshake_is_not_cancelled(upstreams: Upstreams) -> Non
     assert [m["method"] for m in upstreams.logged() if "method" in m] == ["server/discover", "initialize"]
 
 
+@pytest.mark.requirement("T52")
 async def test_servers_requests_are_answered_and_unsupported_ones_refused(upstreams: Upstreams) -> None:
     provider = upstreams.stdio()
     await use(provider, "ask")
@@ -218,6 +228,7 @@ async def test_servers_requests_are_answered_and_unsupported_ones_refused(upstre
     assert initialize["params"]["capabilities"] == {}
 
 
+@pytest.mark.requirement("F02")
 async def test_missing_command_is_named_with_a_remedy(upstreams: Upstreams) -> None:
     provider = upstreams.provide(
         ServerSpec(name="s", transport="stdio", command="no-such-command-here", timeouts=PATIENT)
@@ -254,6 +265,7 @@ async def test_file_without_permission_is_named(upstreams: Upstreams, tmp_path: 
         await upstreams.provide(spec).offer()
 
 
+@pytest.mark.requirement("F02")
 async def test_child_that_exits_at_once_is_noticed_with_its_last_words(upstreams: Upstreams) -> None:
     provider = upstreams.stdio(exit_at_start=3, words="config file is missing", timeouts=PATIENT)
     with anyio.fail_after(10), pytest.raises(UpstreamGone) as caught:
@@ -266,6 +278,7 @@ async def test_child_that_exits_at_once_is_noticed_with_its_last_words(upstreams
     assert "config file is missing" in health.stderr
 
 
+@pytest.mark.requirement("T44")
 async def test_secrets_are_not_repeated_from_stderr(upstreams: Upstreams) -> None:
     provider = upstreams.stdio(exit_at_start=3, words="bad token s3cr3t-canary", env={"TOKEN": "s3cr3t-canary"})
     with pytest.raises(UpstreamGone) as caught:
@@ -274,6 +287,7 @@ async def test_secrets_are_not_repeated_from_stderr(upstreams: Upstreams) -> Non
     assert "[TOKEN]" in str(caught.value)
 
 
+@pytest.mark.requirement("F06")
 @pytest.mark.parametrize(("tool", "ending"), [("die", "exited with code 1"), ("kill", "ended by SIGKILL")])
 async def test_death_in_a_call_is_reported_and_the_next_call_works(
     upstreams: Upstreams, tool: str, ending: str
@@ -307,6 +321,7 @@ async def _until_it_works(provider: Any) -> Any:
         return await use(provider, "echo", a=1)
 
 
+@pytest.mark.requirement("T50")
 async def test_line_beyond_the_limit_fails_the_server_with_a_reason(upstreams: Upstreams) -> None:
     provider = upstreams.stdio()
     with pytest.raises(UpstreamGone, match="more than 64 MiB"):
@@ -319,6 +334,7 @@ async def test_large_answer_within_the_limit_arrives(upstreams: Upstreams) -> No
     assert len(result["content"][0]["text"]) == 8_000_000
 
 
+@pytest.mark.requirement("F05")
 async def test_stderr_is_drained_and_only_its_end_is_kept(upstreams: Upstreams) -> None:
     provider = upstreams.stdio()
     assert said(await use(provider, "stderr", mib=20)) == "written"
@@ -327,6 +343,7 @@ async def test_stderr_is_drained_and_only_its_end_is_kept(upstreams: Upstreams) 
     assert provider.health().stderr.endswith("the end\n")
 
 
+@pytest.mark.requirement("T43", "T48")
 async def test_child_sees_only_the_allowed_environment(upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTICO_SECRET", "canary")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
@@ -353,6 +370,7 @@ async def test_child_sees_only_the_allowed_environment(upstreams: Upstreams, mon
     assert found["HTTPS_PROXY"] == "http://proxy:1"
 
 
+@pytest.mark.requirement("T49")
 async def test_child_inherits_no_descriptors(upstreams: Upstreams) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(reading, True)

@@ -84,6 +84,7 @@ async def test_a_command_is_called_like_any_tool(load: Load, furnish: Callable[.
         await house.gateway.call(AGENT, Call(tool="run", arguments={"count": 10}))
 
 
+@pytest.mark.requirement("T47")
 async def test_whatever_a_value_holds_it_is_one_argument_and_no_shell_reads_it(
     load: Load, provide: Provide, tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ async def test_there_is_nothing_to_read_from_stdin(load: Load, provide: Provide)
     assert text(await ask(provide(load(entry(["cat"]))))) == ""
 
 
+@pytest.mark.requirement("T48")
 async def test_a_program_sees_only_the_variables_that_it_is_given(
     load: Load, provide: Provide, monkeypatch: pytest.MonkeyPatch
 ) -> None:

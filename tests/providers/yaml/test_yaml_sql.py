@@ -76,6 +76,7 @@ async def test_a_column_is_looked_up_in_its_own_table(sales_house: FakeHouse) ->
         await call(sales_house, "base_column", table="customers", column="region")
 
 
+@pytest.mark.requirement("T66")
 async def test_five_hundred_injections_into_a_value_find_nothing_and_change_nothing(
     sales_house: FakeHouse, dump: Callable[[], Any]
 ) -> None:
@@ -102,6 +103,7 @@ async def test_injections_into_an_identifier_are_names_that_nobody_has(
     assert dump() == before
 
 
+@pytest.mark.requirement("T67")
 @pytest.mark.parametrize("value", [*WRONG_TYPES, *INJECTIONS[::50]], ids=lambda value: repr(value)[:30])
 async def test_a_value_of_another_type_is_refused_before_anything_is_sent(
     load: Load, provide: Provide, value: object

@@ -190,6 +190,7 @@ def test_the_next_call_is_spelled_as_a_command() -> None:
     assert text.startswith("error invalid_arguments for a.b; nothing was sent\n- missing: x\nnext: portico call a.b ")
 
 
+@pytest.mark.requirement("T28")
 def test_text_from_outside_is_made_safe() -> None:
     assert safe("a\x1b[31mb\x9bc\u202ed\re") == "a\ufffd[31mb\ufffdc\ufffdd\ufffde"
     assert safe("tab\tand\nline stay, and so does é") == "tab\tand\nline stay, and so does é"

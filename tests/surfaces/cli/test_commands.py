@@ -37,7 +37,7 @@ def test_list_of_one_server_shows_its_tools(known: Shell) -> None:
     assert {"handle": "tiny.read_file", "name": "read_file", "effect": "read"} in listed[0]["tool_list"]
 
 
-@pytest.mark.requirement("P-CLI-NO-CONTROL")
+@pytest.mark.requirement("P-CLI-NO-CONTROL", "T28")
 def test_a_hostile_description_reaches_no_terminal_in_any_command(known: Shell) -> None:
     for command in (["list", "tiny"], ["search", "red screen"], ["describe", "tiny.hostile"]):
         assert "Read" in known.run(*command).out

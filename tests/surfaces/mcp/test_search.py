@@ -337,6 +337,7 @@ class OwnServer:
         return None
 
 
+@pytest.mark.requirement("T17")
 async def test_tools_of_other_callers_are_never_counted() -> None:
     house = furnish({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
     house.gateway.policy = OwnServer()

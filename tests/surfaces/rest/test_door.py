@@ -28,7 +28,7 @@ def door(api: ASGIApp | None = None) -> ASGIApp:
     return build_app({"discover": server}, default="discover", port=8421, api=api or rest.app)
 
 
-@pytest.mark.requirement("P-DOOR-ORIGIN")
+@pytest.mark.requirement("P-DOOR-ORIGIN", "T01")
 @pytest.mark.parametrize(
     ("header", "value", "status"),
     [

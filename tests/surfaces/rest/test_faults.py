@@ -162,6 +162,7 @@ async def test_bytes_that_are_no_text_are_unknown(raw: bytes):
         assert answer.error["code"] in ("unknown_tool", "unknown_filter")
 
 
+@pytest.mark.requirement("T20")
 async def test_what_is_too_long_is_refused_before_it_is_read():
     rest = open_rest()
     for target in (f"{TOOLS}/x/{'y' * 10_240}", f"{TOOLS}/search?text={'y' * 10_240}", "/" + "z" * 100_000):
@@ -170,7 +171,7 @@ async def test_what_is_too_long_is_refused_before_it_is_read():
         assert len(answer.body) < 500
 
 
-@pytest.mark.requirement("P-REST-ERRORS")
+@pytest.mark.requirement("P-REST-ERRORS", "T47")
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "WHATEVER"])
 async def test_nothing_can_be_changed(method: str):
     rest = open_rest()

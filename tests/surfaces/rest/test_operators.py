@@ -95,6 +95,7 @@ async def test_usage_is_not_asked_of_a_store_that_is_known_to_be_away():
     assert len(said) < 300
 
 
+@pytest.mark.requirement("T44")
 async def test_servers_are_told_without_their_secrets():
     rest = open_rest()
     rest.provider("playwright").fails(UpstreamGone("playwright", details=("it does not answer",)))
@@ -117,6 +118,7 @@ async def test_budgets_are_verified_as_the_tiers_are_sent():
     assert told.failures == []
 
 
+@pytest.mark.requirement("F52")
 async def test_we_are_ready_once_every_server_was_asked():
     rest = open_rest()
     Live.model_validate_json((await rest.get("/livez")).body, strict=True)
@@ -138,6 +140,7 @@ async def test_we_are_ready_once_every_server_was_asked():
     assert (answer.status, told.ready, told.starting, told.store, told.degraded) == (200, True, [], "ok", False)
 
 
+@pytest.mark.requirement("F52")
 async def test_a_store_that_is_away_degrades_and_does_not_stop():
     rest = open_rest(journal=Troubled())
     answer = await rest.get("/readyz")
