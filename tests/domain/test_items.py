@@ -29,8 +29,12 @@ def test_prompts_are_listed_per_server_and_found_by_either_name() -> None:
 
 def test_a_uri_that_two_servers_share_is_told_apart() -> None:
     items = collect([A, B])
-    assert [item.listed for item in items.resources] == ["file:///x", "portico://b/file%3A%2F%2F%2Fx"]
-    assert items.resource("portico://b/file%3A%2F%2F%2Fx").original == "file:///x"
+    listed = ["portico://a/file%3A%2F%2F%2Fx", "portico://b/file%3A%2F%2F%2Fx"]
+    assert [item.listed for item in items.resources] == listed
+    for server, uri in zip("ab", listed, strict=True):
+        assert (items.resource(uri).server, items.resource(uri).original) == (server, "file:///x")
+    with pytest.raises(UnknownItem, match=r"2 servers could mean it: portico://a/[^ ]* or portico://b/"):
+        items.resource("file:///x")
 
 
 def test_a_resource_is_found_by_the_template_it_fits() -> None:

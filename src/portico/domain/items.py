@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
 
 from portico.errors import NextCall, UnknownItem
 
-from .names import distinct, listable
+from .claims import Claim, Claims
+from .names import distinct, listable, speaks_for_another
 from .server import Server
+from .uri_templates import TEMPLATES_LIMIT, URI_LIMIT, fits_template, has_scheme, literal_ends, refusal_of
 
 PREFIX = "portico://"
-"""Begins the URI of a resource whose own URI another server has too, or that would look like one of ours."""
+"""Begins the URI of a resource that two servers could mean, or that would look like one of ours."""
 OWN_SCHEME = "catalog:"
 """The scheme of the resources that tell what tools there are; nothing that a server lists is shown under it."""
 GUIDE = f"{OWN_SCHEME}//guide/"
@@ -42,14 +45,20 @@ class Item:
     definition: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Items:
-    """All prompts, resources and templates of one edition, in a fixed order."""
+    """All prompts, resources and templates of one edition, in a fixed order.
+
+    Every one can be asked for as `portico://SERVER/...`. A shorter spelling is understood where only one server could
+    mean it, whoever came first.
+    """
 
     prompts: tuple[Item, ...] = ()
     resources: tuple[Item, ...] = ()
     templates: tuple[Item, ...] = ()
     documents: tuple[Item, ...] = ()
+    identifiers: Mapping[str, str] = field(default_factory=dict)
+    """The identifier of every configured server by its name, also of those that offer nothing."""
 
     @property
     def all(self) -> tuple[Item, ...]:
@@ -58,11 +67,11 @@ class Items:
 
     def find(self, spelling: str) -> Item | None:
         """The item that is listed so, or the prompt of a bare name that only one server has."""
-        exact = next((item for item in self.all if item.listed == spelling), None)
+        exact = self._listed.get(spelling)
         if exact is not None:
             return exact
-        bare = [item for item in self.prompts if item.original == spelling]
-        return bare[0] if len(bare) == 1 else None
+        found = self._prompts.get(spelling, [])
+        return found[0] if len(found) == 1 else None
 
     def prompt(self, spelling: str) -> Item:
         """The prompt of a listed name, or of a bare name that only one server has.
@@ -70,46 +79,170 @@ class Items:
         Raises:
             UnknownItem: no prompt, or more than one, has that name.
         """
-        return _pick(spelling, "prompt", self.prompts)
+        exact = self._listed.get(spelling)
+        found = [exact] if exact is not None and exact.kind is Kind.PROMPT else self._prompts.get(spelling, [])
+        return _the_one(spelling, "prompt", found, self.prompts)
 
     def resource(self, uri: str) -> Item:
-        """The server that a resource belongs to: by its listed URI, else by the template it fits.
+        """The resource of a URI: listed, given by a template, or spelled with its server.
 
         Raises:
-            UnknownItem: no server lists it or has a template for it.
+            UnknownItem: no server has it, or several could mean it.
         """
-        for item in (*self.resources, *self.documents):
-            if item.listed == uri:
-                return item
-        for item in self.templates:
-            if fits_template(uri, item.listed):
-                original = uri if item.listed == item.original else _told_apart(uri)
-                return Item(kind=Kind.RESOURCE, server=item.server, original=original, listed=uri, definition={})
-        raise _unknown(uri, "resource", self.resources)
+        listed = self._readable.get(uri)
+        if listed is not None:
+            return listed
+        if len(uri) > URI_LIMIT:
+            raise _unknown(f"{uri[:80]}…", "resource", self.resources)
+        if is_reserved(uri):
+            found = self._qualified(uri)
+        else:
+            claims = sorted(self._claims.of(uri))
+            self._refuse_rivals(uri, {claim.server for claim in claims})
+            found = next(filter(None, (self._meant(claim.server, uri, uri) for claim in claims)), None)
+        if found is None:
+            raise _unknown(uri, "resource", self.resources)
+        return found
 
     def template(self, uri: str) -> Item:
         """The template that is spelled so, for completion.
 
         Raises:
-            UnknownItem: no server has it.
+            UnknownItem: no server has it, or several have.
         """
-        return _pick(uri, "resource template", self.templates)
+        exact = [
+            item for item in self.templates if uri in (item.listed, qualified(self._identifier(item.server), item))
+        ]
+        found = exact or [item for item in self.templates if item.original == uri and not is_reserved(uri)]
+        return _the_one(uri, "resource template", found, self.templates)
 
-    def listed_uri(self, server: str, original: str) -> str:
-        """How clients know a resource of a server."""
-        found = (item.listed for item in self.resources if (item.server, item.original) == (server, original))
-        return next(found, original)
+    def spellings(self, server: str, original: str) -> list[str]:
+        """How clients may know a resource of a server; what only another server offers is none of them."""
+        item = self._own.get((server, original))
+        spelled = {f"{PREFIX}{self._identifier(server)}/{quote(original, safe='')}"}
+        if item is not None:
+            spelled.add(item.listed)
+        elif {claim.server for claim in self._claims.of(original)} == {server}:
+            spelled.add(original)
+        return sorted(spelled)
+
+    @cached_property
+    def _servers(self) -> dict[str, str]:
+        """Servers by every name of theirs; an identifier counts more than a name."""
+        return {**{name: name for name in self.identifiers}, **{own: name for name, own in self.identifiers.items()}}
+
+    @cached_property
+    def _listed(self) -> dict[str, Item]:
+        return {item.listed: item for item in reversed(self.all)}
+
+    @cached_property
+    def _readable(self) -> dict[str, Item]:
+        return {item.listed: item for item in (*self.resources, *self.documents)}
+
+    @cached_property
+    def _own(self) -> dict[tuple[str, str], Item]:
+        return {(item.server, item.original): item for item in self.resources}
+
+    @cached_property
+    def _claims(self) -> Claims:
+        return Claims(map(_claim, self.resources), map(_claim, self.templates))
+
+    @cached_property
+    def _prompts(self) -> dict[str, list[Item]]:
+        """Prompts by every other spelling; a name that speaks for another server is none of them."""
+        found: dict[str, list[Item]] = {}
+        for item in self.prompts:
+            names = {plain_prompt(item.server, item.original), qualified(self._identifier(item.server), item)}
+            if not self._is_anothers(item.original, item.server):
+                names.add(item.original)
+            for name in names:
+                found.setdefault(name, []).append(item)
+        return found
+
+    def _is_anothers(self, spelling: str, own: str) -> bool:
+        return spelling.casefold().startswith(PREFIX) or speaks_for_another(spelling, own, self._servers)
+
+    def _identifier(self, server: str) -> str:
+        return self.identifiers.get(server, server)
+
+    def _refuse_rivals(self, uri: str, servers: set[str]) -> None:
+        if len(servers) > 1:
+            spelled = [f"{PREFIX}{self._identifier(name)}/{quote(uri, safe='')}" for name in sorted(servers)]
+            raise UnknownItem(uri, details=(f"{len(servers)} servers could mean it: {' or '.join(spelled)}",))
+
+    def _qualified(self, uri: str) -> Item | None:
+        """The resource that is spelled with its server; only that server's own are looked at."""
+        spelled, _, rest = uri[len(PREFIX) :].partition("/")
+        server = self._servers.get(unquote(spelled))
+        if server is None or not uri.casefold().startswith(PREFIX):
+            return None
+        readings = [*self._expanded(server, rest), rest, unquote(rest)]
+        return next(filter(None, (self._meant(server, original, uri) for original in readings)), None)
+
+    def _expanded(self, server: str, rest: str) -> Iterator[str]:
+        """The URIs that templates of a server give, when their literal beginning is percent-encoded as it is listed."""
+        for item in self.templates:
+            head = literal_ends(item.original)[0]
+            if item.server == server and rest.startswith(quote(head, safe="")):
+                yield head + rest.removeprefix(quote(head, safe=""))
+
+    def _meant(self, server: str, original: str, asked: str) -> Item | None:
+        """A server's own resource of that URI, listed or given by one of its templates."""
+        known = self._own.get((server, original))
+        if known is not None:
+            return known if asked == known.listed else _called(known, asked)
+        own = (item.original for item in self.templates if item.server == server)
+        if any(fits_template(original, template) for template in own):
+            return Item(kind=Kind.RESOURCE, server=server, original=original, listed=asked, definition={})
+        return None
 
 
-def collect(servers: Iterable[Server]) -> Items:
-    """Gather what the servers list; a spelling that two servers share is told apart, never merged."""
+def collect(servers: Iterable[Server], identifiers: Mapping[str, str] | None = None) -> Items:
+    """Gather what the servers list; what two servers could mean is spelled with its server, never merged.
+
+    `identifiers` are those of every configured server; without them, only those that are here are known.
+    """
     known = sorted(servers, key=lambda server: server.name)
+    names = {**{server.name: server.identifier for server in known}, **(identifiers or {})}
+    resources = _distinct(_uris(known, Kind.RESOURCE))
+    templates = _distinct(_uris(known, Kind.TEMPLATE))
+    contested = Claims((claim for claim, _ in resources), (claim for claim, _ in templates)).contested()
     return Items(
-        prompts=_listed_prompts(known),
-        resources=_listed_uris(known, Kind.RESOURCE, "uri"),
-        templates=_listed_uris(known, Kind.TEMPLATE, "uriTemplate"),
+        prompts=_listed_prompts(known, names),
+        resources=tuple(_listed(Kind.RESOURCE, claim, raw, names, contested) for claim, raw in resources),
+        templates=tuple(_listed(Kind.TEMPLATE, claim, raw, names, contested) for claim, raw in templates),
         documents=tuple(_guide(server) for server in known if server.instructions.strip()),
+        identifiers=names,
     )
+
+
+def is_reserved(uri: str) -> bool:
+    """Whether a URI would look like one of ours, in upper or lower case, or is no URI at all."""
+    return not has_scheme(uri) or uri.casefold().startswith((PREFIX.removesuffix("//"), OWN_SCHEME))
+
+
+def qualified(identifier: str, item: Item) -> str:
+    """An item spelled with its server, whatever else it is called; a template's expressions stay as they are."""
+    if item.kind is not Kind.TEMPLATE:
+        return f"{PREFIX}{identifier}/{quote(item.original, safe='')}"
+    head = literal_ends(item.original)[0]
+    return f"{PREFIX}{identifier}/{quote(head, safe='')}{item.original.removeprefix(head)}"
+
+
+def plain_prompt(server: str, name: str) -> str:
+    """The name under which a prompt is listed, unless another server's prompt would have it too."""
+    return f"{listable(server)}__{listable(name)}"
+
+
+def refusals(templates: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Templates that are not used, each with the reason."""
+    for number, raw in enumerate(templates):
+        template = raw.get("uriTemplate")
+        reason = refusal_of(template)
+        if not reason and number >= TEMPLATES_LIMIT:
+            reason = f"a server may have {TEMPLATES_LIMIT} resource templates"
+        if reason:
+            yield str(template or "(no uriTemplate)")[:80], reason
 
 
 def _guide(server: Server) -> Item:
@@ -119,84 +252,71 @@ def _guide(server: Server) -> Item:
     return Item(kind=Kind.DOCUMENT, server=server.name, original=listed, listed=listed, definition=about)
 
 
-def _listed_prompts(servers: list[Server]) -> tuple[Item, ...]:
+def _listed_prompts(servers: list[Server], identifiers: Mapping[str, str]) -> tuple[Item, ...]:
     found = {
-        f"{server.name}\0{raw['name']}": (server, raw)
+        (server.name, raw["name"]): raw
         for server in servers
-        for raw in server.prompts
+        for raw in reversed(server.prompts)
         if isinstance(raw.get("name"), str) and raw["name"]
     }
-    listed = distinct((key, f"{listable(s.name)}__{listable(raw['name'])}") for key, (s, raw) in found.items())
+    plain = {key: plain_prompt(*key) for key in found}
+    wanted = Counter(spelling for _, spelling in {(server, spelling) for (server, _), spelling in plain.items()})
+    listed = distinct(
+        (key, spelling if wanted[spelling] == 1 else f"{PREFIX}{identifiers[key[0]]}/{quote(key[1], safe='')}")
+        for key, spelling in plain.items()
+    )
     return tuple(
         Item(
             kind=Kind.PROMPT,
-            server=server.name,
-            original=raw["name"],
-            listed=listed[key],
-            definition={**raw, "name": listed[key]},
+            server=server,
+            original=name,
+            listed=listed[server, name],
+            definition={**raw, "name": listed[server, name]},
         )
-        for key, (server, raw) in sorted(found.items())
+        for (server, name), raw in sorted(found.items(), key=lambda row: row[0])
     )
 
 
-def _listed_uris(servers: list[Server], kind: Kind, key: str) -> tuple[Item, ...]:
-    items: list[Item] = []
-    taken: set[str] = set()
+def _uris(servers: Iterable[Server], kind: Kind) -> Iterator[tuple[Claim, Mapping[str, Any]]]:
     for server in servers:
-        own: set[str] = set()
-        for raw in getattr(server, f"{kind}s"):
-            uri = raw.get(key)
-            if not isinstance(uri, str) or not uri or uri in own:
-                continue
-            own.add(uri)
-            is_free = uri not in taken and not uri.casefold().startswith(OWN_SCHEME)
-            listed = uri if is_free else f"{PREFIX}{server.identifier}/{quote(uri, safe='{}')}"
-            taken.add(listed)
-            definition = {**raw, key: listed}
-            items.append(Item(kind=kind, server=server.name, original=uri, listed=listed, definition=definition))
-    return tuple(items)
-
-
-def _told_apart(uri: str) -> str:
-    """The server's own URI inside one that was given a prefix of ours."""
-    return unquote(uri.removeprefix(PREFIX).split("/", 1)[1])
-
-
-def fits_template(uri: str, template: str) -> bool:
-    """Whether an RFC 6570 template can give a URI: `{x}` stays within a path segment, `{+x}` does not.
-
-    Both come from outside, so the ends of all readings are followed side by side: no template makes this slow.
-    """
-    ends = {0}
-    for part in re.split(r"(\{[^{}]*\})", template):
-        if part.startswith("{"):
-            operator = part[1:2]
-            beyond = _stretched(uri, ends, "" if operator in _CROSSING else "/?#")
-            ends = beyond | ends if operator in _OPTIONAL else beyond
+        if kind is Kind.RESOURCE:
+            for raw in server.resources:
+                uri = raw.get("uri")
+                if isinstance(uri, str) and 0 < len(uri) <= URI_LIMIT:
+                    yield Claim(server.name, uri), raw
         else:
-            ends = {end + len(part) for end in ends if uri.startswith(part, end)}
-    return len(uri) in ends
+            for raw in server.templates[:TEMPLATES_LIMIT]:
+                if not refusal_of(raw.get("uriTemplate")):
+                    yield Claim(server.name, raw["uriTemplate"]), raw
 
 
-_CROSSING = frozenset("+#/?&;")
-_OPTIONAL = frozenset("#/?&;")
-"""Operators whose expression may be empty: the query of a URI, for one."""
+def _distinct(found: Iterable[tuple[Claim, Mapping[str, Any]]]) -> list[tuple[Claim, Mapping[str, Any]]]:
+    """The first of each."""
+    first: dict[Claim, Mapping[str, Any]] = {}
+    for claim, raw in found:
+        first.setdefault(claim, raw)
+    return list(first.items())
 
 
-def _stretched(uri: str, ends: set[int], barred: str) -> set[int]:
-    """Every place that one or more letters, none of them barred, lead to."""
-    found: set[int] = set()
-    moving = False
-    for place, letter in enumerate(uri):
-        moving = (moving or place in ends) and letter not in barred
-        if moving:
-            found.add(place + 1)
-    return found
+def _listed(
+    kind: Kind, claim: Claim, raw: Mapping[str, Any], identifiers: Mapping[str, str], contested: set[Claim]
+) -> Item:
+    item = Item(kind=kind, server=claim.server, original=claim.uri, listed=claim.uri, definition=raw)
+    if claim not in contested and not is_reserved(claim.uri):
+        return item
+    return _called(item, qualified(identifiers[claim.server], item))
 
 
-def _pick(spelling: str, kind: str, items: tuple[Item, ...]) -> Item:
-    exact = [item for item in items if item.listed == spelling]
-    found = exact or [item for item in items if item.original == spelling]
+def _called(item: Item, listed: str) -> Item:
+    key = "uriTemplate" if item.kind is Kind.TEMPLATE else "uri"
+    return replace(item, listed=listed, definition={**item.definition, key: listed})
+
+
+def _claim(item: Item) -> Claim:
+    return Claim(item.server, item.original)
+
+
+def _the_one(spelling: str, kind: str, found: list[Item], items: tuple[Item, ...]) -> Item:
     if len(found) == 1:
         return found[0]
     if found:

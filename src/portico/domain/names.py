@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 K = TypeVar("K", str, tuple[str, str])
@@ -53,6 +53,25 @@ def server_identifier(name: str) -> str:
     """Spell a server's name; reserved words are moved out of the way with a leading underscore."""
     safe = identifier(name)
     return f"_{safe}" if safe in RESERVED_SERVERS else safe
+
+
+SEPARATORS = ("::", "__", "/", ".")
+"""What may stand between a server and a tool."""
+
+
+def splits(text: str, longest: int) -> Iterator[tuple[str, str]]:
+    """Every reading of a text as a server, a separator and a name; `longest` is how long a server's name can be."""
+    for separator in SEPARATORS:
+        start = text.find(separator, 1)
+        while 0 < start <= longest:
+            yield text[:start], text[start + len(separator) :]
+            start = text.find(separator, start + 1)
+
+
+def speaks_for_another(spelling: str, own: str, servers: Mapping[str, str]) -> bool:
+    """Whether a name begins as the names of another server's do: `github__review` of a server that is not github."""
+    longest = max(map(len, servers), default=0)
+    return any(servers.get(begin, own) != own for begin, _ in splits(spelling, longest))
 
 
 def distinct(spelled: Iterable[tuple[K, str]], taken: Container[str] = (), wanted: Container[str] = ()) -> dict[K, str]:

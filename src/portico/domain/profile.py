@@ -58,6 +58,7 @@ class Profile:
             resources=self._used(items.resources, self.permits_resource),
             templates=self._used(items.templates, self.permits_resource),
             documents=self._used(items.documents, lambda uri: True),
+            identifiers=items.identifiers,
         )
 
     def _used(self, items: Iterable[Item], permits: Callable[[str], bool]) -> tuple[Item, ...]:

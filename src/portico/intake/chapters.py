@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from portico.domain.chapter import Chapter
+from portico.domain.items import refusals
 from portico.domain.server import Offering, Server
 from portico.domain.tool import Rejected, Tool, ToolId
 from portico.errors import InvalidDefinition
@@ -63,6 +64,8 @@ def take_in(offering: Offering, source: str, known: Accepted | None = None) -> A
             definitions[definition.name] = definition
         except InvalidDefinition as error:
             rejected.append(Rejected(server=offering.server, name=_shown(raw), reason=str(error)))
+    for template, reason in refusals(offering.templates):
+        rejected.append(Rejected(server=offering.server, name=template, reason=reason))
     return Accepted(
         offering=offering,
         source=source,

@@ -134,7 +134,9 @@ class Editions:
     def _items(self, chapters: Mapping[str, Chapter]) -> Items:
         """Prompts and resources, gathered again only when one of their servers has changed."""
         now, before = _givers(chapters), _givers(self.current.edition.chapters)
-        return self.current.edition.items if now == before else collect(now)
+        identifiers = name_servers(self.aliases)
+        known = self.current.edition.items
+        return known if now == before and identifiers == known.identifiers else collect(now, identifiers)
 
 
 def _givers(chapters: Mapping[str, Chapter]) -> list[Server]:

@@ -162,8 +162,8 @@ class SurfaceServer(Server[Any]):
         """Pass on a notification that an upstream server sent."""
         uri = params.get("uri")
         if method == "notifications/resources/updated" and isinstance(uri, str):
-            listed = self._gateway.edition.items.listed_uri(server, uri)
-            await self._updated(listed, {**params, "uri": listed})
+            for listed in self._gateway.edition.items.spellings(server, uri):
+                await self._updated(listed, {**params, "uri": listed})
         elif method == "notifications/message":
             await self._logs.deliver(server, params)
 
