@@ -43,7 +43,14 @@ def main() -> None:
         home = Path(folder)
         definitions = fleet or generate(servers=100, tools=2000)
         known = _fill(home, definitions)
-        figures = {"catalogue": known, **_commands(home), **_starts(home), **_tokens(home), **_signatures(definitions)}
+        figures = {
+            "catalogue": known,
+            **_commands(home),
+            **_stdio(home),
+            **_starts(home),
+            **_tokens(home),
+            **_signatures(definitions),
+        }
     _print(figures)
     print(json.dumps({"bench": "start", **figures}))
 
@@ -79,6 +86,33 @@ def _cpu(command: list[str], home: Path) -> float:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return round(statistics.median(spent[1:]), 3)
+
+
+def _stdio(home: Path) -> dict[str, float]:
+    """CPU seconds from the start of `portico serve --stdio` to its first two answers, after it has run once."""
+    runs = [_opening(home) for _ in range(ROUNDS + 1)][1:]
+    return {name: round(statistics.median(run[name] for run in runs), 3) for name in runs[0]}
+
+
+def _opening(home: Path) -> dict[str, float]:
+    command = [sys.executable, "-m", "portico", "serve", "--stdio"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=_env(home), cwd=home, text=True, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        found = {}
+        client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "0"}}
+        for id, (method, params) in enumerate({"initialize": client, "tools/list": {}}.items()):
+            message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+            print(json.dumps(message), file=process.stdin, flush=True)
+            process.stdout.readline()
+            found[f"cpu_s stdio to {method}"] = _cpu_of(process.pid)
+    return found
+
+
+def _cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _starts(home: Path) -> dict[str, float]:

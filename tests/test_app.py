@@ -190,6 +190,19 @@ def test_without_a_config_no_file_is_read_and_nothing_is_remembered(folder: Path
     assert settings_of(Settings(store="sqlite")).store == "sqlite"
 
 
+@pytest.mark.requirement("S0-43", "S0-67")
+@pytest.mark.parametrize("profile", ["base", "all"])
+async def test_a_packaged_profile_lists_three_tools(folder: Path, profile: str):
+    mcp, _ = create_mcp_app(Settings(progressive_disclosure=True, profile=profile))
+    async with Client(mcp) as connected:
+        assert await listed(connected) == ["search_tool", "execute_tool", "base_readQuery"]
+        rows = await connected.call_tool("base_readQuery", {"sql": "SELECT 1 AS one"})
+        assert not rows.is_error
+    static, _ = create_mcp_app(Settings(profile=profile))
+    async with Client(static) as connected:
+        assert (await listed(connected)).count("base_readQuery") == 1
+
+
 async def test_a_profile_narrows_an_app(folder: Path):
     (folder / "profiles.yml").write_text('mine: {tool: ["^base_table"], surface: search, pins: [base_tableList]}\n')
     async with Client(app(profile="mine", pins=[])) as connected:

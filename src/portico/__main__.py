@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import sys
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 os.environ.setdefault(
     "OPENBLAS_NUM_THREADS", "1"
 )  # our matrices are small: threads would cost a start, and win nothing
 
-from portico.stores.saying import BrieflyAgain
-from portico.surfaces.cli.app import run_cli
-from portico.surfaces.cli.desk import Desk
+from portico.greetings import open_early
 from portico.version import VERSION
 
 if TYPE_CHECKING:
     from portico.house import House
+    from portico.surfaces.mcp.early_pipe import EarlyPipe
 
 
 def main() -> None:
     """Run the command line."""
     # Loading a catalog makes many objects that all stay: looking for garbage among them costs a tenth of a start.
     gc.set_threshold(100_000, 50, 50)
+    # Some clients over stdio wait a second for the first answer, and loading the rest takes longer.
+    pipe = open_early(sys.argv[1:], os.environ, Path.cwd())
+    _run(pipe)
+
+
+def _run(pipe: EarlyPipe | None) -> None:
+    import logging
+
+    from portico.stores.saying import BrieflyAgain
+    from portico.surfaces.cli.app import run_cli
+    from portico.surfaces.cli.desk import Desk
+
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="portico: %(message)s")
     logging.getLogger().handlers[0].addFilter(BrieflyAgain())
-    desk = Desk(open_house=_open_house, serve=_serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens)
+    serve = partial(_serve, pipe=pipe)
+    desk = Desk(open_house=_open_house, serve=serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens)
     run_cli(desk)
 
 
@@ -48,13 +61,14 @@ def _serve(
     port: int | None,
     profile: str | None = None,
     reload: bool = False,
+    pipe: EarlyPipe | None = None,
 ) -> None:
     # Loading the MCP SDK takes a second, which the other commands must not pay.
     from portico.serving import run_server
     from portico.wiring import settings_for
 
     settings = settings_for(config, profile=profile, reload=reload)
-    run_server(settings, stdio=stdio, surface=surface, host=host, port=port)
+    run_server(settings, stdio=stdio, surface=surface, host=host, port=port, pipe=pipe)
 
 
 def _demo(once: bool, port: int | None) -> None:

@@ -18,9 +18,11 @@ from starlette.types import ASGIApp
 from portico.config import Settings
 from portico.domain.edition import Edition
 from portico.errors import ConfigError
+from portico.greetings import STABLE, remember
 from portico.house import House
 from portico.surfaces.mcp.capabilities import Capabilities
 from portico.surfaces.mcp.discover import Discover
+from portico.surfaces.mcp.early_pipe import EarlyPipe
 from portico.surfaces.mcp.gateway import GatewaySurface
 from portico.surfaces.mcp.http import build_app, serve
 from portico.surfaces.mcp.search import Search
@@ -77,8 +79,8 @@ async def serve_over_http(
         tasks.cancel_scope.cancel()
 
 
-async def serve_over_stdio(settings: Settings, *, surface: str) -> None:
-    """Serve one client over stdin and stdout until it goes away.
+async def serve_over_stdio(settings: Settings, *, surface: str, pipe: EarlyPipe | None = None) -> None:
+    """Serve one client over stdin and stdout until it goes away; a `pipe` may have answered it already.
 
     Raises:
         ConfigError: there is no such surface.
@@ -88,9 +90,27 @@ async def serve_over_stdio(settings: Settings, *, surface: str) -> None:
         await _read_usage(house)
         server = _surface_server(house, settings, surface)
         keep_in_step(house, tasks, {surface: server})
+        _keep_greeting(house, tasks, settings, server)
         _settle_memory()
-        await serve_stdio(server)
+        await serve_stdio(server, pipe)
         tasks.cancel_scope.cancel()
+
+
+def _keep_greeting(house: House, tasks: anyio.abc.TaskGroup, settings: Settings, server: SurfaceServer) -> None:
+    """Remember what a client is told first, so that the next start can say it at once."""
+
+    async def keep() -> None:
+        text, tools = server.surface.instructions(server.caller), []
+        if server.surface.name in STABLE:
+            tools = await server.surface.tools(server.caller)
+        await anyio.to_thread.run_sync(remember, settings, server.surface.name, text, tools)
+
+    def published(edition: Edition) -> None:
+        tasks.start_soon(keep)
+
+    house.gateway.editions.subscribe(published)
+    if not house.unknown:
+        tasks.start_soon(keep)
 
 
 def _api(house: House) -> ASGIApp:
@@ -174,13 +194,21 @@ def _settle_memory() -> None:
     gc.freeze()
 
 
-def run_server(settings: Settings, *, stdio: bool, surface: str | None, host: str | None, port: int | None) -> None:
+def run_server(
+    settings: Settings,
+    *,
+    stdio: bool,
+    surface: str | None,
+    host: str | None,
+    port: int | None,
+    pipe: EarlyPipe | None = None,
+) -> None:
     """Run the server in an event loop of its own; what is None comes from the settings."""
     chosen = surface or settings.surface
     for problem in settings.problems:
         logger.warning("config: %s", problem)
     if stdio:
-        anyio.run(partial(serve_over_stdio, settings, surface=chosen), backend_options={"use_uvloop": True})
+        anyio.run(partial(serve_over_stdio, settings, surface=chosen, pipe=pipe), backend_options={"use_uvloop": True})
         return
     serve_http = partial(
         serve_over_http,

@@ -40,7 +40,7 @@ def take_back(home: Home, client: str, **options: Any) -> Any:
         ("claude-code", {"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
         ("cursor", ENTRY, {"url": URL}),
         ("vscode", {"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
-        ("codex", ENTRY, {"url": URL}),
+        ("codex", {**ENTRY, "startup_timeout_sec": 30}, {"url": URL}),
         ("gemini", ENTRY, {"httpUrl": URL}),
         ("windsurf", ENTRY, {"serverUrl": URL}),
     ],
@@ -208,7 +208,7 @@ def test_codex_toml_keeps_its_comments_and_tables(home: Home) -> None:
     file = home.write(".codex/config.toml", CODEX)
     made = plan(home, "codex")
     apply(made)
-    block = '[mcp_servers.portico]\ncommand = "portico"\nargs = ["serve", "--stdio"]\n'
+    block = '[mcp_servers.portico]\ncommand = "portico"\nargs = ["serve", "--stdio"]\nstartup_timeout_sec = 30\n'
     assert file.read_text() == f"{CODEX}\n{block}"
     apply(plan(home, "codex", via="http"))
     assert file.read_text() == f'{CODEX}\n[mcp_servers.portico]\nurl = "{URL}"\n'
@@ -218,7 +218,7 @@ def test_codex_toml_keeps_its_comments_and_tables(home: Home) -> None:
     assert tomllib.loads(file.read_text()) == {
         "model": "o",
         "tui": {"theme": "dark"},
-        "mcp_servers": {"portico": ENTRY},
+        "mcp_servers": {"portico": {**ENTRY, "startup_timeout_sec": 30}},
     }
     assert "# how it looks\n[tui]" in file.read_text()
 

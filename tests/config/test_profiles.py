@@ -115,6 +115,15 @@ def test_a_profile_chooses_surface_pins_and_servers(home: Home):
     assert chosen(home, "mine").surface == "static", "the switch counts more"
 
 
+@pytest.mark.requirement("S0-67")
+def test_a_packaged_profile_pins_one_tool_unless_the_config_has_pins(home: Home):
+    assert [chosen(home, name).pins for name in PACKAGED] == [("base_readQuery",), ("base_readQuery",), ()]
+    home.write("project/portico.yaml", "pins: [mine]\n")
+    assert chosen(home, "base").pins == ("mine",)
+    home.write("project/profiles.yml", "base: {tool: [x]}\n")
+    assert chosen(home, "base").pins == ("mine",)
+
+
 def test_a_server_that_is_probably_misspelt_is_named(home: Home):
     home.write("project/portico.yaml", SERVERS)
     home.write("project/profiles.yml", "mine: {servers: [githb, local]}\n")

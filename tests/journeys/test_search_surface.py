@@ -90,6 +90,18 @@ async def test_the_switch_of_the_environment_chooses_the_surface(
             assert names == (listed or ["hub__read_query", "hub__table_ddl", "hub__table_list"])
 
 
+@pytest.mark.anyio
+@pytest.mark.requirement("S0-3", "S0-43", "S0-67")
+@pytest.mark.parametrize("switch", [["--progressive_disclosure"], ["--surface", "search"]], ids=" ".join)
+async def test_the_packaged_profile_lists_three_tools(tmp_path: Path, switch: list[str]):
+    with gateway(tmp_path, "--profile", "base", *switch) as running:
+        for era in ERAS:
+            async with client("http", era, surface="search", running=running) as connected:
+                assert [tool.name for tool in (await connected.list_tools()).tools] == [*PROXIES[:2], "base_readQuery"]
+                listed = await connected.call_tool("base_tableList", {})
+                assert not listed.is_error, "what is not listed can still be called"
+
+
 @pytest.mark.requirement("S0-5")
 def test_a_switch_and_a_surface_that_disagree_are_refused(home: Path):
     done = portico(home, "serve", "--progressive_disclosure", "--surface", "static")

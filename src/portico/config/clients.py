@@ -38,6 +38,8 @@ class Client:
     """Whether an entry says its transport in `type`."""
     url_field: str | None = "url"
     """The field of an HTTP server's address; None when the client starts programs only."""
+    starting: tuple[tuple[str, int], ...] = ()
+    """Fields that give a program more time to start."""
 
 
 CLIENTS: Mapping[str, Client] = {
@@ -91,6 +93,8 @@ CLIENTS: Mapping[str, Client] = {
             user=".codex/config.toml",
             project=".codex/config.toml",
             home_variable="CODEX_HOME",
+            # A busy machine may need longer than the ten seconds that Codex waits by itself.
+            starting=(("startup_timeout_sec", 30),),
         ),
         Client(
             name="gemini",
@@ -166,7 +170,7 @@ def portico_entry(client: Client, *, via: Via, port: int, command: str, args: Se
     """
     kind = {"type": via} if client.typed else {}
     if via == "stdio":
-        return {**kind, "command": command, "args": list(args)}
+        return {**kind, "command": command, "args": list(args), **dict(client.starting)}
     if client.url_field is None:
         raise ConfigError(f"{client.title} starts programs only; it reads no url", fix="Install it through stdio.")
     return {**kind, client.url_field: f"http://127.0.0.1:{port}/mcp"}

@@ -26,11 +26,12 @@ VARIABLES = ("MCP_PROFILE", "PROFILE")
 KEYS = ("tool", "prompt", "resource", "registry", "surface", "pins", "servers")
 
 PACKAGED: Mapping[str, Mapping[str, Any]] = {
-    "all": {"tool": [".*"], "prompt": [".*"], "resource": [".*"]},
+    "all": {"tool": [".*"], "prompt": [".*"], "resource": [".*"], "pins": ["base_readQuery"]},
     "base": {
         "tool": ["^base_.*", "^qlty_.*", "^sec_.*", "^plot_.*", "^rag_.*", "^sql_opt_.*"],
         "prompt": [".*"],
         "resource": [".*"],
+        "pins": ["base_readQuery"],
     },
     # No tool is called so: what is left is what the registry holds.
     "db-registry": {"tool": ["X"], "prompt": [".*"], "registry": "mcp"},
@@ -144,7 +145,9 @@ def with_profile(
     if isinstance(profile, ConfigError):
         raise profile
     problems = (*settings.problems, *reader.problems, *_strangers(settings, profile))
-    return _applied(replace(settings, problems=problems), profile)
+    settings = replace(settings, problems=problems)
+    # What comes with Portico pins something only where the config itself does not.
+    return _applied(settings, profile if nearest or not settings.pins else replace(profile, pins=None))
 
 
 def packaged(name: str) -> Profile | None:
@@ -155,7 +158,14 @@ def packaged(name: str) -> Profile | None:
     tool, prompt, resource = (
         tuple(map(read_pattern, table[key])) if key in table else None for key in ("tool", "prompt", "resource")
     )
-    return Profile(name=name, tool=tool, prompt=prompt, resource=resource, registry=table.get("registry", ""))
+    return Profile(
+        name=name,
+        tool=tool,
+        prompt=prompt,
+        resource=resource,
+        registry=table.get("registry", ""),
+        pins=tuple(table["pins"]) if "pins" in table else None,
+    )
 
 
 def _asked(named: str | None, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from portico.errors import CallError, InvalidArguments, NextCall, UnknownTool
 from portico.gateway import Gateway
 from portico.intake.shelves import SHIPPED
 
-from .instructions import as_many_as_fit
+from .instructions import capabilities_text
 from .results import error_result, text_result
 from .static import listed_name
 from .surface import Envelope, JsonObject, MetaTool
@@ -54,14 +54,7 @@ class Capabilities:
         tools = self.gateway.listing(caller)
         categories = self.registry.seen_by(caller).categories()
         inventory, schema = f"{self.prefix}{CAPABILITIES}", f"{self.prefix}{TOOL_SCHEMA}"
-        head = f"Portico: {len(tools)} tools in {len(categories)} categories behind {inventory} and {schema}."
-        how = (
-            f'To act: {inventory}({{}}), then {schema}({{"tool": "..."}}) for its parameters, then call the tool'
-            " itself by that name, although it is not listed."
-        )
-        room = 500 - len(head) - len(how) - len(" Categories: .")
-        named = as_many_as_fit(categories, room) if categories else ""
-        return f"{head} Categories: {named}. {how}" if named else f"{head} {how}"
+        return capabilities_text(len(tools), categories, inventory=inventory, schema=schema)
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """The meta-tools, then the pins; waits for servers that are asked for the first time: the enum names all."""

@@ -15,7 +15,7 @@ from portico.finding import SEARCH_CARDS_LIMIT
 from portico.gateway import DESCRIBE_LIMIT, Gateway, Query
 from portico.scripts import Scripts
 
-from .instructions import as_many_as_fit
+from .instructions import discover_text
 from .kept import READ, read_result
 from .results import error_result, must_stay_protocol_error, text_result, with_notes
 from .running import run_script
@@ -115,15 +115,7 @@ class Discover:
         """Names the servers within the first 512 characters, as many as fit."""
         tools = self.gateway.listing(caller)
         servers = sorted({tool.handle.split(".", 1)[0] for tool in tools})
-        head = f"Portico: {len(tools)} tools of {len(servers)} servers behind search_tools, describe_tools, call_tool."
-        how = (
-            'To act: search_tools({"query": "create issue"}), then call_tool({"name": "server.tool", "arguments":'
-            " {...}}) with a signature it returned; describe_tools only if one has ~. Search before saying that a"
-            " tool is missing."
-        )
-        how += " For many calls at once: run_script." if self.scripts is not None else ""
-        room = 511 - len(head) - len(how) - len(" Servers: .")
-        return f"{head} Servers: {as_many_as_fit(servers, room)}. {how}" if servers else f"{head} {how}"
+        return discover_text(len(tools), servers, scripts=self.scripts is not None)
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """The meta-tools, then the pins."""

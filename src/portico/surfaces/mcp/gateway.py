@@ -19,10 +19,10 @@ from portico.gateway import Gateway
 from portico.scripts import Scripts
 
 from .gateway_tools import DEFINITIONS, DETAILS, EXECUTE, INSPECT, SERVERS, TOOLS
-from .instructions import as_many_as_fit
+from .instructions import gateway_text
 from .kept import READ
 from .results import error_result, text_result, with_notes
-from .running import EXAMPLE, run_script, switched_on
+from .running import run_script, switched_on
 from .surface import Envelope, JsonObject, MetaTool
 
 SAMPLE = "result(_ENV[args.server][args.tool](args.arguments):await())"
@@ -48,13 +48,7 @@ class GatewaySurface:
     def instructions(self, caller: Caller) -> str:
         """Names the servers and the way from them to a script, within the first 512 characters."""
         shelves = self.directory.shelves(caller)
-        head = f"Portico: {sum(map(len, shelves.values()))} tools of {len(shelves)} servers, called from Lua scripts."
-        how = (
-            f'To act: {SERVERS}({{}}), {TOOLS}({{"luaServerName": "..."}}), {DETAILS} for what you will call, then'
-            f" {spelled(EXECUTE, {'script': EXAMPLE})}: one script calls many tools, and only its result comes back."
-        )
-        room = 511 - len(head) - len(how) - len(" Servers: .")
-        return f"{head} Servers: {as_many_as_fit(sorted(shelves), room)}. {how}" if shelves else f"{head} {how}"
+        return gateway_text(sum(map(len, shelves.values())), sorted(shelves))
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """The five."""

@@ -10,6 +10,7 @@ from portico.domain.caller import Caller
 from portico.errors import CallError, InvalidArguments, NextCall, Refused
 from portico.scripts import Scripts
 
+from .instructions import EXAMPLE
 from .results import error_result, with_notes
 from .surface import JsonObject
 
@@ -17,7 +18,6 @@ SCRIPT_TOOLS = frozenset({"run_script", "execute", "inspect-tool-response"})
 """The tools of all surfaces that run a script."""
 SCRIPT_KEYS = ("script", "code", "source", "lua")
 """Where models write the script."""
-EXAMPLE = "result(server.tool({ name = 'value' }):await())"
 OFF = "scripts are switched off here; call tools one by one, or set `scripts: {enabled: true}` in the config"
 
 

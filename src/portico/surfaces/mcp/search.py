@@ -21,7 +21,7 @@ from portico.errors import CallError, InvalidArguments, NextCall
 from portico.execution.leniency import unwrap
 from portico.gateway import Gateway, Query
 
-from .instructions import as_many_as_fit
+from .instructions import search_text
 from .results import error_result, must_stay_protocol_error, text_result, with_notes
 from .static import listed_name
 from .surface import Envelope, JsonObject, MetaTool
@@ -91,13 +91,7 @@ class Search:
         """Names the servers within the first 512 characters, as many as fit."""
         tools = self.gateway.listing(caller)
         servers = sorted({tool.handle.split(".", 1)[0] for tool in tools})
-        head = f"Portico: {len(tools)} tools of {len(servers)} servers behind {SEARCH} and {EXECUTE}."
-        how = (
-            f'To act: {SEARCH}({{"query": "table list"}}), then {SEARCH} with one name for its parameters, then'
-            f' {EXECUTE}({{"tool_name": "...", "arguments": {{...}}}}).'
-        )
-        room = 400 - len(head) - len(how)
-        return f"{head} Servers: {as_many_as_fit(servers, room)}. {how}" if servers else f"{head} {how}"
+        return search_text(len(tools), servers)
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """The meta-tools, then the pins."""

@@ -34,6 +34,7 @@ from portico.walk import Walk
 
 from .catalog_resources import CatalogResources
 from .envelopes import Context, askable_of, connection_of, is_modern
+from .handshake import LIST_TTL_MS, NAME, TITLE
 from .logs import Logs
 from .passage import Passage
 from .running import SCRIPT_TOOLS
@@ -42,7 +43,6 @@ from .tools import Tools
 
 Handler = Callable[[Context, JsonObject], Awaitable[JsonObject]]
 
-LIST_TTL_MS = 30_000
 HEARD = "portico/heard"
 """When the SDK last heard from a session, in the session's own state."""
 _CACHED = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
@@ -78,9 +78,9 @@ class SurfaceServer(Server[Any]):
         self.sessions: dict[str, Connection] = {}
         """Open sessions of the handshake era over HTTP, by their id."""
         super().__init__(
-            "portico",
+            NAME,
             version=version,
-            title="Portico",
+            title=TITLE,
             get_tool_input_schema=self._tools.schema_of,
             on_subscriptions_listen=self._listen,
         )
@@ -102,6 +102,16 @@ class SurfaceServer(Server[Any]):
             "logging/setLevel": self._logs.set_level,
         }
         self.refresh_instructions()
+
+    @property
+    def surface(self) -> Surface:
+        """The surface that answers."""
+        return self._surface
+
+    @property
+    def caller(self) -> Caller:
+        """Whoever asks through it."""
+        return self._caller
 
     def refresh_instructions(self) -> None:
         """Name the servers of the current edition in what a client reads first."""

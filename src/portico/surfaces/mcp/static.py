@@ -9,6 +9,7 @@ from portico.domain.caller import Caller
 from portico.errors import CallError, NextCall
 from portico.gateway import Gateway
 
+from .instructions import static_text
 from .surface import JsonObject, MetaTool
 
 
@@ -22,8 +23,7 @@ class Static:
     def instructions(self, caller: Caller) -> str:
         """Says how names are made."""
         servers = sorted({tool.id.server for tool in self.gateway.listing(caller)})
-        shown = ", ".join(servers)
-        return f"Portico passes on the tools of these servers, each named server__tool: {shown}"[:511]
+        return static_text(servers)
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """Every permitted definition; waits for servers that are being asked for the first time."""
