@@ -336,7 +336,7 @@ async def test_oversized_answers_are_refused(
 ) -> None:
     provider = upstreams.http(raw.url)
     await use(provider, "x")
-    size = protocol.MESSAGE_LIMIT + 10
+    size = protocol.MESSAGE_LIMIT + 2**21
     for kind in ("application/json", "text/event-stream"):
         raw.on["tools/call"] = cut(events=b"data: " + b"x" * size, kind=kind)
         with pytest.raises(UpstreamGone, match="64 MiB"):

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.errors import Sent
-from portico.providers.upstream.codec import Garbled, decode, encode
+from portico.providers.upstream.bounds import Counter
+from portico.providers.upstream.codec import Garbled, answered_id, decode, encode
 from portico.providers.upstream.environment import child_environment
 from portico.providers.upstream.faults import Fault, public_url
 from portico.providers.upstream.param_headers import header_maps, header_value, param_headers
@@ -173,3 +174,56 @@ def test_environment_is_the_frozen_list_and_what_is_declared() -> None:
 def test_shown_addresses_have_no_secrets() -> None:
     assert public_url("https://user:pass@host:8/p?token=x#y") == "https://host:8/p"
     assert Fault("a", "b").sent is Sent.NOTHING
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text('ab"\\{[,:é', max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('k"\\{[,', max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def places(value: Any) -> int:
+    """Containers, and the commas between their items."""
+    if not isinstance(value, list | dict):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max(0, len(value) - 1) + sum(map(places, inner))
+
+
+@given(JSON_VALUES, st.data())
+def test_values_are_counted_outside_of_strings_however_the_text_is_cut(value: Any, data: st.DataObject) -> None:
+    text = json.dumps(value).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    counter = Counter()
+    for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True):
+        counter.feed(text[start:stop])
+    assert counter.values == places(value)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"id":8', 7),
+        (b'{"id": "7", "jsonrpc":"2.0","result":[[[', 7),
+        (b'{"result":{"content":[{"id":3}]},"id":7,"jsonrpc":"2.0"}', 7),
+        (b'{"jsonrpc":"2.0","result":{"id":8', None),
+        (b'{"jsonrpc":"2.0","method":"x","params":{"id":8}}', None),
+    ],
+)
+def test_id_of_an_answer_is_seen_without_parsing_it(data: bytes, expected: int | None) -> None:
+    assert answered_id(data) == expected
+
+
+def test_event_of_empty_lines_is_refused() -> None:
+    parser = EventParser()
+    parser.feed(b"data:\n" * 100_000)
+    with pytest.raises(Fault, match="100,000 lines"):
+        parser.feed(b"data:\n")
+
+
+def test_comments_keep_a_stream_open_for_ever() -> None:
+    parser = EventParser()
+    for _ in range(200):
+        assert parser.feed(b": ping\n" * 1000) == []
+    assert [event.data for event in parser.feed(b"data: x\n\n")] == [b"x"]

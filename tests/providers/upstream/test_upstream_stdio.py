@@ -391,3 +391,19 @@ async def test_child_that_does_not_read_costs_a_timeout_and_not_memory(upstreams
         outcomes.append(caught.value.sent)
     assert outcomes[0] is Sent.UNKNOWN
     assert outcomes[-1] is Sent.NOTHING
+
+
+async def test_answer_with_too_many_values_fails_its_call_alone(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio()
+    line = b'{"jsonrpc":"2.0","id":ID,"result":{"a":[' + b"{}," * 600_000 + b"0]}}\n"
+    await use(provider, "echo")
+    with pytest.raises(UpstreamGone, match="more than 500,000 values"):
+        await use(provider, "raw", hex=line.hex())
+    assert said(await use(provider, "echo", a=1)) == {"a": 1}
+    assert len(upstreams.spawned()) == 1
+
+
+async def test_long_text_with_many_commas_is_one_value(upstreams: Upstreams) -> None:
+    text = ('{"a": [1, 2, "\\u00e9"]}, ' * 100_000)[: 3 << 20]
+    result = await use(upstreams.stdio(), "echo", text=text)
+    assert said(result) == {"text": text}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import aiohttp
@@ -17,6 +17,7 @@ from portico.domain.call import OnProgress
 from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
+from .bounds import LARGE_AT_ONCE, Turn
 from .codec import Garbled, decode, encode
 from .faults import BadStatus, Fault, Lost, RpcError, Unauthorized, unwrapped
 from .flow import Flow
@@ -24,9 +25,9 @@ from .inbox import Inbox, reply_to
 from .link import OnLost, Patience
 from .param_headers import NAMED_BY, HeaderMap, header_value, param_headers
 from .protocol import UNCANCELLABLE, Dialect, stamped
-from .sse_events import EventParser
+from .sse_events import Event, EventParser
 from .waiting import expired
-from .web import endpoint, network_fault, open_session, read_body, refusal, same_origin
+from .web import endpoint, network_fault, open_session, pieces, read_body, refusal, same_origin
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ LINGER = 0.02
 REOPEN, REOPEN_CAP = 1.0, 60.0
 """Seconds between two openings of a session's own stream; twice as long each time, unless it has lasted."""
 RESUMPTIONS = 2
+UNTOLD = 64
+"""Messages on their way to a server that nobody waits for; what comes on top is dropped."""
 MOVES = 3
 
 _POST = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -73,6 +76,8 @@ class HttpLink:
         self._flows: dict[int, Flow] = {}
         self._last_id = 0
         self._is_closing = False
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._telling = 0
 
     @property
     def pid(self) -> int | None:
@@ -168,16 +173,16 @@ class HttpLink:
                 if method == "initialize":
                     self._session = response.headers.get(SESSION, "")
                 if kind.startswith("application/json"):
-                    return self._answer_in(await read_body(response), flow)
+                    return self._answer_in(await read_body(response, flow.patience.size, Turn(self._large)))
                 if kind.startswith("text/event-stream"):
                     return await self._answer_from(response, flow)
             raise await self._refused(response, method)
 
-    def _answer_in(self, body: bytes, flow: Flow) -> Mapping[str, Any]:
+    def _answer_in(self, body: bytes | bytearray) -> Mapping[str, Any]:
         try:
             found = decode(body)
         except Garbled as error:
-            said = "an empty body" if not body.strip() else "what is not valid JSON"
+            said = "an empty body" if not body or body.isspace() else "what is not valid JSON"
             raise Fault(f"the server answered with {said}", sent=Sent.ANSWERED) from error
         for message in found if isinstance(found, list) else (found,):
             if isinstance(message, dict) and "method" not in message:
@@ -206,19 +211,32 @@ class HttpLink:
 
     async def _read_events(self, response: aiohttp.ClientResponse, flow: Flow) -> Mapping[str, Any] | None:
         """Read one stream up to the answer of the flow, or to its end."""
-        parser = EventParser()
-        async for chunk in response.content.iter_any():
-            for event in parser.feed(chunk):
-                flow.event_id = event.id or flow.event_id
-                answer = await self._take(event.data, flow)
-                if answer is not None:
-                    await _linger(response)
-                    return answer
-            flow.retry = flow.retry if parser.retry is None else parser.retry
+        parser, turn = EventParser(flow.patience.size), Turn(self._large)
+        try:
+            async for chunk in response.content.iter_any():
+                for piece in pieces(chunk):
+                    answer = await self._take_events(parser.feed(piece), flow)
+                    if answer is not None:
+                        await _linger(response)
+                        return answer
+                    await turn.take(parser.pending)
+                    if piece is not chunk:
+                        await asyncio.sleep(0)
+                flow.retry = flow.retry if parser.retry is None else parser.retry
+        finally:
+            turn.give_back()
         return None
 
-    async def _take(self, data: bytes, flow: Flow) -> Mapping[str, Any] | None:
-        if not data.strip():
+    async def _take_events(self, events: Iterable[Event], flow: Flow) -> Mapping[str, Any] | None:
+        for event in events:
+            flow.event_id = event.id or flow.event_id
+            answer = await self._take(event.data, flow)
+            if answer is not None:
+                return answer
+        return None
+
+    async def _take(self, data: bytes | bytearray, flow: Flow) -> Mapping[str, Any] | None:
+        if not data or data.isspace():
             return None
         try:
             message = decode(data)
@@ -230,12 +248,16 @@ class HttpLink:
             # A server that answers on this stream answers this request, however it spells the number.
             return message if flow.id else None
         if message.get("id") is not None:
-            self._soon(self._tell, reply_to(message))
+            self._reply(message)
         elif message["method"] == "notifications/progress":
             await self._progress(message.get("params"), flow)
-        else:
+        elif isinstance(message["method"], str):
             self._inbox.receive(message["method"], message.get("params"))
         return None
+
+    def _reply(self, request: Mapping[str, Any]) -> None:
+        if (reply := reply_to(request)) is not None:
+            self._soon(self._tell, reply)
 
     async def _progress(self, params: Any, flow: Flow) -> None:
         token = params.get("progressToken") if isinstance(params, dict) else None
@@ -287,8 +309,18 @@ class HttpLink:
             self._soon(self._tell, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
     def _soon(self, chore: Callable[..., Awaitable[None]], *args: Any) -> None:
-        if not self._is_closing and self.fault is None:
-            self._chores.start_soon(_run_quietly, chore, *args)
+        if not self._is_closing and self.fault is None and self._telling < UNTOLD:
+            self._telling += 1
+            self._chores.start_soon(self._run_quietly, chore, *args)
+
+    async def _run_quietly(self, chore: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run what nobody waits for: it must not take the connection down."""
+        try:
+            await chore(*args)
+        except Exception:
+            logger.warning("a message that nobody waits for was not delivered", exc_info=True)
+        finally:
+            self._telling -= 1
 
     async def _tell(self, message: Mapping[str, Any]) -> None:
         method = str(message.get("method", ""))
@@ -317,14 +349,6 @@ class HttpLink:
             self.fault = fault
             self._on_lost()
         return fault
-
-
-async def _run_quietly(chore: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run what nobody waits for: it must not take the connection down."""
-    try:
-        await chore(*args)
-    except Exception:
-        logger.warning("a message that nobody waits for was not delivered", exc_info=True)
 
 
 async def _linger(response: aiohttp.ClientResponse) -> None:

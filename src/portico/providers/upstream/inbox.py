@@ -19,6 +19,9 @@ CHANGE_INTERVAL = 1.0
 NOTICES_PER_SECOND = 200
 """Notices passed on per second; a flood beyond that is dropped and counted."""
 
+ID_LIMIT = 1_000
+"""Characters of the id of a server's own request."""
+
 CHANGES = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 NOTICES = frozenset({"notifications/message", "notifications/resources/updated"})
 
@@ -70,9 +73,12 @@ class Inbox:
         return False
 
 
-def reply_to(request: Mapping[str, Any]) -> dict[str, Any]:
+def reply_to(request: Mapping[str, Any]) -> dict[str, Any] | None:
     """Our answer to a server's request: we have no sampling, elicitation or roots, and say so."""
-    head = {"jsonrpc": "2.0", "id": request.get("id")}
+    id = request.get("id")
+    if not isinstance(id, int | float | str) or (isinstance(id, str) and len(id) > ID_LIMIT):
+        return None  # whoever writes such an id gets no copy of it back
+    head = {"jsonrpc": "2.0", "id": id}
     if request.get("method") == "ping":
         return {**head, "result": {}}
     said = f"this client does not support {str(request.get('method'))[:100]}"

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from portico.domain.call import OnProgress
 
 from .faults import Lost
-from .protocol import Dialect
+from .protocol import MESSAGE_LIMIT, Dialect
 
 OnLost = Callable[[], None]
 """Called once when a link is of no more use."""
@@ -18,10 +18,12 @@ OnLost = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long one exchange may take: between two signs of progress, and in all."""
+    """How long one exchange may take, between two signs of progress and in all, and how long its answer may be."""
 
     idle: float = inf
     total: float = inf
+    size: int = MESSAGE_LIMIT
+    """Bytes of the answer."""
 
     @property
     def first(self) -> float:

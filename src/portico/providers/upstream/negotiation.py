@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import orjson
+
+from .bounds import values_of
 from .faults import Fault, Lost, RpcError
 from .link import Link, Patience
 from .protocol import HANDSHAKE, KNOWN, MODERN, SERVER_KEY, UNSUPPORTED_VERSION, Dialect, Welcome, modern_dialect
 
 PROBE = 2.0
 """Seconds that a server of unknown era gets to answer the probe."""
+
+
+WELCOME_LIMIT = 1024 * 1024
+"""Bytes of what a server says of itself."""
+INSTRUCTIONS_LIMIT = 32_000
+"""Characters of its instructions that are kept."""
+CAPABILITIES_LIMIT = 1_000
+"""Values in the capabilities that it declares; of more, only the names are kept."""
 
 
 class Era(StrEnum):
@@ -66,7 +78,7 @@ class Negotiator:
         """Begin a session with `initialize`."""
         link.dialect = Dialect()
         params = {"protocolVersion": HANDSHAKE[-1], "capabilities": {}, "clientInfo": self.client}
-        result = await link.request("initialize", params, Patience(self._left))
+        result = await link.request("initialize", params, Patience(self._left, size=WELCOME_LIMIT))
         version = result.get("protocolVersion")
         if version not in HANDSHAKE:
             raise Lost(
@@ -95,7 +107,7 @@ class Negotiator:
 
     async def _discover(self, link: Link, limit: float) -> Welcome | None:
         link.dialect = modern_dialect(self.client)
-        result = await link.request("server/discover", {}, Patience(limit))
+        result = await link.request("server/discover", {}, Patience(limit, size=WELCOME_LIMIT))
         versions, capabilities = result.get("supportedVersions"), result.get("capabilities")
         if not isinstance(versions, list) or MODERN not in versions or not isinstance(capabilities, dict):
             return None
@@ -108,9 +120,16 @@ def _welcome(version: str, result: Mapping[str, Any], info: Any) -> Welcome:
     return Welcome(
         version=version,
         info=info if isinstance(info, dict) else {},
-        capabilities=capabilities if isinstance(capabilities, dict) else {},
-        instructions=instructions if isinstance(instructions, str) else "",
+        capabilities=_bounded(capabilities) if isinstance(capabilities, dict) else {},
+        instructions=instructions[:INSTRUCTIONS_LIMIT] if isinstance(instructions, str) else "",
     )
+
+
+def _bounded(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+    with suppress(TypeError):  # nested deeper than can be written again
+        if values_of(orjson.dumps(capabilities)) <= CAPABILITIES_LIMIT:
+            return capabilities
+    return {kind: {} for kind in ("tools", "prompts", "resources", "logging", "completions") if kind in capabilities}
 
 
 def _refuse_strangers(error: RpcError) -> None:

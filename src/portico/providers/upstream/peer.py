@@ -9,14 +9,18 @@ from typing import Any, Protocol
 from portico.domain.call import OnProgress
 from portico.errors import Sent
 
-from .codec import Garbled, decode, encode
+from .bounds import TooLarge
+from .codec import Garbled, answered_id, decode, encode, looks_like_message
 from .faults import Fault, Lost, unwrapped
 from .inbox import Inbox, reply_to
 from .link import OnLost, Patience
-from .protocol import UNCANCELLABLE, Dialect, stamped
+from .protocol import MESSAGE_LIMIT, UNCANCELLABLE, Dialect, stamped
 from .waiting import Waiting, progress_of
 
 logger = logging.getLogger(__name__)
+
+BATCH_LIMIT = 1_000
+"""Messages in one batch, which only one old revision knows."""
 
 
 class Wire(Protocol):
@@ -109,12 +113,32 @@ class Peer:
             self._fail_all(Lost(*fault.details, sent=Sent.UNKNOWN))
             self._on_lost()
 
-    def receive(self, data: bytes) -> None:
+    def bound(self, data: bytearray) -> int:
+        """How long the message that begins with some bytes may become; 0 when it cannot become one."""
+        if not looks_like_message(data):
+            return 0
+        waiting = self._waiting.get(answered_id(data))
+        return MESSAGE_LIMIT if waiting is None else waiting.size
+
+    def refuse(self, data: bytearray, fault: TooLarge) -> bool:
+        """Fail the request that an answer beyond its bounds belongs to; false when it cannot be told which that is."""
+        if not looks_like_message(data):
+            self._take_junk(data, Garbled())
+            return True
+        waiting = self._pop(answered_id(data))
+        if waiting is not None:
+            waiting.finish(fault)
+        return waiting is not None
+
+    def receive(self, data: bytes | bytearray) -> None:
         """Take one message from the wire; never raises."""
         try:
             message = decode(data)
         except Garbled as garbled:
             self._take_junk(data, garbled)
+            return
+        if isinstance(message, list) and len(message) > BATCH_LIMIT:
+            self._take_junk(data, Garbled())
             return
         for one in message if isinstance(message, list) else (message,):
             if not isinstance(one, dict):
@@ -139,11 +163,15 @@ class Peer:
     def _take_call(self, message: Mapping[str, Any]) -> None:
         method, params = message["method"], message.get("params")
         if message.get("id") is not None:
-            self.wire.send_soon(encode(reply_to(message)))
+            self._reply(message)
         elif method == "notifications/progress":
             self._take_progress(params if isinstance(params, dict) else {})
         elif isinstance(method, str):
             self._inbox.receive(method, params)
+
+    def _reply(self, request: Mapping[str, Any]) -> None:
+        if (reply := reply_to(request)) is not None:
+            self.wire.send_soon(encode(reply))
 
     def _take_progress(self, params: Mapping[str, Any]) -> None:
         token = params.get("progressToken")
@@ -151,13 +179,15 @@ class Peer:
         if waiting is not None:
             waiting.advance(progress_of(params))
 
-    def _take_junk(self, data: bytes, garbled: Garbled) -> None:
+    def _take_junk(self, data: bytes | bytearray, garbled: Garbled) -> None:
         waiting = self._pop(garbled.id)
         if waiting is not None:
             waiting.finish(Fault("the server's answer is not valid JSON", sent=Sent.ANSWERED))
         self.junk += 1
         if self.junk == 1:
-            logger.warning("server %r writes what is no MCP message; skipped, first: %r", self._server, data[:80])
+            logger.warning(
+                "server %r writes what is no MCP message; skipped, first: %r", self._server, bytes(data[:80])
+            )
 
     def _cancel(self, id: int) -> None:
         if self.fault is None:

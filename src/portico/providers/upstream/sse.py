@@ -18,7 +18,10 @@ from .link import OnLost, Patience
 from .peer import Peer
 from .sse_events import Event, EventParser
 from .waiting import expired
-from .web import endpoint, network_fault, open_session, refusal
+from .web import endpoint, network_fault, open_session, pieces, refusal
+
+UNPOSTED = 64
+"""Messages on their way to a server that nobody waits for; what comes on top is dropped."""
 
 
 async def open_stream(spec: ServerSpec, inbox: Inbox, chores: TaskGroup, on_lost: OnLost) -> Peer:
@@ -50,6 +53,7 @@ class EventStream:
         self._open: asyncio.Future[Fault | None] = asyncio.get_running_loop().create_future()
         self._scope = anyio.CancelScope()
         self._is_closed = False
+        self._posting = 0
 
     @property
     def pid(self) -> int | None:
@@ -99,7 +103,8 @@ class EventStream:
 
     def send_soon(self, data: bytes) -> None:
         """Post one message that nobody waits for."""
-        if not self._is_closed:
+        if not self._is_closed and self._posting < UNPOSTED:
+            self._posting += 1
             self._chores.start_soon(self._post_quietly, data)
 
     async def aclose(self) -> None:
@@ -122,6 +127,8 @@ class EventStream:
         except Fault:
             # Nobody waits for it; the next request will find out what is wrong.
             return
+        finally:
+            self._posting -= 1
 
     async def _read_all(self) -> None:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
@@ -131,8 +138,11 @@ class EventStream:
                 raise await refusal(response, self._spec)
             parser = EventParser()
             async for chunk in response.content.iter_any():
-                for event in parser.feed(chunk):
-                    self._take(event)
+                for piece in pieces(chunk):
+                    for event in parser.feed(piece):
+                        self._take(event)
+                    if piece is not chunk:
+                        await asyncio.sleep(0)
 
     def _take(self, event: Event) -> None:
         if event.name == "endpoint" and self._endpoint is None:
@@ -146,7 +156,7 @@ class EventStream:
             self._endpoint = endpoint
             if not self._open.done():
                 self._open.set_result(None)
-        elif event.name == "message" and event.data.strip():
+        elif event.name == "message" and event.data and not event.data.isspace():
             self._peer.receive(event.data)
 
     def _end(self, fault: Fault) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
 from typing import Any, cast
 
 import anyio
@@ -13,6 +12,7 @@ import anyio
 from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
+from .bounds import Incoming, TooLarge
 from .environment import child_environment, executable
 from .faults import Lost, redacted
 from .inbox import Inbox
@@ -39,7 +39,7 @@ async def start_child(spec: ServerSpec, inbox: Inbox, on_lost: OnLost) -> Peer:
     environment = child_environment(spec.env)
     program = executable(spec, environment)
     peer = Peer(spec.name, inbox, on_lost)
-    child = Child(spec, peer.receive, peer.lose)
+    child = Child(spec, peer)
     peer.wire = child
     options: dict[str, Any] = {"env": environment, "cwd": spec.cwd, "start_new_session": True, "close_fds": True}
     try:
@@ -54,11 +54,13 @@ async def start_child(spec: ServerSpec, inbox: Inbox, on_lost: OnLost) -> Peer:
 class Child(asyncio.SubprocessProtocol):
     """A child process as a wire; its output is read in the loop's own callbacks, without a task."""
 
-    def __init__(self, spec: ServerSpec, deliver: Callable[[bytes], None], lose: Callable[[Lost], None]) -> None:
-        self._spec, self._deliver, self._lose = spec, deliver, lose
+    def __init__(self, spec: ServerSpec, peer: Peer) -> None:
+        self._spec, self._peer = spec, peer
         self._transport: asyncio.SubprocessTransport
         self._stdin: asyncio.WriteTransport
-        self._partial = bytearray()
+        self._line = Incoming(peer.bound)
+        self._skipped = 0
+        """Bytes of a line that is being skipped."""
         self._last_words = b""
         self._room: asyncio.Future[None] | None = None
         self._exited, self._closed = asyncio.Event(), asyncio.Event()
@@ -148,22 +150,42 @@ class Child(asyncio.SubprocessProtocol):
         if self._is_lost:
             return
         *lines, rest = data.split(b"\n")
-        if self._partial and lines:
-            lines[0] = bytes(self._partial + lines[0])
-            self._partial.clear()
+        if lines and (self._line.data or self._skipped):
+            self._extend(lines.pop(0))
+            first, self._line, self._skipped = self._line.data, Incoming(self._peer.bound), 0
+            self._deliver(first)
         for line in lines:
-            if len(line) > MESSAGE_LIMIT:
-                self._refuse_line()
-                return
-            if line and not line.isspace():
-                self._deliver(line)
-        self._partial += rest
-        if len(self._partial) > MESSAGE_LIMIT:
-            self._refuse_line()
+            self._deliver(line)
+        if rest:
+            self._extend(rest)
 
-    def _refuse_line(self) -> None:
-        self._partial.clear()
-        self._give_up(Lost(f"the server wrote a line of more than {MESSAGE_LIMIT >> 20} MiB, which is not accepted"))
+    def _deliver(self, line: bytes | bytearray) -> None:
+        if line and not line.isspace() and not self._is_lost:
+            self._peer.receive(line)
+
+    def _extend(self, part: bytes) -> None:
+        """Take a part of a line that is not complete yet."""
+        if self._skipped:
+            self._skip(part)
+            return
+        try:
+            self._line.feed(part)
+        except TooLarge as fault:
+            self._refuse_line(fault)
+
+    def _refuse_line(self, fault: TooLarge) -> None:
+        line, self._line = self._line.data, Incoming(self._peer.bound)
+        if len(line) > MESSAGE_LIMIT:
+            self._give_up(_too_long())
+        elif self._peer.refuse(line, fault):
+            self._skipped = len(line)
+        else:
+            self._give_up(Lost(*fault.details))
+
+    def _skip(self, part: bytes) -> None:
+        self._skipped += len(part)
+        if self._skipped > MESSAGE_LIMIT:
+            self._give_up(_too_long())
 
     def _report_later(self, reason: str) -> None:
         asyncio.get_running_loop().call_later(LAST_WORDS, self._report, reason)
@@ -177,7 +199,7 @@ class Child(asyncio.SubprocessProtocol):
         if not self._is_lost:
             self._is_lost = True
             self._reported.set_result(fault)
-            self._lose(fault)
+            self._peer.lose(fault)
 
     async def _obituary(self) -> Lost:
         """Why nothing can be written any more; its report follows the end of a pipe within moments."""
@@ -204,6 +226,10 @@ class Child(asyncio.SubprocessProtocol):
             await self._exited.wait()
             while tree.is_alive():  # noqa: ASYNC110 - the system tells nobody when a grandchild ends
                 await anyio.sleep(POLL)
+
+
+def _too_long() -> Lost:
+    return Lost(f"the server wrote a line of more than {MESSAGE_LIMIT >> 20} MiB, which is not accepted")
 
 
 def _ending(code: int) -> str:

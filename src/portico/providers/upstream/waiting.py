@@ -35,6 +35,11 @@ class Waiting:
         self._ends, self._deadline = now + patience.total, now + patience.first
         self._timer = self._loop.call_at(self._deadline, self._tick) if isfinite(self._deadline) else None
 
+    @property
+    def size(self) -> int:
+        """How many bytes its answer may have."""
+        return self._patience.size
+
     def finish(self, outcome: Mapping[str, Any] | Fault) -> None:
         """Take the answer, or the fault that replaces it; only the first counts."""
         if not self._future.done():
@@ -101,11 +106,18 @@ def expired(patience: Patience, *, at_end: bool = False, sent: Sent = Sent.UNKNO
     )
 
 
+def _number(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:  # JSON has integers that no float can hold
+        return None
+
+
 def progress_of(params: Mapping[str, Any]) -> Progress:
     """The three parts of a progress notification, with anything odd left out."""
     done, total, message = params.get("progress"), params.get("total"), params.get("message")
     return (
-        float(done) if isinstance(done, int | float) else 0.0,
-        float(total) if isinstance(total, int | float) else None,
+        _number(done) or 0.0,
+        _number(total),
         message if isinstance(message, str) else None,
     )

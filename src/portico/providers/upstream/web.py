@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import urllib.request
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -12,14 +13,15 @@ from yarl import URL
 from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
+from .bounds import COUNTED_FROM, Incoming, Turn, up_to
 from .codec import Garbled, decode
 from .faults import BadStatus, Fault, Lost, Unauthorized, public_url, redacted, rpc_error
-from .protocol import MESSAGE_LIMIT
 
 KEPT_ALIVE = 4.0
 """Seconds that an unused connection is kept: less than the 5 s after which common servers close theirs."""
 CONNECTIONS = 128
 EXCERPT = 200
+PIECE = 32 * 1024
 
 
 def endpoint(spec: ServerSpec) -> URL:
@@ -55,21 +57,30 @@ def _proxy_for(url: str) -> str | None:
     return None if proxy is None or urllib.request.proxy_bypass(parts.hostname or "") else proxy
 
 
-async def read_body(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body, up to the limit for one message.
+async def read_body(response: aiohttp.ClientResponse, limit: int, turn: Turn) -> bytes | bytearray:
+    """The whole body of an answer.
 
     Raises:
-        Fault: it is longer.
+        TooLarge: it is beyond its bounds.
     """
     length = response.content_length
-    if length is not None and length <= MESSAGE_LIMIT and "Content-Encoding" not in response.headers:
+    if length is not None and length <= COUNTED_FROM and "Content-Encoding" not in response.headers:
         return await response.read()
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > MESSAGE_LIMIT:
-            raise Fault(f"the server's answer is longer than {MESSAGE_LIMIT >> 20} MiB", sent=Sent.ANSWERED)
-    return bytes(body)
+    body = Incoming(up_to(limit))
+    try:
+        async for chunk in response.content.iter_any():
+            await turn.take(len(body.data) + len(chunk))
+            body.feed(chunk)
+    finally:
+        turn.give_back()
+    return body.data
+
+
+def pieces(chunk: bytes) -> Sequence[bytes]:
+    """A chunk in pieces that are read without holding others up: a stream of tiny events is slow to read."""
+    if len(chunk) <= PIECE:
+        return (chunk,)
+    return [chunk[start : start + PIECE] for start in range(0, len(chunk), PIECE)]
 
 
 def network_fault(error: BaseException, url: str) -> Fault:
