@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+CONSTRAINTS ?=
 JOBS ?= 2
 
-.PHONY: help setup demo test check bench conformance chaos clean
+.PHONY: help setup demo test check bench conformance chaos attack constraints audit clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -17,10 +18,11 @@ $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Portico and its tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev \
+	  $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 	@touch $(STAMP)
 
-setup: $(STAMP) ## Create .venv and install everything
+setup: $(STAMP) ## Create .venv and install everything (CONSTRAINTS=constraints.txt for the very versions we test with)
 
 demo: $(STAMP) ## Show Portico at work on the sample servers (ARGS=--once exits afterwards)
 	@$(BIN)/portico demo $(ARGS)
@@ -42,6 +44,15 @@ conformance: $(STAMP) ## Run the official MCP conformance suite against the gate
 
 chaos: $(STAMP) ## Kill processes that write to the journal, and count what is left (ARGS="--rounds 50")
 	@$(BIN)/python tests/chaos/kill.py $(ARGS)
+
+attack: $(STAMP) ## Attack a gateway of its own over loopback (ARGS="--seconds 20 --seed 7 --only arguments,headers")
+	@$(BIN)/python tests/attack/run.py $(ARGS)
+
+constraints: $(STAMP) ## Write down the versions of this environment, without addresses, as constraints.txt
+	@$(BIN)/python maintenance/constraints.py
+
+audit: $(STAMP) ## Ask an advisory database about constraints.txt; ends with 3 when none can be reached (ARGS="--service pypi")
+	@$(BIN)/python maintenance/audit.py $(ARGS)
 
 clean: ## Remove what the targets have made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis build dist
