@@ -153,6 +153,8 @@ PROMISES = {
     "P-REGISTRY-USERS": "Rights decide in one place which registered tools a database user and a caller see.",
     "P-REGISTRY-IDENTITY": "The database sees each call as its caller's, whatever happened on the connection before.",
     "P-REGISTRY-ROWS": "A row that cannot be used is refused with a reason and what to do, and the others load.",
+    "P-TRUST": "A config found in the working directory is used only as the user trusted it; else nothing in it is.",
+    "P-STORE-FOREIGN": "A file that is not a database of ours is refused, and never changed or moved.",
     "P-STORE-CORRUPT": "Damage is moved aside, ignored, or our own error.",
     "P-STORE-ADVICE": "An unwritable home is explained.",
     "P-STORE-HANGS": "A database that never answers is given up, and nothing is lost or written twice.",

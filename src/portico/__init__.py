@@ -3,10 +3,15 @@
 Importing the package does nothing and loads nothing; a name is loaded when it is first used.
 """
 
-from __future__ import annotations
+import sys
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+_IS_PROGRAM = sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("portico", "-mportico")
+if _IS_PROGRAM and not sys.flags.safe_path and not sys.flags.isolated:
+    # `python -m portico` has the working directory first in the path: a module that lies there must not be imported.
+    del sys.path[0]
+
+from importlib import import_module  # noqa: E402 - only from the path as it is now
+from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
     from portico.app import Settings as Settings

@@ -46,7 +46,7 @@ def demo_settings() -> Settings:
     home = find_paths(os.environ, Path.cwd())
     folder = home.data / "demo"
     specs = tuple(
-        ServerSpec(name=name, transport="stdio", command=sys.executable, args=("-m", module), description=about)
+        ServerSpec(name=name, transport="stdio", command=sys.executable, args=("-P", "-m", module), description=about)
         for name, (module, about) in SAMPLES.items()
     )
     return Settings(home=type(home)(config=folder, data=folder), servers=specs)

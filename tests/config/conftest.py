@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from portico.config import Settings, load_settings
+from portico.config import NAMES, PROFILES, Settings, load_settings, open_trust
 
 
 @dataclass
@@ -24,7 +25,14 @@ class Home:
         file.write_bytes(text.encode() if isinstance(text, str) else text)
         return file
 
+    def trust(self) -> None:
+        """Trust what lies in the project now, as `portico trust` does."""
+        for name in (*NAMES, *PROFILES):
+            if os.access(self.project / name, os.R_OK) and (self.project / name).is_file():
+                open_trust(self.environ, self.project).trust(self.project / name)
+
     def load(self, config: str | Path | None = None) -> Settings:
+        self.trust()
         return load_settings(None if config is None else str(config), self.environ, self.project)
 
 

@@ -12,6 +12,7 @@ from .conftest import Home
 def loaded(home: Home, text: str = "", **environ: str) -> Settings:
     if text:
         home.write("project/portico.yaml", text)
+    home.trust()
     return load_settings(None, {**home.environ, **environ}, home.project)
 
 

@@ -186,13 +186,13 @@ def test_a_home_with_a_tilde_is_understood(home: Home) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_file_that_may_not_be_read_is_an_error(home: Home) -> None:
-    home.write("project/portico.yaml", "").chmod(0)
+    home.write(".config/portico/portico.yaml", "").chmod(0)
     with pytest.raises(ConfigError, match="you may not read this file"):
         home.load()
 
 
 def test_a_folder_in_the_place_of_the_file_is_an_error(home: Home) -> None:
-    (home.project / "portico.yaml").mkdir()
+    (home.folder / ".config/portico/portico.yaml").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"portico\.yaml: this is a folder, not a file\. Name the config file"):
         home.load()
 

@@ -13,6 +13,7 @@ SERVERS = "servers:\n  github: {command: x}\n  docs: {command: y}\n"
 
 
 def chosen(home: Home, name: str | None = None) -> Settings:
+    home.trust()
     return load_settings(None, home.environ, home.project, profile=name)
 
 

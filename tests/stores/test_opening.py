@@ -393,3 +393,62 @@ def test_a_database_in_which_no_tables_may_be_made_is_refused_with_what_to_do(
                 open_database(postgres_url.replace("postgres:", "reader:", 1), tmp_path, patient=True)
         finally:
             admin.execute("DROP ROLE reader")
+
+
+def foreign_files(folder: Path) -> list[Path]:
+    """Files that somebody may have, none of them a database of ours."""
+    diary, empty, shop, other = (folder / name for name in ("diary.txt", "notes", "shop.db", "alembic.db"))
+    diary.write_text("Dear diary\n" * 50)
+    empty.touch()
+    for path, table in ((shop, "orders"), (other, "alembic_version")):
+        connection = sqlite3.connect(path)
+        connection.execute(f"CREATE TABLE {table} (version_num TEXT)")
+        connection.commit()
+        connection.close()
+    return [diary, empty, shop, other]
+
+
+@pytest.mark.requirement("P-STORE-FOREIGN")
+def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    for path in foreign_files(folder):
+        before = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in folder.iterdir()}
+        with pytest.raises(StoreRefused, match=r"is not a database of Portico's.*It is left as it is"):
+            open_database(f"sqlite:///{path}", home)
+        assert {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in folder.iterdir()} == before, path
+    link = folder / "link.db"
+    link.symlink_to(folder / "diary.txt")
+    with pytest.raises(StoreRefused):
+        open_database(f"sqlite:///{link}", home)
+
+
+@pytest.mark.requirement("P-STORE-FOREIGN")
+def test_a_damaged_store_that_the_config_names_is_refused_and_the_default_is_moved(tmp_path: Path) -> None:
+    for store, file in ((f"sqlite:///{tmp_path}/named.db", "named.db"), ("sqlite", "portico.db")):
+        database = open_database(store, tmp_path)
+        database.close()
+        with (tmp_path / file).open("r+b") as stream:
+            stream.seek(100)
+            stream.write(b"\xff" * 4000)
+    before = (tmp_path / "named.db").read_bytes()
+    with pytest.raises(StoreRefused, match="is damaged, and is left as it is because the config names it"):
+        open_database(f"sqlite:///{tmp_path}/named.db", tmp_path)
+    assert (tmp_path / "named.db").read_bytes() == before
+    open_database("sqlite", tmp_path).close()
+    assert list(tmp_path.glob("portico.db.corrupt-*"))
+    # The default file may be moved in whatever way the config spells it.
+    (tmp_path / "portico.db").write_bytes(b"no database" * 100)
+    open_database(f"sqlite:///{tmp_path}/portico.db", tmp_path).close()
+
+
+@pytest.mark.requirement("P-STORE-FOREIGN")
+def test_a_store_of_ours_that_was_not_closed_is_known_as_ours(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from portico.stores.opening import open_database;"
+        "open_database(sys.argv[1], Path(sys.argv[2])); os._exit(0)"
+    )
+    store = f"sqlite:///{tmp_path}/killed.db"
+    subprocess.run([sys.executable, "-c", code, store, str(tmp_path)], check=True, timeout=60)
+    open_database(store, tmp_path).close()

@@ -102,7 +102,7 @@ def test_a_folder_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="set PORTICO_HOME to a folder that can be written"):
         open_sqlite(tmp_path / "occupied" / "portico.db")
     (tmp_path / "folder.db").mkdir()
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="it is not a regular file"):
         open_sqlite(tmp_path / "folder.db")
 
 

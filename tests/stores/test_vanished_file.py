@@ -181,13 +181,13 @@ def test_a_file_that_cannot_be_used_in_the_place_of_the_old_one_is_named_until_o
     delete(tmp_path)
     damage(tmp_path / "portico.db")
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"cannot be opened: file is not a database. The file is damaged"):
+        with pytest.raises(StoreError, match=r"it is not a SQLite database. It is left as it is"):
             store.load({})
-        with pytest.raises(StoreError, match=r"cannot be opened: file is not a database"):
+        with pytest.raises(StoreError, match=r"it is not a SQLite database"):
             store.save(Offering(server="s"), "1")
     delete(tmp_path)
     (tmp_path / "portico.db").mkdir()
-    with pytest.raises(StoreError, match=r"cannot be opened"):
+    with pytest.raises(StoreError, match=r"it is not a regular file"):
         store.load({})
     (tmp_path / "portico.db").rmdir()
     store.save(Offering(server="s"), "1")

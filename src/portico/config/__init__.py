@@ -22,9 +22,14 @@ from .installing import apply as apply
 from .installing import plan_install as plan_install
 from .installing import undo as undo
 from .load import load_settings as load_settings
+from .locating import edited as edited
+from .locating import find_config as find_config
+from .locating import found_here as found_here
+from .locating import trusts as trusts
 from .masking import mask as mask
+from .named_files import PROFILES as PROFILES
+from .paths import NAMES as NAMES
 from .paths import Paths as Paths
-from .paths import find_config as find_config
 from .paths import find_paths as find_paths
 from .settings import PORT as PORT
 from .settings import SURFACES as SURFACES
@@ -33,3 +38,7 @@ from .settings import ScriptSettings as ScriptSettings
 from .settings import SearchLimits as SearchLimits
 from .settings import Semantic as Semantic
 from .settings import Settings as Settings
+from .trust import TrustBook as TrustBook
+from .trust import Trusted as Trusted
+from .trust import location as location
+from .trust import open_trust as open_trust

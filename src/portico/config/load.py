@@ -16,7 +16,8 @@ from .documents import Document, read_document
 from .expansion import Variables
 from .fields import SWITCHES, Fields, meant
 from .journal import read_journal, read_store
-from .paths import Paths, find_config, find_paths
+from .locating import find_config
+from .paths import Paths, find_paths
 from .profiles import with_profile
 from .python_tools import read_sources
 from .results import read_results

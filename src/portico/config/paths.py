@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from portico.errors import ConfigError
-
 NAMES = ("portico.yaml", "portico.yml", "portico.json")
 """Names of a config file, in the order they are looked for."""
 
@@ -40,20 +38,6 @@ def find_paths(environ: Mapping[str, str], cwd: Path) -> Paths:
     )
 
 
-def find_config(named: str | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The config file to read, or None when there is none.
-
-    Raises:
-        ConfigError: a file that was named on the command line or in `PORTICO_CONFIG` does not exist.
-    """
-    for source, value in (("--config", named), ("PORTICO_CONFIG", environ.get("PORTICO_CONFIG"))):
-        if value:
-            return _existing(absolute(value, environ, cwd), source)
-    folders = (cwd, find_paths(environ, cwd).config)
-    candidates = (folder / name for folder in folders for name in NAMES)
-    return next((file for file in candidates if os.path.exists(file)), None)
-
-
 def home_folder(environ: Mapping[str, str]) -> Path:
     """The user's home folder, as the environment says."""
     return Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
@@ -64,14 +48,6 @@ def absolute(path: str, environ: Mapping[str, str], folder: Path) -> Path:
     if path == "~" or path.startswith(("~/", "~\\")):
         return home_folder(environ) / path[2:]
     return folder / path
-
-
-def _existing(file: Path, source: str) -> Path:
-    if not os.path.exists(file):
-        raise ConfigError(
-            "there is no such file", file=str(file), where=source, fix="Check the path, or leave it out to use none."
-        )
-    return file
 
 
 def _xdg(environ: Mapping[str, str], variable: str, default: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from portico.trees.tree import Path as Place
 from .documents import Document, read_document
 from .expansion import Variables
 from .fields import Fields, meant
+from .locating import found_here
+from .named_files import PROFILES
 from .paths import absolute
 from .settings import SURFACES, Settings
 
-NAMES = ("profiles.yml", "profiles.yaml")
-"""Names of a file of profiles, in the order they are looked for."""
 VARIABLES = ("MCP_PROFILE", "PROFILE")
 """The environment variables that choose a profile; the first one that says something counts."""
 KEYS = ("tool", "prompt", "resource", "registry", "surface", "pins", "servers")
@@ -65,7 +65,7 @@ class _Reader:
     unread: ConfigError | None = None
     """Why a file of profiles could not be read."""
 
-    def tables(self, *, wanted: bool) -> list[_Table]:
+    def tables(self, asked: str) -> list[_Table]:
         """The tables, nearest first; a file that only has the right name is left alone unless a profile is wanted."""
         written = self.config.data.get("profiles") if self.config and isinstance(self.config.data, dict) else None
         if isinstance(written, str):
@@ -76,7 +76,7 @@ class _Reader:
         elif written is not None and self.config is not None:
             fix = "Write the path of a file of profiles, or a table of them."
             self.problems.append(self.config.error("this must be a path or a table", ("profiles",), fix=fix))
-        return [*inline, *(self._found() if wanted else ())]
+        return [*inline, *(self._found(asked) if asked else ())]
 
     def _named(self, text: str) -> Iterator[_Table]:
         assert self.config is not None, "the text stands in it"
@@ -88,11 +88,17 @@ class _Reader:
             return
         yield from self._file(path, is_ours=True)
 
-    def _found(self) -> Iterator[_Table]:
-        folders = [self.variables.folder, self.cwd] if self.config else [self.cwd]
-        file = next((file for folder in folders for name in NAMES if (file := folder / name).is_file()), None)
+    def _found(self, asked: str) -> Iterator[_Table]:
+        beside = (self.variables.folder / name for name in PROFILES) if self.config else ()
+        file = next((file for files in (beside, self._here(asked)) for file in files if file.is_file()), None)
         if file is not None:
             yield from self._file(file, is_ours=False)
+
+    def _here(self, asked: str) -> Iterable[Path]:
+        """Files in the working directory, which may be anybody's: without trust they only add names of their own."""
+        if asked in PACKAGED:
+            return found_here(PROFILES, self.variables.environ, self.cwd)
+        return (self.cwd / name for name in PROFILES)
 
     def _file(self, file: Path, *, is_ours: bool) -> Iterator[_Table]:
         try:
@@ -130,7 +136,7 @@ def with_profile(
     asked, source = _asked(named, environ)
     folder = config.file.absolute().parent if config else cwd
     reader = _Reader(variables=Variables(environ=environ, folder=folder), config=config, cwd=cwd)
-    tables = reader.tables(wanted=bool(asked))
+    tables = reader.tables(asked)
     judged = {
         (number, name): reader.profile(table, name, SURFACES)
         for number, table in enumerate(tables)

@@ -173,8 +173,10 @@ def _command_line(fields: Fields) -> tuple[str, tuple[str, ...]]:
     written = os.fspath(absolute(command, fields.variables.environ, fields.variables.folder))
     if not args and " " in command and not os.path.exists(written):
         return _split(fields, command)
-    # Only what names a folder is a path; a bare word is looked up in PATH.
-    return (written if command.startswith("~") else command), args
+    # Only what names a folder is a path; a bare word is looked up in PATH. A path is relative to `cwd`, or else to the
+    # config: in whatever folder Portico is started, it must not mean a program that lies there.
+    is_local = bool(os.path.dirname(command)) and fields.table.get("cwd") is None
+    return (written if command.startswith("~") or is_local else command), args
 
 
 def _split(fields: Fields, command: str) -> tuple[str, tuple[str, ...]]:

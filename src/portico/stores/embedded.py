@@ -18,6 +18,7 @@ from time import monotonic, sleep
 from portico.errors import StoreError
 
 from .database import Binds, Dialect, Row, Work, trouble
+from .ownership import refuse_foreign
 from .schema import HEAD, SCRIPT, bring_up
 from .sqlite_faults import DAMAGED, code_of, said, unopened
 from .sqlite_lock import SqliteLock
@@ -151,6 +152,8 @@ class SqliteDatabase:
                 self.where,
             )
         self._leave_place()
+        if self.path is not None:
+            refuse_foreign(self.path)
         self._take_place()
         bring_up(self)
 

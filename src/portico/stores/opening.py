@@ -15,6 +15,7 @@ from portico.errors import StoreError, StoreRefused
 from .addresses import postgres_address, sqlite_file
 from .database import Database
 from .embedded import BUSY_SECONDS, SqliteDatabase, identity_of, presence_of
+from .ownership import damaged, refuse_foreign
 from .schema import bring_up
 from .signals import DatabaseSignals, FileBell
 from .sqlite_faults import is_damaged, unopened
@@ -31,9 +32,10 @@ def open_database(
 ) -> Database:
     """Open a store as it is spelled in the config; the default, `sqlite`, is a file in the data folder.
 
-    A SQLite file that is damaged is moved aside, never overwritten, and a new one begun. With `patient`, a server that
-    is away is no reason to fail: it is asked again at every use until it is back. One that is there and cannot be used
-    is a reason nevertheless.
+    The default file is moved aside when it is damaged, never overwritten, and a new one begun; a file that the config
+    names is refused when it is damaged or not a database of ours. With `patient`, a server that is away is no reason to
+    fail: it is asked again at every use until it is back. One that is there and cannot be used is a reason
+    nevertheless.
 
     Raises:
         StoreRefused: it belongs to a newer Portico, or is not fit for what is stored.
@@ -44,22 +46,33 @@ def open_database(
         # SQLAlchemy takes a fifth of a second to load, which a command that reads a SQLite file must not pay.
         server = import_module("portico.stores.postgres").PostgresDatabase(address)
         return _brought_up(server, server.bring_up, patient=patient)
-    return open_file(sqlite_file(store, data), durable=durable, busy_seconds=busy_seconds)
+    path, default = sqlite_file(store, data), sqlite_file("sqlite", data)
+    is_ours_to_move = path is not None and default is not None and path.resolve() == default.resolve()
+    return open_file(path, durable=durable, busy_seconds=busy_seconds, is_ours_to_move=is_ours_to_move)
 
 
-def open_file(path: Path | None, *, durable: bool = False, busy_seconds: float = BUSY_SECONDS) -> Database:
-    """Open a SQLite file, or one in memory; what is damaged is moved aside, never overwritten, and a new one begun.
+def open_file(
+    path: Path | None, *, durable: bool = False, busy_seconds: float = BUSY_SECONDS, is_ours_to_move: bool = False
+) -> Database:
+    """Open a SQLite file, or one in memory; a file of somebody else's is refused and left as it is.
+
+    What is damaged is refused as well, unless it is ours to move: then it is moved aside, never overwritten, and a new
+    one begun.
 
     Raises:
-        StoreRefused: it belongs to a newer Portico.
+        StoreRefused: it belongs to a newer Portico or to another program, or is damaged and not ours to move.
         StoreError: it cannot be written, is locked, or is damaged and still open elsewhere.
     """
     seen = identity_of(path) if path else None
+    if path is not None and not is_ours_to_move:
+        refuse_foreign(path)
     try:
         return _open_file(path, durable, busy_seconds)
     except StoreError as error:
         if path is None or not is_damaged(error):
             raise
+        if not is_ours_to_move:
+            raise damaged(path) from error
     with _alone_with(path):
         if identity_of(path) == seen:  # else another process was quicker
             _move_aside(path)

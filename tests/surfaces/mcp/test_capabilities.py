@@ -142,8 +142,9 @@ async def test_who_does_not_use_the_surface_sees_no_difference():
 @pytest.mark.requirement("S2-48")
 def test_the_surface_is_opted_in_to_by_config_or_command_line(tmp_path: Path):
     assert load_settings(None, {}, tmp_path).surface == "discover"
-    (tmp_path / "portico.yaml").write_text("surface: capabilities\n")
-    assert load_settings(None, {}, tmp_path).surface == "capabilities"
+    file = tmp_path / "portico.yaml"
+    file.write_text("surface: capabilities\n")
+    assert load_settings(str(file), {}, tmp_path).surface == "capabilities"
     assert "capabilities" in SURFACES
 
 
@@ -387,7 +388,7 @@ def test_instructions_name_the_categories_within_512_characters():
 
 def settings_of(folder: Path, text: str) -> Settings:
     (folder / "portico.yaml").write_text(text)
-    return load_settings(None, {"SHOP": "shop_"}, folder)
+    return load_settings(str(folder / "portico.yaml"), {"SHOP": "shop_"}, folder)
 
 
 @pytest.mark.requirement("S2-8")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import act, browse, configure, operate, registry, run, serve, stats
+from . import act, browse, configure, operate, registry, run, serve, stats, trust
 from .desk import Desk, Exit, Options, options
 from .output import warn
 
@@ -39,6 +39,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "remove": configure.remove,
     "import": configure.import_,
     "install": configure.install,
+    "trust": trust.trust,
 }
 _GROUPS = {
     "tiers": operate.tiers,

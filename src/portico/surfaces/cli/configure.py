@@ -15,9 +15,11 @@ from portico.config import (
     PORT,
     ImportPlan,
     add_server,
+    add_servers,
     apply,
     apply_import,
     client_files,
+    edited,
     find_config,
     find_paths,
     mask,
@@ -48,7 +50,8 @@ def add(
     entry = _entry(target, env or [], header or [])
     try:
         file = config_file(ctx)
-        add_server(file, name, entry)
+        with edited(file, os.environ, Path.cwd()):
+            add_server(file, name, entry)
     except PorticoError as error:
         raise fail(error) from error
     say(f"added {name} to {file}")
@@ -64,7 +67,8 @@ def remove(
         known = server_entries(file) if file.exists() else {}
         if name not in known:
             raise UnknownServer(f"no server is called {name!r} in {file}; there are: {', '.join(known) or 'none'}")
-        remove_server(file, name)
+        with edited(file, os.environ, Path.cwd()):
+            remove_server(file, name)
     except PorticoError as error:
         raise fail(error) from error
     say(f"removed {name} from {file}")
@@ -86,7 +90,8 @@ def import_(
         existing = server_entries(file) if file.exists() else {}
         plan = plan_import(source, environ=os.environ, cwd=Path.cwd(), existing=existing, rename=rename)
         if write and plan.additions:
-            apply_import(plan, file)
+            with edited(file, os.environ, Path.cwd()):
+                apply_import(plan, file)
     except PorticoError as error:
         raise fail(error, as_json=as_json) from error
     if as_json:
@@ -129,6 +134,8 @@ def install(
             replace=replace,
         )
         backup = None if dry_run else apply(plan)
+        if not dry_run and via == "stdio":
+            _begin_config(ctx)
     except PorticoError as error:
         raise fail(error) from error
     _print_install(plan.diff, plan.path, changed=plan.is_change, written=not dry_run, backup=backup)
@@ -161,12 +168,21 @@ def _pairs(given: list[str], option: str) -> dict[str, str]:
 
 def _own_command(ctx: typer.Context) -> tuple[str, list[str]]:
     """How a client starts this very installation: by its full path, since clients have a PATH of their own."""
-    found = shutil.which("portico")
-    command, args = (found, []) if found else (sys.executable, ["-m", "portico"])
+    script = Path(sys.executable).with_name("portico")
+    found = str(script) if os.access(script, os.X_OK) else shutil.which("portico")
+    # Clients start it in the project's folder: -P keeps modules that lie there from being imported.
+    command, args = (os.path.abspath(found), []) if found else (sys.executable, ["-P", "-m", "portico"])
+    # Always by its full path: which config is meant must not depend on the folder that a client starts it in.
+    return command, [*args, "--config", os.path.abspath(config_file(ctx)), "serve", "--stdio"]
+
+
+def _begin_config(ctx: typer.Context) -> None:
+    """Write an empty config where there is none yet: one that is named has to exist."""
     file = config_file(ctx)
-    default = find_paths({k: v for k, v in os.environ.items() if k != "PORTICO_HOME"}, Path.cwd()).config_file
-    chosen = ["--config", str(file.absolute())] if file.exists() and file.absolute() != default else []
-    return command, [*args, *chosen, "serve", "--stdio"]
+    if not file.exists():
+        with edited(file, os.environ, Path.cwd()):
+            add_servers(file, {})
+        say(f"began {file}, which has no servers yet; next: portico add NAME -- COMMAND, or portico import CLIENT")
 
 
 def _show_clients(*, as_json: bool) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from portico.config import assign_category
+from portico.config import assign_category, edited
 from portico.domain.caller import Caller
 from portico.domain.category import NAMING, Category, is_category_name
 from portico.domain.overview import CategoryLine, TierLine
@@ -148,7 +150,8 @@ def assign(
     key, count = in_house(options(ctx), work, as_json=as_json, complete=False)
     try:
         file = config_file(ctx)
-        assign_category(file, key, name)
+        with edited(file, os.environ, Path.cwd()):
+            assign_category(file, key, name)
     except PorticoError as error:
         raise fail(error, as_json=as_json) from error
     if as_json:
