@@ -68,6 +68,8 @@ PROMISES = {
     "P-HTTP-TIME": "A head or a body that does not come in time ends its connection; a long call does not.",
     "P-HTTP-COUNT": "Connections, requests and event streams are bounded, and health is answered all the same.",
     "P-HTTP-MEMORY": "Strangers who send unfinished or hostile requests do not fill the memory.",
+    "P-REPORTS-KEPT": "An expensive report is made once, however many ask for it at the same time.",
+    "P-DOOR-NO-TRACES": "What a web page of another site asks for leaves nothing in the journal.",
     "P-SESSION-OWNER": "A session answers its owner alone, on every path.",
     "P-SESSION-COUNT": "A new session takes the place of the one unused longest when there is no room.",
     "P-SESSION-SIZE": "What opens a session, and what a session keeps of it, is bounded.",

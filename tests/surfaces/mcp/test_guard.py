@@ -196,3 +196,16 @@ async def test_a_request_to_upgrade_is_answered_as_any_other():
         assert (await gateway.ask("/livez", headers=upgrade)).status == 200
         refused = await gateway.ask("/livez", headers={**upgrade, "Origin": "http://evil.example"})
         assert refused.status == 403
+
+
+@pytest.mark.requirement("P-DOOR-NO-TRACES")
+async def test_a_page_of_another_site_leaves_nothing_in_the_journal():
+    async with listening() as gateway:
+        executor = gateway.rest.house.gateway.executor
+        for path in ("/api/v1/tools/hot", "/api/v1/tools/search?text=symbol", "/api/v1/budget", "/api/v1/stats"):
+            for site in ("cross-site", "same-site"):
+                headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+                assert (await gateway.ask(path, headers=headers)).status == 403
+        assert not executor.counts.lookups
+        assert (await gateway.ask("/api/v1/tools/hot", headers={"Sec-Fetch-Site": "none"})).status == 200
+        assert executor.counts.lookups.total() == 1
