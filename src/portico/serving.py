@@ -72,10 +72,11 @@ async def serve_over_http(
         await _read_usage(house)
         servers = {name: _surface_server(house, settings, name) for name in SURFACES}
         keep_in_step(house, tasks, servers)
-        app = build_app(servers, default=surface, port=actual, api=_api(house))
+        app = build_app(servers, default=surface, port=actual, api=_api(house), settings=settings.http)
         _settle_memory()
         url = f"http://{_shown(host)}:{actual}/mcp"
-        await serve(app, listener, on_ready=lambda stop: on_ready(Serving(url, house, stop)))
+        ready = partial(_ready, on_ready, url, house)
+        await serve(app, listener, on_ready=ready, limits=settings.http.limits)
         tasks.cancel_scope.cancel()
 
 
@@ -111,6 +112,10 @@ def _keep_greeting(house: House, tasks: anyio.abc.TaskGroup, settings: Settings,
     house.gateway.editions.subscribe(published)
     if not house.unknown:
         tasks.start_soon(keep)
+
+
+def _ready(on_ready: Callable[[Serving], None], url: str, house: House, stop: Callable[[], None]) -> None:
+    on_ready(Serving(url, house, stop))
 
 
 def _api(house: House) -> ASGIApp:

@@ -11,6 +11,7 @@ import typer
 
 from portico import errors
 from portico.config import SURFACES
+from portico.config.http import KEYS as HTTP_KEYS
 from portico.config.scripts import KEYS as SCRIPT_KEYS
 from portico.config.settings import CapabilitiesSettings, JournalSettings, SearchLimits, Semantic
 from portico.config.shapes import OWN_KEYS
@@ -65,7 +66,7 @@ def test_every_exit_code_is_in_the_cli_reference():
 @pytest.mark.requirement("P-HOUSE-DOCS")
 def test_every_setting_is_in_the_config_reference():
     nested = [f.name for kind in _TABLES for f in dataclasses.fields(kind)]
-    known = {*OWN_KEYS, *nested, *SCRIPT_KEYS} - {"name", "line", "file"}
+    known = {*OWN_KEYS, *nested, *SCRIPT_KEYS, *HTTP_KEYS} - {"name", "line", "file"}
     assert sorted(key for key in known if f"`{key}`" not in text("reference/config.md")) == []
 
 

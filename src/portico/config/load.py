@@ -15,6 +15,7 @@ from .dialects import Dialect
 from .documents import Document, read_document
 from .expansion import Variables
 from .fields import SWITCHES, Fields, meant
+from .http import read_http
 from .journal import read_journal, read_store
 from .locating import find_config
 from .paths import Paths, find_paths
@@ -122,6 +123,7 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         surface=_surface(fields) or defaults.surface,
         host=fields.text("host").strip() or defaults.host,
         port=defaults.port if port is None else port,
+        http=read_http(fields),
         pins=fields.texts("pins"),
         categories=fields.pairs("categories"),
         search=_search(fields),

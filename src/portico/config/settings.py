@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from portico.domain.database import DatabaseSpec
+from portico.domain.http import HttpSettings
 from portico.domain.kept import ResultLimits
 from portico.domain.profile import OPEN, Profile
 from portico.domain.script import Limits
@@ -109,6 +110,8 @@ class Settings:
     surface: str = "discover"
     host: str = "127.0.0.1"
     port: int = PORT
+    http: HttpSettings = field(default_factory=HttpSettings)
+    """By which names the listener may be called, and within which limits."""
     servers: tuple[ServerSpec, ...] = ()
     pins: tuple[str, ...] = ()
     categories: Mapping[str, str] = field(default_factory=dict)

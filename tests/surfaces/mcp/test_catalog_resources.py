@@ -21,6 +21,7 @@ from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.domain.tier import Standing, Tier
 from portico.domain.tool import ToolId
 from portico.stores.memory import RecentJournal
+from portico.surfaces.mcp import passage
 from portico.surfaces.mcp.discover import Discover
 from portico.surfaces.mcp.search import Search
 from portico.surfaces.mcp.server import SurfaceServer
@@ -366,6 +367,32 @@ async def test_who_watches_a_tier_has_not_looked_at_it():
             assert list(cast(RecentJournal, found.gateway.executor.journal).looked) == []
             await connected.read_resource("catalog://hot")
     assert len(cast(RecentJournal, found.gateway.executor.journal).looked) == 1
+
+
+@pytest.mark.filterwarnings("ignore:resources/.* is removed as of 2026-07-28")
+@pytest.mark.requirement("P-SESSION-SIZE")
+async def test_one_client_watches_so_many_resources_and_lets_them_go_with_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(passage, "MOST_WATCHED", 2)
+    server = served(house())
+    with anyio.fail_after(10):
+        async with Client(server, mode="legacy") as connected:
+            for _ in range(3):
+                await connected.subscribe_resource("catalog://hot")
+                await connected.unsubscribe_resource("catalog://hot")
+            await connected.subscribe_resource("catalog://hot")
+            await connected.subscribe_resource("catalog://categories")
+            with refused():
+                await connected.subscribe_resource("catalog://category/misc")
+            assert len(server._passage._watched) == 2
+        while server._passage._watched:
+            await anyio.lowlevel.checkpoint()
+        async with Client(server, mode="2026-07-28") as modern:
+            with refused():
+                async with modern.listen(resource_subscriptions=["catalog://hot"] * 3):
+                    pass
+    assert not server._passage._subscribers
 
 
 async def test_without_a_walk_there_are_no_such_resources():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from anyio import create_task_group, fail_after
 from prometheus_client.parser import text_string_to_metric_families
 
+from portico.admin import Admin
 from portico.domain.call import Call, Invocation, Outcome
 from portico.domain.journal import Look, Lookup
 from portico.domain.report import Report, ToolLine
@@ -23,6 +24,7 @@ from portico.surfaces.mcp.capabilities import Capabilities
 from portico.surfaces.rest.health import Live, Ready
 from portico.surfaces.rest.operators import BudgetResponse, ClearedResponse, ServersResponse, StatsResponse
 from portico.testing import AGENT, FakeProvider
+from portico.walk import Walk
 from tests.operating import Kept
 from tests.surfaces.rest.rooms import TOOLS, Rest, open_rest
 
@@ -116,6 +118,41 @@ async def test_budgets_are_verified_as_the_tiers_are_sent():
     assert [(tier.tier, tier.limit) for tier in told.tiers] == [("T0", 2000), ("T1", 4000), ("T2", 8000), ("T3", 12000)]
     assert told.tiers[0].tokens == (await rest.get(f"{TOOLS}/hot")).json["tokens"]
     assert told.failures == []
+
+
+@pytest.mark.requirement("P-REPORTS-KEPT")
+@pytest.mark.parametrize(("path", "owner", "method"), [("budget", Walk, "verify"), ("stats", Admin, "usage_report")])
+async def test_a_report_is_made_once_however_many_ask(
+    path: str, owner: type, method: str, monkeypatch: pytest.MonkeyPatch
+):
+    rest, made = open_rest(), []
+    whole = getattr(owner, method)
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        made.append(path)
+        return await whole(*args, **options)
+
+    monkeypatch.setattr(owner, method, counted)
+    bodies = set()
+
+    async def ask() -> None:
+        bodies.add((await rest.get(f"/api/v1/{path}")).body)
+
+    for _ in range(3):
+        async with create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(ask)
+    assert (made, len(bodies)) == ([path], 1)
+
+
+@pytest.mark.requirement("P-REPORTS-KEPT")
+async def test_a_report_is_another_one_after_a_call():
+    rest = open_rest()
+    ledger = rest.house.admin.ledger = Kept(summed=Report(days=7))
+    assert (await rest.get("/api/v1/stats")).json["calls"] == 0
+    ledger.summed = Report(days=7, calls=3)
+    rest.used("playwright", "browser_snapshot", 3)
+    assert (await rest.get("/api/v1/stats")).json["calls"] == 3
 
 
 @pytest.mark.requirement("F52")

@@ -8,30 +8,39 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from .guard import Guarded
+from portico.domain.http import HttpLimits, HttpSettings
+
+from .bodies import BoundedBodies
+from .guard import Guard, names_of
 from .plain_calls import PlainCalls
+from .protocol import bounded
 from .server import SurfaceServer
+from .sessions import BoundedSessions, SessionRoom
 
 DRAIN_SECONDS = 8
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-def build_app(servers: Mapping[str, SurfaceServer], *, default: str, port: int, api: ASGIApp) -> Starlette:
+def build_app(
+    servers: Mapping[str, SurfaceServer],
+    *,
+    default: str,
+    port: int,
+    api: ASGIApp,
+    settings: HttpSettings | None = None,
+) -> ASGIApp:
     """The web application: one endpoint per surface, the default one at `/mcp`, and everything else from `api`.
 
-    The MCP paths come first and pass nothing of REST: a call must not pay for it.
+    Names are checked first, then the body is read within bounds, then a path is looked up. The MCP paths come first and
+    pass nothing of REST: a call must not pay for it.
     """
-    security = _security(port)
-    managers = {name: StreamableHTTPSessionManager(app=s, security_settings=security) for name, s in servers.items()}
-    endpoints = {
-        name: PlainCalls(StreamableHTTPASGIApp(manager), servers[name], security) for name, manager in managers.items()
-    }
+    found = settings or HttpSettings()
+    room = SessionRoom(found.limits.sessions)
+    managers = {name: BoundedSessions(server, room, found.limits) for name, server in servers.items()}
+    endpoints = {name: PlainCalls(manager, servers[name], room) for name, manager in managers.items()}
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -45,14 +54,30 @@ def build_app(servers: Mapping[str, SurfaceServer], *, default: str, port: int, 
     routes += [Route(f"{path}/", endpoint=endpoint) for path, endpoint in paths.items()]
     app = Starlette(routes=routes, lifespan=lifespan)
     # A mount at `/` would not match a path with a line break in it, and answer in another shape than the rest.
-    app.router.default = Guarded(api, security)
-    return app
+    app.router.default = api
+    return Guard(BoundedBodies(app, found.limits), names_of(found, port))
 
 
-async def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[Callable[[], None]], None]) -> None:
+async def serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    on_ready: Callable[[Callable[[], None]], None],
+    limits: HttpLimits | None = None,
+) -> None:
     """Serve until a signal comes; open calls get some seconds to finish. `on_ready` is given the way to stop."""
+    bounds = limits or HttpLimits()
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False
+        app,
+        http=bounded(bounds),
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,  # anybody could say that a request comes from somewhere else
+        timeout_keep_alive=max(1, round(bounds.keep_alive_s)),
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        server_header=False,
     )
     await _Announcing(config, on_ready).serve(sockets=[listener])
 
@@ -81,9 +106,3 @@ class _Announcing(uvicorn.Server):
 
     def _stop(self) -> None:
         self.should_exit = True
-
-
-def _security(port: int) -> TransportSecuritySettings:
-    """Only requests that name this very endpoint are answered, so that no web page can reach it by rebinding."""
-    hosts = [f"{host}:{port}" for host in LOOPBACK]
-    return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts])

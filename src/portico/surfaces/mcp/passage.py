@@ -22,6 +22,8 @@ from .catalog_resources import LISTED, TEMPLATES, CatalogResources, is_ours
 from .envelopes import Context, connection_of, envelope_of
 from .surface import JsonObject
 
+MOST_WATCHED = 1_000
+"""Resources that one client may watch."""
 OURS = ""
 """Stands where a server's name would: the resource is one of the catalog's own."""
 
@@ -35,6 +37,8 @@ class Passage:
     _subscribers: dict[str, weakref.WeakSet[Connection]] = field(default_factory=dict)
     _watched: Counter[str] = field(default_factory=Counter)
     """How many clients watch each resource."""
+    _held: weakref.WeakKeyDictionary[Connection, dict[str, Item]] = field(default_factory=weakref.WeakKeyDictionary)
+    """What each client of the handshake era has subscribed to."""
     _marks: dict[str, bytes] = field(default_factory=dict)
     """Those of our own resources that are watched, as their watchers last knew them."""
 
@@ -74,28 +78,51 @@ class Passage:
         return await self._pass_on(ctx, params, item, "resources/read", {"uri": item.original})
 
     async def subscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
-        """Subscribe a client of the handshake era to a resource."""
+        """Subscribe a client of the handshake era to a resource, for as long as its connection lasts."""
+        connection = connection_of(ctx)
+        held = self._held_by(connection)
+        if len(held) >= MOST_WATCHED:
+            raise _too_many()
         await self._mark_own(_text(params, "uri"))
         item = self._resource(params)
-        connections = self._subscribers.setdefault(item.listed, weakref.WeakSet())
-        if connection_of(ctx) not in connections:
-            await self._watch(item)
-            connections.add(connection_of(ctx))
+        if item.listed not in held:
+            held[item.listed] = item
+            try:
+                await self._watch(item)
+            except BaseException:
+                held.pop(item.listed, None)
+                raise
+            self._subscribers.setdefault(item.listed, weakref.WeakSet()).add(connection)
         return {}
 
     async def unsubscribe(self, ctx: Context, params: JsonObject) -> JsonObject:
         """End a subscription; the server is told when the last client has gone."""
         item = self._resource(params)
-        connections = self._subscribers.get(item.listed, weakref.WeakSet())
-        if connection_of(ctx) in connections:
-            connections.discard(connection_of(ctx))
+        if self._held.get(connection_of(ctx), {}).pop(item.listed, None) is not None:
+            self._subscribers.get(item.listed, weakref.WeakSet()).discard(connection_of(ctx))
             await self._unwatch(item)
         return {}
+
+    def _held_by(self, connection: Connection) -> dict[str, Item]:
+        held = self._held.get(connection)
+        if held is None:
+            held = self._held[connection] = {}
+            connection.exit_stack.push_async_callback(self._release, held)
+        return held
+
+    async def _release(self, held: dict[str, Item]) -> None:
+        """End what a client has subscribed to and not ended itself."""
+        while held:
+            _, item = held.popitem()
+            with suppress(CallError):
+                await self._unwatch(item)
 
     @asynccontextmanager
     async def watching(self, uris: Iterable[str]) -> AsyncIterator[None]:
         """While this is open, the servers of these resources tell us when one of them changes."""
-        items = []
+        items, uris = [], list(uris)
+        if len(uris) > MOST_WATCHED:
+            raise _too_many()
         try:
             for uri in uris:
                 with suppress(CallError):  # a resource that nobody has is honoured, and never changes
@@ -137,6 +164,7 @@ class Passage:
         if self._watched[item.listed] <= 0:
             del self._watched[item.listed]
             self._marks.pop(item.listed, None)
+            self._subscribers.pop(item.listed, None)
             if item.server != OURS:
                 await self.gateway.pass_on(item, "resources/unsubscribe", {"uri": item.original})
 
@@ -198,3 +226,9 @@ def _text(params: JsonObject, key: str) -> str:
     if not isinstance(value, str) or not value:
         raise MCPError(types.INVALID_PARAMS, f"`{key}` is missing: a non-empty string")
     return value
+
+
+def _too_many() -> MCPError:
+    return MCPError(
+        types.INVALID_PARAMS, f"one client may watch {MOST_WATCHED:,} resources; unsubscribe from some first"
+    )

@@ -18,16 +18,17 @@ import anyio
 import mcp_types as types
 import orjson
 from mcp.server.connection import Connection
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.requests import Request
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from .bodies import replayed
+from .refusals import Refusal
 from .server import HEARD, SurfaceServer
+from .sessions import BoundedSessions, SessionRoom, opening
 
-BODY_LIMIT = 4 * 1024 * 1024
 SDK_EVERY_SECONDS = 60.0
 """How often a session's call goes to the SDK all the same, which closes sessions that it does not hear from."""
 
@@ -36,33 +37,58 @@ SDK_EVERY_SECONDS = 60.0
 class PlainCalls:
     """An endpoint that takes plain calls itself and leaves the rest to the SDK's."""
 
-    app: ASGIApp
+    manager: BoundedSessions
     server: SurfaceServer
-    security: TransportSecuritySettings
+    room: SessionRoom
     _in_flight: dict[tuple[str, Any], anyio.CancelScope] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request."""
-        # White space around a header's value is no part of it, but our HTTP parser leaves it at the end.
-        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        request = Request(scope, receive)
-        session = request.headers.get("mcp-session-id", "")
+        """Answer one HTTP request; its body was read within bounds before it came here."""
+        headers = Headers(raw=scope["headers"])
+        session = headers.get("mcp-session-id", "")
+        if session and not self.manager.is_of(session, scope):
+            session = ""  # as if there were none: the SDK answers those who name a session that is not theirs
+        self.room.touch(session)
         connection = self.server.sessions.get(session)
-        if connection is None or not _is_simple(request):
-            if request.method == "DELETE":
-                self.server.sessions.pop(session, None)
-            await self.app(scope, receive, send)
-            return
-        body = await request.body()
+        if scope["method"] != "POST":
+            await self.manager.asgi_app(scope, receive, send)
+        elif connection is not None and _is_simple(headers):
+            await self._take(session, connection, scope, receive, send)
+        else:
+            await self._open(headers, scope, receive, send)
+
+    async def _take(self, session: str, connection: Connection, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer an ordinary message of an open session, or let the SDK do it."""
+        body = (await receive()).get("body", b"")
         message = _parsed(body)
-        refused = await TransportSecurityMiddleware(self.security).validate_request(request, is_post=True)
-        if refused is None and self._cancels(session, message):
+        if self._cancels(session, message):
             await Response(status_code=202)(scope, receive, send)
-        elif refused is None and self._is_plain(message, connection):
+        elif self._is_plain(message, connection):
             await self._answer(session, message, scope, receive, send)
         else:
             connection.state[HEARD] = monotonic()
-            await self.app(scope, _replayed(body, receive), send)
+            await self._pass(body, message.get("method") == "initialize", scope, receive, send)
+
+    async def _open(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the SDK answer everything unusual; what may open a session is bounded first."""
+        if headers.get("mcp-protocol-version", "") in MODERN_PROTOCOL_VERSIONS:
+            await self.manager.asgi_app(scope, receive, send)  # which opens none
+            return
+        body = (await receive()).get("body", b"")
+        may_open = "mcp-session-id" not in headers or _parsed(body).get("method") == "initialize"
+        await self._pass(body, may_open, scope, receive, send)
+
+    async def _pass(self, body: bytes, may_open: bool, scope: Scope, receive: Receive, send: Send) -> None:
+        kept = opening(body) if may_open else body
+        if isinstance(kept, Refusal):
+            await kept.response(scope["path"])(scope, receive, send)
+            return
+        if kept is not body:
+            scope["headers"] = [
+                (name, b"%d" % len(kept)) if name == b"content-length" else (name, value)
+                for name, value in scope["headers"]
+            ]
+        await self.manager.asgi_app(scope, replayed(kept, receive), send)
 
     async def _answer(
         self, session: str, message: Mapping[str, Any], scope: Scope, receive: Receive, send: Send
@@ -131,15 +157,10 @@ async def _watch(receive: Receive, cancelling: anyio.CancelScope) -> None:
     cancelling.cancel()
 
 
-def _is_simple(request: Request) -> bool:
+def _is_simple(headers: Headers) -> bool:
     """Whether the headers are those of an ordinary message, so that all checks of the SDK would pass."""
-    headers = request.headers
-    length = headers.get("content-length", "")
     return (
-        request.method == "POST"
-        and length.isdigit()
-        and int(length) <= BODY_LIMIT
-        and headers.get("content-type", "").startswith("application/json")
+        headers.get("content-type", "").startswith("application/json")
         and "application/json" in headers.get("accept", "")
         and "text/event-stream" in headers.get("accept", "")
         and headers.get("mcp-protocol-version", "") in HANDSHAKE_PROTOCOL_VERSIONS
@@ -159,17 +180,3 @@ def _dumped(answer: Mapping[str, Any]) -> bytes:
         return orjson.dumps(answer)
     except TypeError:  # integers beyond 64 bits
         return json.dumps(answer).encode()
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A receiver that gives the body again, and then what comes after it."""
-    given = False
-
-    async def replay() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay

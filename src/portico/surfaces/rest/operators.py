@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -25,6 +26,15 @@ from .tools import Asked, asked_once
 
 LONGEST = 400
 MOST_TOOLS = 100
+REPORT_SECONDS = 5.0
+"""How long a report is kept unless what it tells of has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A report as it is sent."""
+
+    body: bytes
 
 
 class Days(Asked):
@@ -156,8 +166,13 @@ class OperatorRoutes:
         """Calls, failures, latencies and tokens of the last days."""
         if self.admin.trouble:  # which is known; to ask once more would only keep the caller waiting
             raise StoreError(self.admin.trouble)
-        report = await self.admin.usage_report(days=asked.days, limit=asked.limit)
-        return _sent(request, report.as_data(self.walk.gateway.spelled))
+
+        async def make() -> Body:
+            report = await self.admin.usage_report(days=asked.days, limit=asked.limit)
+            return Body(_dumped(report.as_data(self.walk.gateway.spelled)))
+
+        version = (self.walk.gateway.edition.number, self._recorded())
+        return await self._kept(request, "stats", (asked.days, asked.limit), version, make)
 
     async def servers(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
         """How each server is doing, and how many tools it has."""
@@ -167,11 +182,29 @@ class OperatorRoutes:
     async def budget(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
         """What the tiers cost, one on top of the other, against what they may."""
         await self.walk.gateway.settled()
-        return _sent(request, (await self.walk.verify(self.caller)).as_data())
+
+        async def make() -> Body:
+            return Body(_dumped((await self.walk.verify(self.caller)).as_data()))
+
+        version = (self.walk.gateway.edition.number, self.walk.standings.revision)
+        return await self._kept(request, "budget", (), version, make)
 
     async def clear_cache(self, asked: Annotated[Asked, Query()]) -> Response:
         """Forget every answer that is kept; the next ones are made anew."""
         return Response(orjson.dumps({"cleared": self.admin.clear_cache()}), media_type="application/json")
+
+    def _recorded(self) -> int:
+        """How many entries this process has recorded: a report is another one after each of them."""
+        counts = self.walk.gateway.executor.counts
+        return counts.calls.total() + counts.lookups.total()
+
+    async def _kept(
+        self, request: Request, kind: str, key: Hashable, version: Hashable, make: Callable[[], Awaitable[Body]]
+    ) -> Response:
+        """A report from the one cache: however many ask for it, it is made once and kept for a few seconds."""
+        cache, place = self.walk.cache, (self.caller, key)
+        found = await cache.get(kind, place, make, REPORT_SECONDS, version=version, counted=False)
+        return answer(request, found.body)
 
 
 def add_routes(app: FastAPI, routes: OperatorRoutes) -> None:
@@ -187,7 +220,11 @@ def add_routes(app: FastAPI, routes: OperatorRoutes) -> None:
 
 
 def _sent(request: Request, body: dict[str, Any]) -> Response:
-    return answer(request, orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS))
+    return answer(request, _dumped(body))
+
+
+def _dumped(body: dict[str, Any]) -> bytes:
+    return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _server(report: ServerReport) -> dict[str, Any]:
