@@ -18,7 +18,8 @@
         ├── UpstreamTimeout    the server did not answer in time
         ├── UpstreamError      the server answered with a protocol error
         ├── UnknownResult      no such result handle, or no longer
-        └── ScriptError        a script that did not come to its end
+        ├── ScriptError        a script that did not come to its end
+        └── InternalError      a step of the gateway itself failed
 
 Each has a stable `code`. A `CallError` also says what was sent and which call to make next, as data: every
 surface spells the next call in its own words.
@@ -209,3 +210,9 @@ class ScriptError(CallError):
         """`limit` names the field of Limits that ended it, if one did."""
         place = f"line {line}: {reason}" if line else reason
         super().__init__("the script", details=(place, *details), sent=sent)
+
+
+class InternalError(CallError):
+    """A step of the gateway itself failed, around a call that may have been carried out."""
+
+    code = "internal_error"

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments, Sent
 from portico.execution.arguments import ArgumentCheck, Checked
-from portico.execution.recursion import count_branches, depth_of
 from portico.surfaces.mcp.discover import Discover
 from portico.surfaces.mcp.results import error_text
 from portico.testing import definition, furnish, tool
@@ -199,15 +198,6 @@ def test_a_recursive_schema_cannot_hold_the_gateway() -> None:
     ArgumentCheck().check(tool(raw), value)
     with pytest.raises(InvalidArguments):
         ArgumentCheck().check(tool(raw), {"c": {"c": 1}})
-
-
-def test_only_recursive_schemas_count_their_branches() -> None:
-    options = {"anyOf": [{"type": "string"}, {"type": "null"}, {"$ref": "#/$defs/x"}]}
-    flat = {"properties": {"a": options}, "$defs": {"x": {"type": "integer"}}}
-    deep = {"properties": {"a": options}, "$defs": {"x": {"properties": {"b": {"$ref": "#/$defs/x"}}}}}
-    assert count_branches(flat) == 1
-    assert count_branches(deep) == 3
-    assert depth_of({"a": [{"b": 1}]}) == 3
 
 
 json_values = st.recursive(

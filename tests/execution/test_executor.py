@@ -14,6 +14,7 @@ from portico.domain.tool import Tool, ToolId
 from portico.errors import (
     AmbiguousTool,
     CallError,
+    InternalError,
     InvalidArguments,
     Refused,
     Sent,
@@ -126,9 +127,10 @@ async def test_a_cancelled_call_is_recorded_as_cancelled(house: FakeHouse) -> No
 @pytest.mark.requirement("P-JOURNAL-ONCE")
 async def test_a_bug_in_a_provider_is_recorded_too(house: FakeHouse) -> None:
     house.provider().fails(ZeroDivisionError())  # type: ignore[arg-type]
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(InternalError) as caught:
         await house.gateway.call(AGENT, WEATHER)
-    assert only(house) == (ID, Outcome.FAILED, "")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert only(house) == (ID, Outcome.FAILED, "internal_error")
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE", "P-CALL-WAITS-FOR-START")

@@ -23,6 +23,8 @@ SEPARATORS = ("::", "__", "/", ".")
 CANDIDATES = 10
 SHOWN_LENGTH = 200
 """Characters of an unknown name that an error repeats."""
+SPELLING_LENGTH = 16_384
+"""Letters of the longest spelling that is looked up; no name of a tool is so long, even percent-encoded."""
 ALIKE = 0.6
 """The similarity from which on a name looks like another."""
 ROUNDING = 1e-9
@@ -57,7 +59,7 @@ class Resolver:
             UnknownTool: nothing permitted has that name; the nearest ones are listed.
             AmbiguousTool: several permitted tools share it; all are listed, none is picked.
         """
-        for found in self._stages(spelling):
+        for found in self._stages(spelling) if len(spelling) <= SPELLING_LENGTH else ():
             permitted = {tool.id: tool for tool in found if tool.id in within}
             if len(permitted) == 1:
                 return permitted.popitem()[1]

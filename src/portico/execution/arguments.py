@@ -1,12 +1,17 @@
-"""Arguments are checked against the tool's schema; what is plainly meant is repaired, everything else is explained."""
+"""Arguments are checked against the tool's schema; what is plainly meant is repaired, everything else is explained.
+
+All of this runs in the event loop, so that its effort is bounded before it begins, whatever the arguments and the
+schema are. Arguments that could take longer are checked in what can be seen at once, and otherwise passed on.
+"""
 
 from __future__ import annotations
 
 import difflib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -14,13 +19,25 @@ import jsonschema_rs
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments, NextCall
 
-from .recursion import count_branches, depth_of
+from .checked_schema import CheckedSchema, CheckedSchemas
+from .cost import Size, measure
+from .previews import is_small
 
 REPAIR_LENGTH = 100_000
+"""Letters of the texts that are read as something else, in one call."""
+REPAIRS = 200
+"""Values that are repaired in one call."""
 PROBLEMS_SHOWN = 10
-COMPILED_LIMIT = 4_096
-TRIES_LIMIT = 100_000
-"""Alternatives that a validator may try; a call that could need more is passed on unchecked."""
+NAMES_READ = 1_000
+"""Arguments that are looked at one by one."""
+NAME_SHOWN = 100
+"""Letters of a name that an error repeats."""
+COMPARED_NAMES = 500
+"""Parameters that an unknown name is compared with, letter by letter."""
+COMPARED_LETTERS = 60_000
+"""Letters times letters that are compared for all unknown names of one call."""
+NEXT_SIZE = 500
+"""Values of arguments that an error repeats in its next call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +48,11 @@ class Checked:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    tool: Tool
-    validator: jsonschema_rs.Validator | None
-    branches: int
-
-
 @dataclass(slots=True)
 class ArgumentCheck:
     """Checks arguments; compiled schemas are kept for the tools that are really called."""
 
-    _compiled: dict[int, _Compiled] = field(default_factory=dict)
+    _schemas: CheckedSchemas = field(default_factory=CheckedSchemas)
 
     def check(self, tool: Tool, arguments: Mapping[str, Any]) -> Checked:
         """The arguments to send.
@@ -50,62 +60,52 @@ class ArgumentCheck:
         Raises:
             InvalidArguments: with one line per problem and the call to make instead.
         """
-        kept = self._kept(tool)
-        if kept.validator is None or (kept.branches > 1 and kept.branches ** depth_of(arguments) > TRIES_LIMIT):
-            return Checked(arguments)
+        schema = self._schemas.of(tool, tool.input_schema)
         try:
-            return _checked(tool, arguments, kept.validator)
+            return _checked(schema, arguments)
         except (ValueError, RecursionError) as error:
-            raise InvalidArguments(tool.handle, details=(f"arguments that are not JSON: {error}",)) from error
-
-    def _kept(self, tool: Tool) -> _Compiled:
-        kept = self._compiled.get(id(tool))
-        if kept is None or kept.tool is not tool:
-            if len(self._compiled) >= COMPILED_LIMIT:
-                self._compiled.clear()
-            schema = tool.input_schema
-            kept = self._compiled[id(tool)] = _Compiled(tool, compile_schema(schema), count_branches(schema))
-        return kept
+            raise InvalidArguments(tool.handle, details=(f"arguments that are not JSON: {error}"[:300],)) from error
 
 
-def _checked(tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Validator) -> Checked:
-    if validator.is_valid(arguments):
+def _checked(schema: CheckedSchema, arguments: Mapping[str, Any]) -> Checked:
+    size = measure(arguments)
+    is_valid = schema.is_valid(arguments, size)
+    if is_valid:
         return Checked(arguments)
-    repaired, notes = _repair(tool, arguments, validator)
-    if notes and validator.is_valid(repaired):
+    if schema.validator is None and schema.cost.is_compiled:
+        return Checked(arguments)  # not JSON Schema: its server knows better than we do what it meant
+    repaired, notes, letters = _repair(schema.tool, arguments)
+    if notes:
+        size = Size(size.parts + letters, size.letters)  # each letter of a text may be a value of its own now
+        is_valid = schema.is_valid(repaired, size)
+        if is_valid:
+            return Checked(repaired, notes)
+    if is_valid is None and not _is_surely_wrong(schema.tool, repaired):
         return Checked(repaired, notes)
-    raise _explained(tool, repaired, validator)
+    raise _explained(schema, repaired, size)
 
 
-def compile_schema(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | None:
-    """A validator that never touches the network; None when the schema is not valid JSON Schema.
-
-    A server with such a schema still gets its calls, unchecked: it knows better than we do what it meant.
-    """
-    try:
-        return jsonschema_rs.validator_for(
-            dict(schema), offline=True, pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=50_000)
-        )
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
-        return None
-
-
-def _repair(
-    tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Validator
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Turn values of the wrong type into what they spell, where only one reading fits."""
-    repaired, notes = dict(arguments), []
-    for error in validator.iter_errors(arguments):
-        path = list(error.instance_path)
-        name = path[0] if len(path) == 1 else None
-        if not isinstance(name, str) or name not in arguments:
+def _repair(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...], int]:
+    """Turn values of the wrong type into what they spell, where only one reading fits, and count the letters read."""
+    found, notes, letters, properties = dict[str, Any](), list[str](), 0, tool.properties
+    for name in _common(arguments, properties):
+        value, types = arguments[name], _types(properties[name])
+        if not types or any(_fits(value, kind) for kind in types):
             continue
-        value = arguments[name]
-        readings = _readings(value, _types(tool.properties.get(name)))
+        letters += len(value) if isinstance(value, str) else 0
+        if letters > REPAIR_LENGTH or len(notes) >= REPAIRS:
+            break
+        readings = _readings(value, types)
         if len(readings) == 1:
-            repaired[name] = readings[0]
+            found[name] = readings[0]
             notes.append(f"{name}: took {_brief(value)} as {_brief(readings[0])}")
-    return repaired, tuple(dict.fromkeys(notes))
+    return ({**arguments, **found} if found else arguments), tuple(notes), min(letters, REPAIR_LENGTH)
+
+
+def _common(arguments: Mapping[str, Any], properties: Mapping[str, Any]) -> Iterator[str]:
+    """The first names that both have, found from the smaller side."""
+    smaller, larger = (arguments, properties) if len(arguments) <= len(properties) else (properties, arguments)
+    return islice((name for name in smaller if name in larger), NAMES_READ)
 
 
 def _readings(value: object, types: Sequence[str]) -> list[Any]:
@@ -117,8 +117,6 @@ def _readings(value: object, types: Sequence[str]) -> list[Any]:
 
 
 def _readings_of_text(value: str, types: Sequence[str]) -> list[Any]:
-    if len(value) > REPAIR_LENGTH:
-        return []
     parsed = _parsed(value.strip())
     found = [parsed] if any(_fits(parsed, kind) for kind in types) else []
     return [*found, [value]] if "array" in types and not isinstance(parsed, list) else found
@@ -148,6 +146,8 @@ def _fits(value: object, kind: str) -> bool:
         "number": (int, float),
         "array": list,
         "object": dict,
+        "string": str,
+        "null": type(None),
     }
     return kind in kinds and isinstance(value, kinds[kind])
 
@@ -165,34 +165,108 @@ def _types(schema: object) -> list[str]:
     return [*dict.fromkeys(found)]
 
 
-def _explained(tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Validator) -> InvalidArguments:
-    is_open = tool.input_schema.get("additionalProperties") not in (None, False)
-    unknown = [] if is_open else [name for name in arguments if name not in tool.properties]
-    missing = [name for name in tool.required if name not in arguments]
-    lines = [f"missing: {name} ({_type_name(tool, name)})" for name in missing]
-    lines += [_unknown_line(tool, name, arguments) for name in unknown]
-    lines += [line for error in validator.iter_errors(arguments) if (line := _error_line(error))]
-    shown = [*dict.fromkeys(lines)][:PROBLEMS_SHOWN]
-    good = {name: value for name, value in arguments.items() if name not in unknown}
-    return InvalidArguments(
-        tool.handle,
-        details=shown,
-        next_call=NextCall("call", {"name": tool.handle, "arguments": {**good, **dict.fromkeys(missing, "...")}}),
+def _is_surely_wrong(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Whether something is wrong with arguments that can be seen without the validator."""
+    properties, schema = tool.properties, tool.input_schema
+    is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    if is_closed and any(name not in properties for name in arguments):
+        return True
+    return any(True for _ in _missing(tool, arguments)) or any(True for _ in _mismatches(tool, arguments))
+
+
+def _problems(schema: CheckedSchema, arguments: Mapping[str, Any], size: Size) -> list[str]:
+    """One line for each of the first problems; none where there are none that can be found in time."""
+    tool = schema.tool
+    lines = [f"missing: {name[:NAME_SHOWN]} ({_type_name(tool, name)})" for name in _missing(tool, arguments)]
+    lines += _unknown_lines(tool, arguments)
+    found = [line for error in schema.errors(arguments, size) if (line := _error_line(error))]
+    lines += found or _mismatches(tool, arguments)
+    return [*dict.fromkeys(lines)][:PROBLEMS_SHOWN]
+
+
+def _explained(schema: CheckedSchema, arguments: Mapping[str, Any], size: Size) -> InvalidArguments:
+    lines = _problems(schema, arguments, size)
+    details = lines or ["the arguments do not fit the schema; there is too much of them to say where"]
+    return InvalidArguments(schema.tool.handle, details=details, next_call=_next_call(schema.tool, arguments))
+
+
+def _next_call(tool: Tool, arguments: Mapping[str, Any]) -> NextCall:
+    """The same call with what is known of it; of large arguments nothing is repeated."""
+    good = arguments if _is_open(tool) else {name: arguments[name] for name in _common(arguments, tool.properties)}
+    if not is_small(good, NEXT_SIZE):
+        return NextCall("describe", {"names": [tool.handle]})
+    missing = dict.fromkeys(_missing(tool, arguments), "...")
+    return NextCall("call", {"name": tool.handle, "arguments": {**good, **missing}})
+
+
+def _missing(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[str]:
+    return islice((name for name in tool.required if name not in arguments), PROBLEMS_SHOWN)
+
+
+def _is_open(tool: Tool) -> bool:
+    return tool.input_schema.get("additionalProperties") not in (None, False)
+
+
+def _unknown_lines(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
+    """A line for each of the first names that the tool does not have, with one that it has and that looks like it.
+
+    Only a closed schema forbids them; with an open one they are told beside other problems.
+    """
+    if _is_open(tool):
+        return []
+    properties = tool.properties
+    unknown = [*islice((name for name in arguments if name not in properties), PROBLEMS_SHOWN)]
+    unused = [name for name in islice(properties, COMPARED_NAMES) if name not in arguments] if unknown else []
+    letters, lines = COMPARED_LETTERS, []
+    for name in unknown:
+        near, letters = _near(str(name)[:NAME_SHOWN], unused, letters)
+        hint = f"; did you mean {near} ({_type_name(tool, near)})?" if near else ""
+        lines.append(f"unknown: {str(name)[:NAME_SHOWN]}{hint}")
+    return lines
+
+
+def _near(name: str, known: Sequence[str], letters: int) -> tuple[str, int]:
+    """The known name that looks most like this one, and how many letters may still be compared after it."""
+    best, score = "", 0.6
+    matcher = difflib.SequenceMatcher(b=name, autojunk=False)
+    for other in known:
+        if len(other) > NAME_SHOWN or 2 * min(len(other), len(name)) < score * (len(other) + len(name)):
+            continue
+        letters -= len(other) * len(name)
+        if letters < 0:
+            break
+        matcher.set_seq1(other)
+        if matcher.quick_ratio() >= score and (ratio := matcher.ratio()) >= score and (ratio > score or not best):
+            best, score = other, ratio
+    return best, letters
+
+
+def _mismatches(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Lines for parameters of the wrong type, as far as that can be seen without the validator."""
+    properties = tool.properties
+    wrong = (
+        f"{name[:NAME_SHOWN]}: is not of type {'|'.join(types)}"
+        for name in _common(arguments, properties)
+        if (types := _plain_types(properties[name])) and not _is_of(arguments[name], types)
     )
+    return islice(wrong, PROBLEMS_SHOWN)
 
 
-def _unknown_line(tool: Tool, name: str, arguments: Mapping[str, Any]) -> str:
-    unused = [known for known in tool.properties if known not in arguments]
-    near = difflib.get_close_matches(name, unused, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]} ({_type_name(tool, near[0])})?" if near else ""
-    return f"unknown: {name}{hint}"
+def _is_of(value: object, types: Sequence[str]) -> bool:
+    is_whole = isinstance(value, float) and value.is_integer() and "integer" in types
+    return is_whole or any(_fits(value, kind) for kind in types)
+
+
+def _plain_types(schema: object) -> list[str]:
+    """The types that a parameter says it has in so many words."""
+    return _types({"type": schema.get("type")}) if isinstance(schema, Mapping) and "$ref" not in schema else []
 
 
 def _error_line(error: jsonschema_rs.ValidationError) -> str:
     kind = error.kind.name if hasattr(error.kind, "name") else ""
     if kind in ("required", "additionalProperties") and not list(error.instance_path):
         return ""  # said in our own words above
-    where = ".".join(str(step) for step in error.instance_path) or "arguments"
+    where = ".".join(str(step)[:NAME_SHOWN] for step in error.instance_path) or "arguments"
     return f"{where}: {error.message if len(error.message) <= 300 else error.message[:300] + '…'}"
 
 
@@ -206,5 +280,6 @@ def _type_name(tool: Tool, name: str) -> str:
 
 
 def _brief(value: object) -> str:
+    value = value[:60] if isinstance(value, str) else value
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 40 else f"{text[:40]}…"

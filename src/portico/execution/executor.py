@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from asyncio import CancelledError
 from collections import Counter
@@ -18,6 +19,7 @@ from portico.domain.usage import counts
 from portico.errors import (
     AmbiguousTool,
     CallError,
+    InternalError,
     InvalidArguments,
     NextCall,
     Refused,
@@ -28,13 +30,16 @@ from portico.errors import (
 )
 from portico.ports import Journal, Policy, Provider
 
-from .arguments import ArgumentCheck, Checked
+from .arguments import NEXT_SIZE, ArgumentCheck, Checked
 from .counts import Counts
 from .gauge import TokenGauge, text_of_arguments, text_of_result
 from .hooks import Hooks
 from .learning import Shapes
+from .previews import is_small
 from .shaping import Shaper
 from .trail import Trail
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +83,11 @@ class Executor:
         except CancelledError:
             outcome = Outcome.CANCELLED
             raise
+        except Exception as error:
+            outcome, code = Outcome.FAILED, InternalError.code
+            raise _internal(error, tool, call, result) from error
         finally:
+            # What was carried out is recorded, so that nothing here may raise.
             invocation = Invocation(
                 tool=tool.id if tool else None,
                 spelled=call.tool[:200],
@@ -91,32 +100,64 @@ class Executor:
                 tokens_in=self._tokens_in(tool, call),
                 tokens_out=self._tokens_out(tool, result),
                 parent=call.parent,
-                rank=self.trail.rank(caller, tool.id) if tool and counts(outcome) else 0,
+                rank=self._rank(caller, tool, outcome),
             )
             self.record(invocation)
-            note = await self.journal.written() if outcome is not Outcome.CANCELLED else ""
+            note = await self._written() if outcome is not Outcome.CANCELLED else ""
         return replace(result, notes=(*result.notes, note)) if note else result
 
     async def _shaped(self, caller: Caller, call: Call, tool: Tool, result: Result) -> Result:
         """The result as its caller gets it; what it looks like is learned from the whole of it."""
         if not result.is_error:
-            self.shapes.learn(tool, result)
+            try:
+                self.shapes.learn(tool, result)
+            except Exception as error:  # noqa: BLE001  a result that cannot be learned from is a result all the same
+                _say("learning the shape of a result", error)
         return await self.shaper.shaped(caller, call, tool, result) if self.shaper is not None else result
 
     def record(self, entry: Entry) -> None:
-        """Write an entry to the journal, and count it."""
-        self.counts.observe(entry)
-        self.journal.record(entry)
+        """Write an entry to the journal, and count it; never raises."""
+        try:
+            self.counts.observe(entry)
+        except Exception as error:  # noqa: BLE001  counting must not keep an entry out of the journal
+            _say("counting a call", error)
+        try:
+            self.journal.record(entry)
+        except Exception as error:  # noqa: BLE001  a call that was carried out has its result
+            _say("writing a call to the journal", error)
+
+    async def _written(self) -> str:
+        """What the journal has to say of an entry: nothing, or why it is not in the store yet."""
+        try:
+            return await self.journal.written()
+        except Exception as error:  # noqa: BLE001  as above
+            _say("waiting for the journal", error)
+            return f"not in the journal: {type(error).__name__}"
+
+    def _rank(self, caller: Caller, tool: Tool | None, outcome: Outcome) -> int:
+        try:
+            return self.trail.rank(caller, tool.id) if tool and counts(outcome) else 0
+        except Exception as error:  # noqa: BLE001  as above
+            _say("looking up where a search had shown a tool", error)
+            return 0
 
     def _tokens_in(self, tool: Tool | None, call: Call) -> int:
         if tool is None or self.gauge is None:
             return 0
-        return self.gauge.tokens((tool.id, "in"), text_of_arguments(call.arguments))
+        try:
+            return self.gauge.tokens((tool.id, "in"), text_of_arguments(call.arguments))
+        except Exception as error:  # noqa: BLE001  as above
+            _say("counting the tokens of arguments", error)
+            return 0
 
     def _tokens_out(self, tool: Tool | None, result: Result | None) -> int:
         if tool is None or result is None or self.gauge is None:
             return 0
-        return self.gauge.tokens((tool.id, "out"), text_of_result(result))
+        try:
+            return self.gauge.tokens((tool.id, "out"), text_of_result(result))
+        except Exception as error:  # noqa: BLE001  as above
+            _say("counting the tokens of a result", error)
+            return 0
 
     async def _run(self, caller: Caller, call: Call, tool: Tool) -> Result:
         if self.hooks is None:
@@ -130,9 +171,20 @@ class Executor:
             arguments = checked.arguments
             result = await self._send(caller, call, tool, checked)
         except Exception as error:
-            await self.hooks.failed(caller, tool, arguments, error)
+            await self._tell_of(error, caller, tool, arguments)
             raise
-        return await self.hooks.answered(caller, tool, arguments, result)
+        try:
+            return await self.hooks.answered(caller, tool, arguments, result)
+        except Exception as error:  # noqa: BLE001  whatever happens to a hook, nothing happens to the call
+            _say("telling the hooks of a result", error)
+            return result
+
+    async def _tell_of(self, failure: Exception, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        try:
+            if self.hooks is not None:
+                await self.hooks.failed(caller, tool, arguments, failure)
+        except Exception as error:  # noqa: BLE001  as above
+            _say("telling the hooks of a failure", error)
 
     def _check(self, caller: Caller, call: Call, tool: Tool) -> Checked:
         self.policy.admit(caller, tool, call.arguments)
@@ -162,8 +214,25 @@ def _advise(error: CallError, tool: Tool, arguments: Mapping[str, Any]) -> None:
     """Name the tool as the caller does; where nothing can have happened twice, the next call is the same once more."""
     error.about(tool.handle)
     is_safe = error.sent is Sent.NOTHING or tool.effect is Effect.READ
-    if error.next_call is None and is_safe and not isinstance(error, UpstreamError | InvalidArguments | Refused):
+    is_own = isinstance(error, UpstreamError | InvalidArguments | Refused)
+    if error.next_call is None and is_safe and not is_own and is_small(arguments, NEXT_SIZE):
         error.next_call = NextCall("call", {"name": tool.handle, "arguments": dict(arguments)})
+
+
+def _internal(error: Exception, tool: Tool | None, call: Call, result: Result | None) -> InternalError:
+    """An exception that nobody expected, as an error that a caller can read."""
+    logger.error("a call of %r failed inside the gateway", call.tool[:200], exc_info=error)
+    what = "the tool answered, and its answer could not be passed on" if result else "the call could not be carried out"
+    return InternalError(
+        tool.handle if tool else call.tool[:200],
+        details=(f"{what}: {type(error).__name__}; this is a fault of the gateway or of the tool's code, see its log",),
+        sent=Sent.ANSWERED if result else Sent.UNKNOWN if tool else Sent.NOTHING,
+    )
+
+
+def _say(step: str, error: Exception) -> None:
+    """Log what went wrong around a call that is not to suffer from it."""
+    logger.warning("%s failed: %s", step, type(error).__name__, exc_info=error)
 
 
 def _outcome(error: CallError) -> Outcome:

@@ -7,7 +7,9 @@ alike from call to call, so its characters per token are counted now and then, a
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -16,11 +18,15 @@ from portico.domain.call import Result
 from portico.domain.sampling import tokens_per_letter
 from portico.ports import TokenCounter
 
+from .previews import is_small
+
 SAMPLE, PLACES = 2_000, 4
 """Characters of a text that are counted, and at how many places."""
 EVERY = 32
 """How many texts of one kind are taken by their length before one is counted again."""
 KINDS_KEPT = 5_000
+LEAVES = 2_000
+"""Values that are counted where there is no JSON to count."""
 ASCII_COST, LETTER_COST = 1.2, 4
 """Tokens that a letter costs at the very most: a plain one, and any other."""
 SURELY_LESS, SURELY_MORE = 0.6, 1.7
@@ -52,8 +58,8 @@ def text_of_arguments(arguments: Mapping[str, Any]) -> str:
     """What a caller has written, as JSON; nothing when it cannot be."""
     try:
         return orjson.dumps(arguments).decode() if arguments else ""
-    except TypeError:  # integers beyond 64 bits, or a library user's own objects
-        return str(arguments)
+    except TypeError:
+        return _leaves(arguments)
 
 
 def text_of_result(result: Result) -> str:
@@ -64,7 +70,34 @@ def text_of_result(result: Result) -> str:
     try:
         return orjson.dumps(result.structured).decode()
     except TypeError:
-        return str(result.structured)
+        return _leaves(result.structured)
+
+
+def _leaves(value: Any) -> str:
+    """What cannot be written as JSON: integers beyond 64 bits, many levels, foreign objects; of much, the beginning."""
+    if is_small(value):
+        with suppress(Exception):
+            return str(value)
+    found, waiting = list[str](), [value]
+    while waiting and len(found) < LEAVES:
+        inner = waiting.pop()
+        if isinstance(inner, dict | list | tuple) and len(found) + len(waiting) + len(inner) > LEAVES:
+            inner = [*islice(inner.items() if isinstance(inner, dict) else inner, LEAVES)]
+        if isinstance(inner, dict):
+            found.extend(str(name)[:SAMPLE] for name in inner)
+            waiting.extend(inner.values())
+        elif isinstance(inner, list | tuple):
+            waiting.extend(inner)
+        else:
+            found.append(inner if isinstance(inner, str) else _short(inner))
+    return " ".join(found)
+
+
+def _short(value: object) -> str:
+    try:
+        return str(value)[:SAMPLE]
+    except Exception:  # noqa: BLE001  a library user's own object may raise anything
+        return ""
 
 
 def fits_within(text: str, tokens: int, counter: TokenCounter) -> bool:

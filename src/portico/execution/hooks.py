@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 import anyio
+import anyio.to_thread
 import orjson
 
 from portico.domain.call import Result
@@ -27,6 +28,7 @@ from portico.errors import InvalidArguments, PorticoError, Refused
 
 from .arguments import Checked
 from .aside import Aside
+from .previews import is_small
 
 EVENTS = ("on_search", "on_call", "on_result", "on_error")
 SECONDS = 5.0
@@ -125,7 +127,7 @@ class Hooks:
         for hook in self.on_call:
             try:
                 # A copy: what a hook changes without returning it is not checked, and so must not be sent.
-                arguments = deepcopy(dict(checked.arguments))
+                arguments = await _copied(checked.arguments)
                 answer = await self._run(hook, caller, tool, arguments)
             except (Exception, SystemExit) as error:
                 raise self._refusal(hook, tool, error) from error
@@ -224,6 +226,13 @@ def hooks_of(
         on_result=on_result,
         on_error=on_error,
     )
+
+
+async def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of arguments; large ones are copied beside the event loop."""
+    if is_small(arguments):
+        return deepcopy(dict(arguments))
+    return await anyio.to_thread.run_sync(deepcopy, dict(arguments))
 
 
 def _rechecked(

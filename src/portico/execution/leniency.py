@@ -10,6 +10,8 @@ from typing import Any
 NAME_KEYS = ("name", "tool", "tool_name", "toolName", "handle")
 ARGUMENT_KEYS = ("arguments", "args", "parameters", "params", "input", "tool_input")
 LAYERS = 4
+PARTS_READ = 50_000
+"""Commas and brackets in a text that is read as JSON; a longer one is left as the text that it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +51,17 @@ def _is_wrapping(raw: Mapping[str, Any], key: str, own: Mapping[str, Any]) -> bo
 
 def _with_beside(request: Request, raw: Mapping[str, Any], used: set[str], own: Mapping[str, Any]) -> Request:
     """Arguments given beside the name instead of under `arguments`; nothing that was given is lost in silence."""
-    beside = {
-        key: value
-        for key, value in raw.items()
-        if key not in used
-        and key not in request.arguments
-        and (key in own or (key not in NAME_KEYS and key not in ARGUMENT_KEYS))
-    }
     if request.arguments:
-        beside = {key: value for key, value in beside.items() if key in own}
+        beside = {key: raw[key] for key in own if key in raw and key not in used and key not in request.arguments}
+    else:
+        beside = dict(raw)  # there may be very many, so that each is touched once
+        for key in {*used, *(key for key in (*NAME_KEYS, *ARGUMENT_KEYS) if key not in own)}:
+            beside.pop(key, None)
     if not beside:
         return request
     note = "took the parameters beside `name` as its arguments"
-    return replace(request, arguments={**request.arguments, **beside}, notes=(*request.notes, note))
+    found = {**request.arguments, **beside} if request.arguments else beside
+    return replace(request, arguments=found, notes=(*request.notes, note))
 
 
 def _decoded(value: object, request: Request) -> Request:
@@ -71,7 +71,7 @@ def _decoded(value: object, request: Request) -> Request:
         if not value.strip():
             return request
         try:
-            decoded = json.loads(value)
+            decoded = json.loads(value) if _is_readable(value) else None
         except (ValueError, RecursionError):
             decoded = None
         if isinstance(decoded, str):
@@ -79,6 +79,11 @@ def _decoded(value: object, request: Request) -> Request:
         if isinstance(decoded, Mapping):
             return replace(request, arguments=decoded, notes=(*request.notes, "read `arguments` from a JSON string"))
     return replace(request, arguments={"arguments": value})
+
+
+def _is_readable(text: str) -> bool:
+    """Whether a text has few enough parts to be read while others wait."""
+    return text.count(",") + text.count("[") + text.count("{") <= PARTS_READ
 
 
 def _peel(request: Request, parameters_of: Callable[[str], Mapping[str, Any] | None]) -> Request:
@@ -92,8 +97,8 @@ def _peel(request: Request, parameters_of: Callable[[str], Mapping[str, Any] | N
             return _named_inside(request, inner_name, {name_key} | (set(NAME_KEYS) - (inner or {}).keys()))
     own = known or {}
     keys = [key for key in ARGUMENT_KEYS if key in arguments and key not in own]
-    others = [key for key in arguments if key not in keys and not (key in NAME_KEYS and key not in own)]
-    if len(keys) == 1 and not others:
+    has_others = any(key not in keys and not (key in NAME_KEYS and key not in own) for key in arguments)
+    if len(keys) == 1 and not has_others:
         inner_request = _decoded(arguments[keys[0]], Request(request.name, {}))
         if inner_request.arguments != {"arguments": arguments[keys[0]]}:
             note = f"took `{keys[0]}` inside `arguments` as the arguments"
