@@ -155,6 +155,8 @@ PROMISES = {
     "P-YAML-TOOLS": "SQL, commands and cubes that are written in YAML are tools like any other.",
     "P-YAML-ERRORS": "What is wrong in a YAML file is named by file and line, and the rest is offered.",
     "P-PROFILES": "A profile only ever narrows what there is.",
+    "P-RESTRICTIONS": "A restriction that is written is in force, or nothing is served.",
+    "P-FILTER-SPELLINGS": "A deny filter holds for every spelling of a tool; an allow filter lets no other through.",
     "P-HOOKS": "Hooks see, change and refuse calls; one that only watches can break nothing.",
     "P-APP": "A program serves the same surfaces as the command line, in memory, over stdio and over HTTP.",
     "P-DATABASE-READ-ONLY": "No statement of a tool changes a database, whatever its words and its rights.",

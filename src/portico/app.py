@@ -24,7 +24,7 @@ from portico.serving import SURFACES, keep_in_step, serve_over_http
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.stdio import serve_stdio
 from portico.version import VERSION
-from portico.wiring import Parts, assemble, open_house
+from portico.wiring import Parts, assemble, load_hooks, open_house
 
 OURS = Path("Settings")
 """Stands where the name of a file would, in what is said of a program's own settings."""
@@ -59,10 +59,11 @@ def create_mcp_app(settings: Settings | None = None) -> tuple[App, logging.Logge
     """An MCP server over these settings, and the logger that it speaks through; nothing is started yet.
 
     Raises:
-        ConfigError: a file, surface, profile or store cannot be used.
+        ConfigError: a file, surface, profile, store or hook cannot be used.
     """
     logger = logging.getLogger("portico")
     found = settings_of(settings or Settings())
+    load_hooks(found)  # what cannot be loaded is told here, and not when the first client comes
     for problem in found.problems:
         logger.warning("config: %s", problem)
     return App(found), logger

@@ -69,6 +69,10 @@ class ConfigError(PorticoError):
         super().__init__(f"{head}. {fix}" if fix else head)
 
 
+class RestrictionError(ConfigError):
+    """A restriction in the config that cannot be put in force: nothing is served without it."""
+
+
 class InvalidDefinition(PorticoError):
     """A tool definition that is refused, with the reason."""
 

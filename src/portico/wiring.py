@@ -34,7 +34,8 @@ from portico.embedders.opening import open_meanings
 from portico.errors import ConfigError, UnknownServer
 from portico.execution.executor import Executor
 from portico.execution.gauge import TokenGauge
-from portico.execution.hooks import EVENTS, Hooks, hooks_of
+from portico.execution.hook_checks import refuse_unfit
+from portico.execution.hooks import Hooks, hooks_of
 from portico.execution.learning import Shapes
 from portico.execution.pages import Reader
 from portico.execution.results import Results
@@ -220,7 +221,12 @@ def _editions(parts: Parts) -> Editions:
 
 
 def build(settings: Settings) -> House:
-    """A house for these settings, with what the store remembers already published."""
+    """A house for these settings, with what the store remembers already published.
+
+    Raises:
+        ConfigError: a hook or the store cannot be used.
+    """
+    hooks = load_hooks(settings)  # before anything is opened: it may end here
     remembered = open_stores(settings)
     registries = _open_registries(settings)
     parts = Parts(
@@ -234,7 +240,7 @@ def build(settings: Settings) -> House:
         explicit_categories=settings.categories,
         pins=settings.pins,
         profile=settings.selected,
-        hooks=_hooks(settings),
+        hooks=hooks,
         scripts=settings.scripts,
         result_limits=settings.results,
         search_tokens=settings.search.tokens,
@@ -385,11 +391,11 @@ def _show(house: House, server: str) -> None:
     house.gateway.editions.accept([(provider.offering(), provider.source)])
 
 
-def _hooks(settings: Settings) -> Hooks | None:
+def load_hooks(settings: Settings) -> Hooks | None:
     """The hooks of the settings.
 
     Raises:
-        ConfigError: one of them cannot be imported; it may be a guard, so nothing is served without it.
+        ConfigError: one of them cannot be loaded; it may be a guard, so nothing is served without it.
     """
     if not settings.hooks:
         return None
@@ -403,9 +409,7 @@ def _hook_module(source: str, folder: Path) -> ModuleType:
         module = import_file((folder / source).resolve()) if is_path else import_name(source, folder)
     except ConfigError as error:
         raise ConfigError(error.problem, file=error.file, line=error.line, where="hooks", fix=error.fix) from error
-    if not any(callable(getattr(module, event, None)) for event in EVENTS):
-        fix = f"Name its functions {', '.join(EVENTS)}, or delete the entry."
-        raise ConfigError(f"{source!r} has no hook in it", where="hooks", fix=fix)
+    refuse_unfit(module, source)
     return module
 
 

@@ -61,10 +61,6 @@ ENTRIES = [
     ("{command: a, timeouts: {start: .inf}}", ".timeouts.start", "above 0", "plain number"),
     ("{command: a, timeouts: {calls: 5}}", ".timeouts.calls", "not known", "Did you mean 'call'"),
     ("{command: a, timeouts: 5}", ".timeouts", "must be a table", "start, call, total, idle"),
-    ("{command: a, tools: [x]}", ".tools", "must be a table", "allow, deny"),
-    ("{command: a, tools: {deny: x}}", ".tools.deny", "must be a list", '["one", "two"]'),
-    ("{command: a, tools: {denny: [x]}}", ".tools.denny", "not known", "Did you mean 'deny'"),
-    ("{command: a, tool: {deny: [x]}}", ".tool", "not known", "Did you mean 'tools'"),
     ("{comand: a}", ".comand", "not known", "Did you mean 'command'"),
     ('{command: "a\\0b"}', ".command", "zero byte", "Delete it"),
 ]

@@ -15,7 +15,7 @@ from portico.config.documents import Document, dotted, parse_document, read_docu
 from portico.config.load import read_settings
 from portico.config.paths import Paths
 from portico.config.settings import Settings
-from portico.errors import ConfigError
+from portico.errors import ConfigError, RestrictionError
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff\u2028\u2029"), max_size=12)
@@ -155,7 +155,10 @@ FIELDS = st.sampled_from(
     st.sampled_from(["servers", "mcpServers", "mcp_servers", "context_servers"]),
 )
 def test_no_entry_is_answered_with_anything_but_specs_and_problems(entries: dict[str, Any], table: str) -> None:
-    found = _read(json.dumps({table: entries}), "c.json")
+    found = _answer(json.dumps({table: entries}), "c.json")
+    if isinstance(found, RestrictionError):
+        return  # a filter that cannot be read ends everything
+    assert isinstance(found, Settings)
     names = {spec.name for spec in found.servers} | {str(problem.where).split(".")[1] for problem in found.problems}
     assert names == set(entries)
     assert all(problem.line and problem.fix for problem in found.problems)

@@ -207,12 +207,12 @@ def test_profiles_in_the_config_are_judged_even_when_none_is_chosen(home: Home):
     assert settings.surface == "static"
     for wrong in ("7", "[a]"):
         home.write("project/portico.yaml", f"profiles: {wrong}\n")
-        (problem,) = chosen(home).problems
-        assert (problem.where, problem.problem) == ("profiles", "this must be a path or a table")
+        for name in ("", "base"):
+            problem = failure(home, name)
+            assert (problem.where, problem.problem) == ("profiles", "this must be a path or a table")
     home.write("project/portico.yaml", "profiles: nowhere.yml\n")
-    (problem,) = chosen(home).problems
-    assert problem.problem == "there is no such file"
-    assert failure(home, "base").problem == "there is no such file"
+    for name in ("", "base"):
+        assert failure(home, name).problem == "there is no such file"
 
 
 def test_tools_and_hooks_of_ones_own_are_listed_in_the_config(home: Home):
@@ -225,11 +225,10 @@ def test_tools_and_hooks_of_ones_own_are_listed_in_the_config(home: Home):
     assert (settings.python, settings.yaml) == (("my_company.tools", "tools/*.py"), ("tools/*.yml",))
     assert (settings.hooks, settings.folder, settings.problems) == (("mine.py",), home.project, ())
     assert settings.databases == ()
-    home.write("project/portico.yaml", 'python: my.tools\nyaml: [""]\nhooks: [[a]]\n')
+    home.write("project/portico.yaml", 'python: my.tools\nyaml: [""]\n')
     wrong = chosen(home)
-    assert (wrong.python, wrong.yaml, wrong.hooks) == ((), (), ())
+    assert (wrong.python, wrong.yaml) == ((), ())
     assert [(p.where, p.problem, p.line) for p in wrong.problems] == [
         ("python", "this must be a list", 1),
         ("yaml[0]", "this is empty", 2),
-        ("hooks[0]", "this must be one text", 3),
     ]

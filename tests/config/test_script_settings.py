@@ -55,9 +55,7 @@ def test_every_limit_can_be_set(tmp_path: Path):
         ("{pool: 0}", "scripts.pool"),
         ("{output_bytes: 1}", "scripts.output_bytes"),
         ("{source_bytes: 1e9}", "scripts.source_bytes"),
-        ("{enabled: perhaps}", "scripts.enabled"),
         ("{secconds: 5}", "scripts.secconds"),
-        ("yes", "scripts"),
     ],
 )
 def test_what_cannot_be_used_is_named_and_the_default_holds(text: str, where: str, tmp_path: Path):

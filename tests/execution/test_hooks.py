@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from portico.domain.call import Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.tool import Tool
-from portico.errors import InvalidArguments, Refused, Sent, UpstreamGone
+from portico.errors import ConfigError, InvalidArguments, Refused, Sent, UpstreamGone
 from portico.execution.arguments import ArgumentCheck, Checked
 from portico.execution.aside import WAITING
 from portico.execution.hooks import Hooks, hooks_of
@@ -51,8 +52,26 @@ def gate() -> Iterator[threading.Event]:
 
 def test_nothing_is_there_without_hooks():
     assert not hooks()
-    assert not hooks({"on_start": lambda: None})
-    assert hooks({"on_error": lambda *_: None})
+    assert hooks({"on_error": lambda *_: None, "on_start": lambda: None})
+
+
+@pytest.mark.requirement("P-RESTRICTIONS")
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ({}, "has no hook in it"),
+        ({"on_start": lambda: None}, "has no hook in it"),
+        ({"on_call": 5}, "'on_call' of 'SimpleNamespace' is int, not a function"),
+        ({"on_call": "guard", "on_error": lambda *_: None}, "is str, not a function"),
+        ({"on_call": lambda: None}, "does not take what it is called with. Write it as def on_call(caller, tool"),
+        ({"on_call": lambda a, b, c, d: None}, "does not take what it is called with"),
+        ({"on_result": lambda a, b, c: None}, "does not take what it is called with"),
+        ({"on_cal": lambda *_: None, "on_error": lambda *_: None}, "which is no hook and would never run"),
+    ],
+)
+def test_what_could_be_a_guard_and_cannot_run_is_refused(source: Mapping[str, Any], problem: str):
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        hooks(source)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "returns an awaitable"])

@@ -8,7 +8,8 @@ from portico.domain.call import Call
 from portico.domain.server import ServerSpec, ToolFilter
 from portico.errors import Refused, UnknownTool
 from portico.gateway import Query
-from portico.policies.globs import GlobPolicy, permits
+from portico.policies.globs import GlobPolicy
+from portico.policies.tool_names import permits_tool
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 
@@ -29,7 +30,7 @@ def test_deny_wins_and_an_empty_allow_means_all(
     allow: tuple[str, ...], deny: tuple[str, ...], names: list[str]
 ) -> None:
     filter = ToolFilter(allow=allow, deny=deny)
-    assert [name for name in ("read", "read_all", "write") if permits(filter, name)] == names
+    assert [name for name in ("read", "read_all", "write") if permits_tool(filter, "s", name)] == names
 
 
 @pytest.fixture
@@ -58,3 +59,66 @@ def test_a_tool_that_slipped_through_is_still_refused(house: FakeHouse) -> None:
     tool = house.gateway.listing(AGENT)[0]
     with pytest.raises(Refused):
         policy.admit(AGENT, tool, {})
+
+
+RENAMED = [
+    "delete_repo", "delete-repo", "Delete_Repo", "DELETE-REPO", "deleteRepo", "DeleteRepo", "delete.repo",
+    "delete repo", "delete/repo", "delete:repo", "delete--repo", "delete__repo",
+    "del\u200bete_repo", "ｄｅｌｅｔｅ_ｒｅｐｏ", "délete_repo",
+    "dеlete_repo", "delete_repо",
+]  # fmt: skip
+"""One tool in many spellings; the last two have a letter of another alphabet."""
+
+
+@pytest.mark.requirement("P-FILTER-SPELLINGS")
+@pytest.mark.parametrize(
+    "glob", ["delete_repo", "delete-repo", "Delete*", "delete_*", "deleteRepo", "*_repo", "DELETE-*"]
+)
+@pytest.mark.parametrize("name", RENAMED)
+def test_deny_holds_for_every_spelling_of_a_tool(name: str, glob: str) -> None:
+    assert not permits_tool(ToolFilter(deny=(glob,)), "github", name)
+
+
+@pytest.mark.requirement("P-FILTER-SPELLINGS")
+@pytest.mark.parametrize(
+    "glob", ["github.delete_repo", "github__delete-repo", "github::delete-repo", "/github/delete-repo", "gh.delete_*"]
+)
+def test_deny_understands_what_searches_and_lists_show(glob: str) -> None:
+    assert not permits_tool(ToolFilter(deny=(glob,)), "github", "delete-repo", "gh.delete_repo")
+    assert permits_tool(ToolFilter(deny=(glob,)), "gitlab", "delete-repo", "gitlab.delete_repo")
+
+
+@pytest.mark.requirement("P-FILTER-SPELLINGS")
+@pytest.mark.parametrize(
+    ("glob", "name"),
+    [
+        ("git*", "create_issue"),
+        ("get_*", "getaway"),
+        ("delete", "delete_repo"),
+        ("a.b", "ab"),
+        ("[!a]*", "abc"),
+        ("x", ""),
+    ],
+)
+def test_deny_takes_no_other_tool_along(glob: str, name: str) -> None:
+    assert permits_tool(ToolFilter(deny=(glob,)), "github", name, f"github.{name}")
+
+
+@pytest.mark.requirement("P-FILTER-SPELLINGS")
+@pytest.mark.parametrize("name", RENAMED[1:])
+def test_allow_lets_no_other_spelling_through(name: str) -> None:
+    assert permits_tool(ToolFilter(allow=("delete_repo",)), "github", "delete_repo")
+    assert not permits_tool(ToolFilter(allow=("delete_repo",)), "github", name)
+
+
+@pytest.mark.requirement("P-FILTER-SPELLINGS")
+def test_two_names_with_one_spelling_are_both_denied_and_a_number_is_one_tool() -> None:
+    tools = [definition("drop-table"), definition("drop_table"), definition("list")]
+
+    def left(*deny: str) -> list[str]:
+        spec = ServerSpec(name="s", transport="stdio", command="x", tools=ToolFilter(deny=deny))
+        return [tool.id.name for tool in furnish({"s": tools}, specs=[spec]).gateway.listing(AGENT)]
+
+    assert left("drop_table") == ["list"]
+    assert left("drop_table_2") == ["drop-table", "list"]
+    assert left("s.drop_table_2", "LIST") == ["drop-table"]

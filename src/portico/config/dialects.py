@@ -24,6 +24,8 @@ _RENAMED: Mapping[str, Path] = {
     "disabled_tools": ("tools", "deny"),
     "includeTools": ("tools", "allow"),
     "excludeTools": ("tools", "deny"),
+    "enabledTools": ("tools", "allow"),
+    "disabledTools": ("tools", "deny"),
 }
 """Fields that clients spell in their own way, and where ours are."""
 
@@ -48,6 +50,7 @@ def normalise(entry: Mapping[str, Any], dialect: Dialect) -> Normal:
     draft.open_command()
     draft.move_renamed()
     draft.move_references()
+    draft.open_tools()
     if "httpUrl" in entry:
         draft.entry["type"] = "http"
     if dialect == "gemini":
@@ -78,6 +81,13 @@ class _Draft:
         for theirs, ours in _RENAMED.items():
             if theirs in self.entry:
                 self._put(ours, self.entry.pop(theirs), (theirs,))
+
+    def open_tools(self) -> None:
+        """A plain list of tools, as the Copilot CLI writes it, names those that are allowed."""
+        tools = self.entry.get("tools")
+        if isinstance(tools, list):
+            del self.entry["tools"]
+            self._put(("tools", "allow"), tools, ("tools",))
 
     def move_references(self) -> None:
         for theirs, (ours, refer) in _REFERENCES.items():

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any, Literal
 
-from portico.errors import ConfigError
+from portico.errors import ConfigError, RestrictionError
 from portico.trees import yamldoc
 from portico.trees.tree import Duplicate, Node, Path, duplicates, line_at, node_at, plain, words
 
 from . import jsonc, tomldoc
+from .restrictions import restricts
 
 Format = Literal["json", "yaml", "toml"]
 
@@ -63,7 +64,8 @@ class Document:
     def error(self, problem: str, path: Path = (), *, fix: str, line: int | None = None) -> ConfigError:
         """A problem with the value at a path, with file, line and field."""
         place = line if line is not None else self.line(path)
-        return ConfigError(problem, file=str(self.file), line=place, where=dotted(path) or None, fix=fix)
+        kind = RestrictionError if restricts(path) else ConfigError
+        return kind(problem, file=str(self.file), line=place, where=dotted(path) or None, fix=fix)
 
 
 def dotted(path: Path) -> str:

@@ -21,6 +21,7 @@ from .locating import find_config
 from .paths import Paths, find_paths
 from .profiles import with_profile
 from .python_tools import read_sources
+from .restrictions import refuse_unrestricted
 from .results import read_results
 from .scripts import read_scripts
 from .semantic import read_semantic
@@ -72,7 +73,7 @@ def read_settings(document: Document, home: Paths, environ: Mapping[str, str], c
     """Translate one document, ours or a client's.
 
     Raises:
-        ConfigError: the document is not a table, or its store cannot be used.
+        ConfigError: the document is not a table, or its store or one of its restrictions cannot be used.
     """
     data = document.words()
     if data is not None and not isinstance(data, dict):
@@ -84,6 +85,7 @@ def read_settings(document: Document, home: Paths, environ: Mapping[str, str], c
     fields = Fields(data or {}, document=document, path=(), variables=variables)
     settings = _own(fields, document, home) if dialect == "portico" else Settings(home=home)
     problems = sorted((*fields.problems, *servers.problems), key=lambda problem: problem.line or 0)
+    refuse_unrestricted(problems)
     return replace(settings, servers=servers.specs, problems=tuple(problems), file=document.file)
 
 

@@ -19,6 +19,7 @@ from .fields import Fields, meant
 from .locating import found_here
 from .named_files import PROFILES
 from .paths import absolute
+from .restrictions import is_meant
 from .settings import SURFACES, Settings
 
 VARIABLES = ("MCP_PROFILE", "PROFILE")
@@ -65,6 +66,12 @@ class _Reader:
     unread: ConfigError | None = None
     """Why a file of profiles could not be read."""
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the config itself says where the profiles are."""
+        data = self.config.data if self.config else None
+        return isinstance(data, dict) and data.get("profiles") is not None
+
     def tables(self, asked: str) -> list[_Table]:
         """The tables, nearest first; a file that only has the right name is left alone unless a profile is wanted."""
         written = self.config.data.get("profiles") if self.config and isinstance(self.config.data, dict) else None
@@ -75,7 +82,8 @@ class _Reader:
             inline.append(_Table(document=self.config, place=("profiles",), is_ours=True))
         elif written is not None and self.config is not None:
             fix = "Write the path of a file of profiles, or a table of them."
-            self.problems.append(self.config.error("this must be a path or a table", ("profiles",), fix=fix))
+            self.unread = self.config.error("this must be a path or a table", ("profiles",), fix=fix)
+            self.problems.append(self.unread)
         return [*inline, *(self._found(asked) if asked else ())]
 
     def _named(self, text: str) -> Iterator[_Table]:
@@ -143,6 +151,8 @@ def with_profile(
         for name in table.words
         if table.is_ours or name == asked
     }
+    if reader.unread is not None and reader.is_named:
+        raise reader.unread
     if not asked:
         return replace(settings, problems=(*settings.problems, *reader.problems))
     nearest = next((judged[number, asked] for number in range(len(tables)) if (number, asked) in judged), None)
@@ -182,7 +192,7 @@ def _asked(named: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
 def _profile(name: str, fields: Fields, surfaces: Sequence[str]) -> Profile:
     for key in fields.table:
         if key not in KEYS:
-            is_misspelt = bool(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.7))
+            is_misspelt = bool(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.7)) or is_meant(key, KEYS)
             fields.report("this key is not known", key, fix=meant(key, KEYS), fatal=is_misspelt)
     surface = fields.text("surface").strip()
     if surface and surface not in surfaces:

@@ -48,5 +48,11 @@ def _limits(fields: Fields, defaults: Limits, most: float) -> Limits:
 
 
 def _switch(fields: Fields, key: str, default: bool) -> bool:
-    word = fields.choice("scripts", key, among=SWITCHES)
-    return SWITCHES[word] if word else default
+    table = fields.table.get("scripts")
+    value = table.get(key) if isinstance(table, dict) else None
+    if value is None:
+        return default
+    found = SWITCHES.get(fields.expand(value, "scripts", key).strip().casefold()) if isinstance(value, str) else None
+    if found is None:
+        fields.report("this must be true or false", "scripts", key, fix="Write true or false, without quotes.")
+    return default if found is None else found

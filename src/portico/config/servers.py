@@ -18,6 +18,7 @@ from .documents import Document
 from .expansion import Variables
 from .fields import Fields, is_address, meant
 from .paths import absolute
+from .restrictions import SERVER, is_meant
 from .results import LEAST_TOKENS, MOST_TOKENS
 
 KNOWN = (
@@ -72,8 +73,7 @@ def read_server(
     enabled = _enabled(fields)
     if not enabled:
         fields.variables = replace(variables, lenient=True)
-    if dialect == "portico":
-        _report_unknown(fields)
+    _report_unknown(fields, is_ours=dialect == "portico")
     if "envFile" in entry:
         fix = "Write its variables under env, or export them."
         fields.report("Portico does not read files of variables", "envFile", fix=fix, fatal=False)
@@ -96,12 +96,17 @@ def _enabled(fields: Fields) -> bool:
     return enabled is not False and disabled is not True
 
 
-def _report_unknown(fields: Fields) -> None:
+def _report_unknown(fields: Fields, *, is_ours: bool) -> None:
+    """Name fields that nobody reads; in a client's own file, only those that restrict something."""
     for key in fields.table:
-        if key not in KNOWN and key not in TOLERATED and not key.startswith(("x-", "_", "$")):
-            fix = meant(key, KNOWN)
+        if key in KNOWN or key in TOLERATED or key.startswith(("x-", "_", "$")):
+            continue
+        is_restriction = is_meant(key, SERVER)
+        if is_ours or is_restriction:
+            fix = "Write tools: {allow: [...], deny: [...]}." if is_restriction else meant(key, KNOWN)
             # A misspelt `tools` or `enabled` would open what it was meant to close.
-            fields.report("this field is not known", key, fix=fix, fatal=fix.startswith("Did you mean"))
+            fatal = is_restriction or fix.startswith("Did you mean")
+            fields.report("this field is not known", key, fix=fix, fatal=fatal)
 
 
 def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:

@@ -12,7 +12,7 @@ Transport = Literal["stdio", "http", "sse"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFilter:
-    """Globs over a server's original tool names; deny wins, an empty allow means all."""
+    """Globs over a server's tool names, for `deny` in every spelling; deny wins, an empty allow means all."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

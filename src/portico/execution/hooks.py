@@ -28,6 +28,7 @@ from portico.errors import InvalidArguments, PorticoError, Refused
 
 from .arguments import Checked
 from .aside import Aside
+from .hook_checks import refuse_unfit
 from .previews import is_small
 
 EVENTS = ("on_search", "on_call", "on_result", "on_error")
@@ -207,8 +208,14 @@ def hooks_of(
     around: Callable[[], AbstractContextManager[object]] = nullcontext,
     seconds: float = SECONDS,
 ) -> Hooks:
-    """The hooks that modules, or any other objects, have as attributes; `around` is entered whenever one runs."""
+    """The hooks that modules, or any other objects, have as attributes; `around` is entered whenever one runs.
+
+    Raises:
+        ConfigError: one of them has no hook, or one that cannot be called.
+    """
     named = list(sources)
+    for source in named:
+        refuse_unfit(source, _name_of(source))
 
     def of(event: str) -> tuple[Hook, ...]:
         found = ((source, getattr(source, event, None)) for source in named)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,14 +14,9 @@ from portico.domain.server import ToolFilter
 from portico.domain.tool import Tool, ToolId
 from portico.errors import Refused
 
+from .tool_names import permits_tool
+
 _OPEN = ToolFilter()
-
-
-def permits(filter: ToolFilter, name: str) -> bool:
-    """Whether a filter lets a tool through; deny wins, an empty allow means all."""
-    if any(fnmatchcase(name, glob) for glob in filter.deny):
-        return False
-    return not filter.allow or any(fnmatchcase(name, glob) for glob in filter.allow)
 
 
 @dataclass(slots=True)
@@ -46,7 +40,7 @@ class GlobPolicy:
             return chapter.tools
         found = self._permitted.get(chapter)
         if found is None:
-            found = frozenset(id for id in chapter.tools if self._permits(id))
+            found = frozenset(id for id, tool in chapter.tools.items() if self._permits(tool))
             self._permitted[chapter] = found
         return found
 
@@ -56,9 +50,9 @@ class GlobPolicy:
         Raises:
             Refused: the tool is filtered out; no honest path leads here, since it is not visible either.
         """
-        if not self._permits(tool.id):
+        if not self._permits(tool):
             raise Refused(tool.handle)
 
-    def _permits(self, id: ToolId) -> bool:
-        filter = self.filters.get(id.server)
-        return filter is None or permits(filter, id.name)
+    def _permits(self, tool: Tool) -> bool:
+        filter = self.filters.get(tool.id.server)
+        return filter is None or permits_tool(filter, tool.id.server, tool.id.name, tool.handle)
