@@ -81,6 +81,7 @@ PROMISES = {
     "P-SESSION-SIZE": "What opens a session, and what a session keeps of it, is bounded.",
     "P-DOOR-LOOPBACK": "The gateway listens on loopback only, and names a port that is in use.",
     "P-STDIO-CLEAN": "Nothing but protocol goes to stdout.",
+    "P-DIE-WITH-GATEWAY": "However the gateway ends, nothing that it has started outlives it, and nothing else is hit.",
     "P-LEAVES-CLEAN": "A stopped gateway leaves no process behind.",
     "P-PLAIN-CALLS": "A call that nothing can interrupt is answered with one body; refusals are the same.",
     "P-ASKS-BACK": "A tool may ask its client something, in both eras.",

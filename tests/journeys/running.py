@@ -36,9 +36,20 @@ class Gateway:
         return f"{self.url}/{surface}"
 
     def children(self) -> list[int]:
-        """The processes that the gateway has started and that still run."""
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        """The processes that the gateway has started, by itself or through its supervisor, and that still run."""
+        found: list[int] = []
+        for pid in _children(self.process.pid):
+            found += _children(pid) if is_supervisor(pid) else [pid]
+        return found
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_supervisor(pid: int) -> bool:
+    """Whether a process only starts and ends others for a gateway."""
+    return b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def environment(home: Path) -> dict[str, str]:

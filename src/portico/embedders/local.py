@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -84,7 +85,7 @@ class LocalModel:
             raise EmbedderAway("it was closed")
         if not is_installed() and self._worker is WORKER:
             raise EmbedderAway(f"sentence-transformers is not installed; {INSTALL}")
-        process = _started([*self._worker, self._model])
+        process = _started([*self._worker, self._model, str(os.getpid())])
         weakref.finalize(self, _end, process)
         self._process = process
         answer = _hear(process, LOAD_SECONDS)

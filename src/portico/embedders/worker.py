@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from importlib import import_module
 from typing import Any, TextIO
 
 import orjson
 
 BATCH = 16
+LOOKING = 0.5
+"""Seconds between two looks whether the gateway is still there: a model that is being loaded reads no input."""
 
 
 def main() -> None:
     """Load the model that the command line names, say so, and answer until nobody asks any more."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    threading.Thread(target=leave_with, args=(int(sys.argv[2]),), daemon=True).start()
     os.dup2(2, 1)  # whatever the libraries print must not stand among the answers
     try:
         # Loaded here, so that a package that is missing or broken becomes an answer.
@@ -28,6 +33,13 @@ def main() -> None:
     _say(answers, {"loaded": True})
     for line in sys.stdin:
         _say(answers, _embedded(model, orjson.loads(line)))
+
+
+def leave_with(gateway: int) -> None:
+    """End this process when the gateway is no longer its parent."""
+    while os.getppid() == gateway:
+        time.sleep(LOOKING)
+    os._exit(1)
 
 
 def _embedded(model: Any, texts: list[str]) -> dict[str, Any]:

@@ -272,6 +272,8 @@ async def main():
     big = "x" * 500_000
     result = await provider.call("echo", {{"a": big}}, meta={{}}, on_progress=None)
     assert json.loads(result["content"][0]["text"])["a"] == big
+    result = await provider.call("descriptors", {{}}, meta={{}}, on_progress=None)
+    assert result["content"][0]["text"] == "[0, 1, 2]", result
     try:
         await provider.call("die", {{}}, meta={{}}, on_progress=None)
     except Exception as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from typing import Any, cast
+from typing import cast
 
 import anyio
 
@@ -20,6 +20,7 @@ from .link import OnLost, Patience
 from .peer import Peer
 from .process_tree import ProcessTree
 from .protocol import MESSAGE_LIMIT
+from .spawning import spawn
 from .waiting import expired
 
 STDERR_KEPT = 4096
@@ -41,11 +42,10 @@ async def start_child(spec: ServerSpec, inbox: Inbox, on_lost: OnLost) -> Peer:
     peer = Peer(spec.name, inbox, on_lost)
     child = Child(spec, peer)
     peer.wire = child
-    options: dict[str, Any] = {"env": environment, "cwd": spec.cwd, "start_new_session": True, "close_fds": True}
     try:
         # Shielded: a start that is broken off half-way would leave a process that nobody owns.
         with anyio.CancelScope(shield=True):
-            await asyncio.get_running_loop().subprocess_exec(lambda: child, program, *spec.args, **options)
+            await spawn(child, [program, *spec.args], env=environment, cwd=spec.cwd)
     except (OSError, ValueError) as error:
         raise Lost(f"{spec.command!r} cannot be started: {error}", "check the `command` and `args` fields") from error
     return peer

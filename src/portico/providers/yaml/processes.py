@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
 
 from portico.providers.upstream.process_tree import ProcessTree
+from portico.providers.upstream.spawning import spawn
 
 OUTPUT_LIMIT = 1_000_000
 """Bytes of output that are kept; what comes after them is read and thrown away."""
@@ -60,19 +60,10 @@ async def run_program(
     Raises:
         OSError: it cannot be started.
     """
-    loop, program = asyncio.get_running_loop(), _Program()
+    program = _Program()
     # Shielded: a start that is broken off half-way would leave a process that nobody owns.
     with anyio.CancelScope(shield=True):
-        transport, _ = await loop.subprocess_exec(
-            lambda: program,
-            *argv,
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=PIPE,
-            env=dict(environment),
-            cwd=folder,
-            start_new_session=True,
-        )
+        transport = await spawn(program, argv, env=environment, cwd=folder, has_input=False)
     is_done = False
     try:
         with anyio.move_on_after(seconds):
