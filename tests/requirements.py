@@ -74,6 +74,7 @@ PROMISES = {
     "P-HTTP-TIME": "A head or a body that does not come in time ends its connection; a long call does not.",
     "P-HTTP-COUNT": "Connections, requests and event streams are bounded, and health is answered all the same.",
     "P-HTTP-MEMORY": "Strangers who send unfinished or hostile requests do not fill the memory.",
+    "P-FAIR-SHARES": "One client cannot keep another waiting for scripts, threads or connections.",
     "P-REPORTS-KEPT": "An expensive report is made once, however many ask for it at the same time.",
     "P-DOOR-NO-TRACES": "What a web page of another site asks for leaves nothing in the journal.",
     "P-SESSION-OWNER": "A session answers its owner alone, on every path.",

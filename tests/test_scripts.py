@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -13,7 +14,8 @@ from portico.catalog import Catalog
 from portico.domain.call import Outcome, Result
 from portico.domain.script import Limits, Sandbox
 from portico.domain.server import Offering, ServerSpec, ToolFilter
-from portico.errors import CallError, ScriptError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
+from portico.errors import Busy, CallError, ScriptError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
+from portico.execution.fairness import FairLimiter
 from portico.scripting.engine import LuaEngine
 from portico.scripts import Scripts
 from portico.surfaces.mcp.discover import Discover
@@ -431,3 +433,28 @@ async def test_a_program_runs_scripts_over_its_catalog():
                 result = await catalog.run_script(source, {"n": number})
                 assert result.structured == {"result": number + 1}
         assert (await catalog.run_script("result(1)")).text == "1"
+
+
+@pytest.mark.requirement("P-FAIR-SHARES")
+async def test_a_script_of_another_client_runs_while_those_of_the_first_wait(house: FakeHouse, engine: LuaEngine):
+    scripts = Scripts(gateway=house.gateway, open_engine=lambda: engine, turns=FairLimiter(2, queue=32))
+    refused: list[Busy] = []
+    house.provider("calculator").hold()
+
+    async def flood(source: str) -> None:
+        try:
+            await scripts.run(replace(AGENT, client="a"), source)
+        except Busy as error:
+            refused.append(error)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(200):
+                tasks.start_soon(flood, "result(calculator.add({ a = 1, b = 2 }):await())")
+            while len(refused) < 200 - 1 - 24:
+                await anyio.lowlevel.checkpoint()
+            await house.provider("calculator").arrived()
+            result = await scripts.run(replace(AGENT, client="b"), "result({ v = 7 })")
+            assert result.structured["v"] == 7
+            assert (scripts.turns.running, scripts.turns.waiting) == (1, 24), "those of the first are still there"
+            tasks.cancel_scope.cancel()

@@ -172,6 +172,12 @@ class Refused(CallError):
     code = "refused"
 
 
+class Busy(CallError):
+    """Too many ask for the same thing at once; nothing was done, and the same call may succeed in a while."""
+
+    code = "busy"
+
+
 class UpstreamGone(CallError):
     """The server cannot be started or reached, or it died."""
 

@@ -16,7 +16,8 @@ from portico.domain.call import Call, Invocation, Outcome, Result
 from portico.domain.caller import Caller
 from portico.domain.script import Limits, Sandbox, Script
 from portico.errand import Errand
-from portico.errors import ScriptError
+from portico.errors import Busy, ScriptError
+from portico.execution.fairness import FairLimiter
 from portico.execution.gauge import sampled
 from portico.execution.values import answer_of
 from portico.gateway import Gateway
@@ -39,6 +40,8 @@ class Scripts:
     """What a run may use; `seconds` unless the caller asks for other ones."""
     max_seconds: float = 120.0
     """What a caller may ask for at most."""
+    turns: FairLimiter = field(default_factory=lambda: FairLimiter(8, queue=32))
+    """Whose script runs next."""
     _engine: ScriptEngine | None = None
     _sandbox: Sandbox | None = None
     _tasks: TaskGroup | None = None
@@ -65,13 +68,17 @@ class Scripts:
         result: Result | None = None
         outcome, code = Outcome.FAILED, ""
         try:
-            result = answer_of(await self.engine.run(script, errand))
+            async with self.turns.turn(caller.client, "the script", seconds=script.limits.seconds):
+                result = answer_of(await self.engine.run(script, errand))
             result = await self.gateway.fitted(caller, Call(tool=SPELLED, arguments={}, whole=whole), result)
             outcome = Outcome.DONE
         except ScriptError as error:
             outcome = Outcome.TIMED_OUT if error.limit == "seconds" else Outcome.FAILED
             code = error.code
             _explain(error, source, errand)
+            raise
+        except Busy as error:
+            outcome, code = Outcome.REFUSED, error.code
             raise
         except CancelledError:
             outcome = Outcome.CANCELLED

@@ -33,6 +33,7 @@ from portico.embedders.local import INSTALL, is_installed
 from portico.embedders.opening import open_meanings
 from portico.errors import ConfigError, UnknownServer
 from portico.execution.executor import Executor
+from portico.execution.fairness import FairLimiter
 from portico.execution.gauge import TokenGauge
 from portico.execution.hook_checks import refuse_unfit
 from portico.execution.hooks import Hooks, hooks_of
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from portico.workshop import Workshop
 
 CLOSE_SECONDS = 10.0
+SCRIPTS_WAITING = 32
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +194,11 @@ def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> Scripts:
     open_engine = partial(_open_engine, asked)
     # Loaded where scripts may come: a search must not pay for it.
     scripts: Scripts = import_module("portico.scripts").Scripts(
-        gateway=gateway, open_engine=open_engine, limits=asked.limits, max_seconds=asked.max_seconds
+        gateway=gateway,
+        open_engine=open_engine,
+        limits=asked.limits,
+        max_seconds=asked.max_seconds,
+        turns=FairLimiter(asked.at_once, queue=SCRIPTS_WAITING),
     )
     return scripts
 

@@ -18,6 +18,7 @@ from portico.domain.tool import Effect, Tool
 from portico.domain.usage import counts
 from portico.errors import (
     AmbiguousTool,
+    Busy,
     CallError,
     InternalError,
     InvalidArguments,
@@ -32,6 +33,7 @@ from portico.ports import Journal, Policy, Provider
 
 from .arguments import NEXT_SIZE, ArgumentCheck, Checked
 from .counts import Counts
+from .fairness import Turns
 from .gauge import TokenGauge, text_of_arguments, text_of_result
 from .hooks import Hooks
 from .learning import Shapes
@@ -59,6 +61,8 @@ class Executor:
     shapes: Shapes = field(default_factory=Shapes)
     trail: Trail = field(default_factory=Trail)
     counts: Counts = field(default_factory=Counts)
+    turns: Turns = field(default_factory=Turns)
+    """Who may call next where calls hold threads or connections."""
     running: Counter[str] = field(default_factory=Counter)
     """How many calls each server is at work on."""
 
@@ -192,6 +196,13 @@ class Executor:
 
     async def _send(self, caller: Caller, call: Call, tool: Tool, checked: Checked) -> Result:
         provider = self.provider_of(tool.id.server)
+        bound = getattr(provider, "calls_at_once", None)
+        if bound is None or not (at_once := bound(tool.id.name)):
+            return await self._called(provider, caller, call, tool, checked)
+        async with self.turns.of(tool.id.server, at_once).turn(caller.client, tool.handle):
+            return await self._called(provider, caller, call, tool, checked)
+
+    async def _called(self, provider: Provider, caller: Caller, call: Call, tool: Tool, checked: Checked) -> Result:
         self.running[tool.id.server] += 1
         try:
             raw = await provider.call(
@@ -238,6 +249,6 @@ def _say(step: str, error: Exception) -> None:
 def _outcome(error: CallError) -> Outcome:
     if isinstance(error, InvalidArguments | UnknownTool | AmbiguousTool):
         return Outcome.INVALID
-    if isinstance(error, Refused):
+    if isinstance(error, Refused | Busy):
         return Outcome.REFUSED
     return Outcome.TIMED_OUT if isinstance(error, UpstreamTimeout) else Outcome.FAILED

@@ -7,10 +7,17 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import Client
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from mcp_types import Implementation
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.surfaces.mcp.listening import Listening, hello, listening, mcp_headers
+
+from portico.domain.call import Call, Result
+from portico.domain.caller import Caller
+from portico.domain.edition import Edition
+from portico.execution.executor import Executor
 
 OWNER = pytest.mark.requirement("P-SESSION-OWNER")
 CALL = {"name": "search_tools", "arguments": {"query": "symbol"}}
@@ -172,3 +179,30 @@ async def test_an_open_session_cannot_be_made_larger_by_opening_it_again():
         session = await gateway.open_session()
         params = hello(capabilities={"experimental": {"x": {"y": [{}] * 20_000}}})
         assert (await gateway.rpc("initialize", params, mcp_session_id=session)).status == 413
+
+
+@pytest.mark.requirement("P-FAIR-SHARES")
+async def test_clients_are_told_apart_by_session_and_later_by_what_they_call_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    seen: list[str] = []
+    whole = Executor.run
+
+    async def noted(self: Executor, caller: Caller, call: Call, edition: Edition) -> Result:
+        seen.append(caller.client)
+        return await whole(self, caller, call, edition)
+
+    monkeypatch.setattr(Executor, "run", noted)
+    call = {"name": "playwright.browser_snapshot", "arguments": {}}
+    async with listening() as gateway:
+        first, second = await gateway.open_session(), await gateway.open_session()
+        for session in (first, second, first):
+            assert (await gateway.rpc("tools/call", call, mcp_session_id=session)).status == 200
+        slow = {**call, "_meta": {"progressToken": 1}}  # is answered by the SDK
+        assert (await gateway.rpc("tools/call", slow, mcp_session_id=second)).status == 200
+        for name in ("ann", "ben"):
+            async with Client(
+                f"http://{gateway.host}/mcp", mode="2026-07-28", client_info=Implementation(name=name, version="2")
+            ) as client:
+                await client.call_tool("playwright.browser_snapshot", {})
+    assert seen == [first, second, first, second, "127.0.0.1 ann 2", "127.0.0.1 ben 2"]

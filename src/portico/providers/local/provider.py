@@ -27,7 +27,7 @@ from portico.errors import (
 )
 
 from .functions import LocalTool
-from .injection import RequestContext, Source
+from .injection import Connection, RequestContext, Source
 from .loops import Loops
 from .marks import LOCAL
 from .progress import Patience, reporting
@@ -39,6 +39,10 @@ Runner = Callable[[str, Mapping[str, Any]], Any | Awaitable[Any]]
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 """Answers one method (`prompts/get`, `resources/read`, `completion/complete`) from its parameters; may be async."""
+
+
+CONNECTIONS = 10
+"""Calls at once of tools that are given a connection: as many as a database has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,15 @@ class LocalProvider:
         async with reporting(on_progress, patience.renew) as report:
             context = RequestContext(caller=caller or Caller(), meta=meta, report=report)
             return await self._finish(run_of(tool, arguments, read, self.inject, context), patience)
+
+    def calls_at_once(self, name: str) -> int:
+        """How many calls of a tool's kind run at once: each holds a thread or a connection; 0 for any number."""
+        tool = self._tools.get(name)
+        if isinstance(tool, LocalTool):
+            if any(Connection in need.kinds for need in tool.needs):
+                return CONNECTIONS
+            return 0 if tool.is_async else self.workers.limit
+        return 0 if tool is None or inspect.iscoroutinefunction(tool.run) else self.workers.limit
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a request that is not a call, if something was put there to answer it."""

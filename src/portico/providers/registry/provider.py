@@ -117,6 +117,10 @@ class RegistryProvider:
         async with self._turn:
             return await self._loaded()
 
+    def calls_at_once(self, name: str) -> int:
+        """How many calls run at once: as many as there are connections."""
+        return THREADS
+
     async def has_changed(self) -> bool:
         """Whether the registry holds something else than was last offered.
 

@@ -13,6 +13,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from .surface import Envelope, JsonObject
 
 Context = ServerRequestContext[Any, Any]
+NAME_LENGTH = 100
 PREFIX = "io.modelcontextprotocol/"
 _ASKABLE = ("elicitation", "sampling", "roots")
 _ANSWERS = ("inputResponses", "requestState")
@@ -26,6 +27,22 @@ def connection_of(ctx: Context) -> Connection:
 def is_modern(ctx: Context) -> bool:
     """Whether the request is of the era in which each one carries its own envelope."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def client_of(ctx: Context, params: JsonObject) -> str:
+    """Which of several clients asks: the session where there is one, else the address and what the client calls itself.
+
+    Over stdio there is one client, which needs no name.
+    """
+    if session := connection_of(ctx).session_id:
+        return session
+    peer = getattr(getattr(ctx, "request", None), "client", None)
+    if peer is None:
+        return ""
+    meta = params.get("_meta")
+    info = meta.get(types.CLIENT_INFO_META_KEY) if isinstance(meta, Mapping) else None
+    told = [str(info.get(key, ""))[:NAME_LENGTH] for key in ("name", "version")] if isinstance(info, Mapping) else []
+    return " ".join((peer[0], *told))
 
 
 def envelope_of(ctx: Context, params: JsonObject) -> Envelope:

@@ -98,7 +98,7 @@ class PlainCalls:
         with anyio.CancelScope() as cancelling:
             self._in_flight[session, id] = cancelling
             try:
-                answer |= await self._outcome(message["params"], receive, cancelling)
+                answer |= await self._outcome(session, message["params"], receive, cancelling)
             finally:
                 self._in_flight.pop((session, id), None)
         if cancelling.cancelled_caught:
@@ -107,20 +107,20 @@ class PlainCalls:
         await Response(_dumped(answer), media_type="application/json", headers=headers)(scope, receive, send)
 
     async def _outcome(
-        self, params: Mapping[str, Any], receive: Receive, cancelling: anyio.CancelScope
+        self, session: str, params: Mapping[str, Any], receive: Receive, cancelling: anyio.CancelScope
     ) -> dict[str, Any]:
         """The result or the error of one call; a script ends with its client, other calls are not worth a task more."""
         if not self.server.runs_script(params["name"]):
-            return await self._called(params)
+            return await self._called(session, params)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, receive, cancelling)
-            outcome = await self._called(params)
+            outcome = await self._called(session, params)
             tasks.cancel_scope.cancel()
         return outcome
 
-    async def _called(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _called(self, session: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return {"result": await self.server.plain_call(params)}
+            return {"result": await self.server.plain_call(params, session)}
         except MCPError as error:
             return {"error": error.error.model_dump(exclude_none=True)}
 

@@ -154,14 +154,14 @@ class SurfaceServer(Server[Any]):
         """Whether this tool of the surface runs a script: nothing interrupts one, and it ends with its client."""
         return name in SCRIPT_TOOLS and self._surface.meta_tool(name) is not None
 
-    async def plain_call(self, params: JsonObject) -> JsonObject:
-        """One call of the handshake era that nothing interrupts.
+    async def plain_call(self, params: JsonObject, session: str) -> JsonObject:
+        """One call of a session of the handshake era that nothing interrupts.
 
         Raises:
             MCPError: what must stay a protocol error.
         """
         try:
-            result = dict(await self._tools.plain_call(params))
+            result = dict(await self._tools.plain_call(params, session))
         except CallError as error:
             raise as_protocol_error(error) from error
         if result.pop("resultType", None) == "input_required":

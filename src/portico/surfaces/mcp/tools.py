@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mcp_types as types
@@ -15,7 +15,7 @@ from portico.execution.leniency import NAME_KEYS, Request, unwrap
 from portico.gateway import Gateway
 
 from .asking import until_complete
-from .envelopes import Context, envelope_of, own_meta
+from .envelopes import Context, client_of, envelope_of, own_meta
 from .kept import READ, read_result
 from .logs import Logs
 from .results import error_result, must_stay_protocol_error, with_notes
@@ -34,6 +34,10 @@ class Tools:
     caller: Caller
     logs: Logs
     _listed: tuple[JsonObject, ...] = ()
+    _last: Caller = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last = self.caller
 
     async def list(self, ctx: Context, params: JsonObject) -> JsonObject:
         """One page of definitions."""
@@ -55,16 +59,17 @@ class Tools:
         given = params.get("arguments")
         envelope = self.logs.opened(ctx, envelope_of(ctx, params))
         with self.logs.listening(ctx, lambda: self._server_of(name, given)):
-            result = await self._call(name, given, envelope)
+            caller = self._caller(client_of(ctx, params))
+            result = await self._call(caller, name, given, envelope)
             return await until_complete(
-                ctx, result, lambda answers: self._call(name, given, replace(envelope, answers=answers))
+                ctx, result, lambda answers: self._call(caller, name, given, replace(envelope, answers=answers))
             )
 
-    async def plain_call(self, params: JsonObject) -> JsonObject:
-        """One call with nothing beside it but its own `_meta`."""
+    async def plain_call(self, params: JsonObject, session: str) -> JsonObject:
+        """One call of a session with nothing beside it but its own `_meta`."""
         meta = params.get("_meta")
         envelope = Envelope(meta=own_meta(meta)) if isinstance(meta, Mapping) else Envelope()
-        return await self._call(params["name"], params.get("arguments"), envelope)
+        return await self._call(self._caller(session), params["name"], params.get("arguments"), envelope)
 
     async def changed(self) -> bool:
         """Whether the list is another one than clients were last given."""
@@ -82,17 +87,23 @@ class Tools:
         except CallError:
             return None
 
-    async def _call(self, name: str, arguments: object, envelope: Envelope) -> JsonObject:
+    def _caller(self, client: str) -> Caller:
+        """The caller as one of several clients; the last one's is at hand."""
+        if self._last.client != client:
+            self._last = replace(self.caller, client=client)
+        return self._last
+
+    async def _call(self, caller: Caller, name: str, arguments: object, envelope: Envelope) -> JsonObject:
         request = self._request(name, arguments)
         meta_tool = self.surface.meta_tool(name)
         if meta_tool is not None:
-            return await meta_tool(self.caller, request.arguments, envelope)
+            return await meta_tool(caller, request.arguments, envelope)
         if name == READ:  # its name is reserved: a result may be shortened on any surface
-            return await read_result(self.gateway, self.caller, request.arguments)
+            return await read_result(self.gateway, caller, request.arguments)
         try:
             # Whoever calls a tool by its own name may have been given its output schema, and hold us to it.
             call = envelope.around(name, request.arguments, needs_structured=True)
-            result = await self.gateway.call(self.caller, call)
+            result = await self.gateway.call(caller, call)
             return with_notes(result, request.notes)
         except CallError as error:
             if must_stay_protocol_error(error, envelope):

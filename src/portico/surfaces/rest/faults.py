@@ -20,6 +20,7 @@ from portico.domain.query import FILTERS
 from portico.domain.tool import Tool
 from portico.errors import (
     AmbiguousTool,
+    Busy,
     CallError,
     InvalidArguments,
     NextCall,
@@ -45,6 +46,7 @@ _STATUS: Mapping[type[PorticoError], int] = {
     UnknownServer: 404,
     InvalidArguments: 422,
     Refused: 403,
+    Busy: 503,
     StoreError: 503,
 }
 _CODES = {404: "not_found", 405: "method_not_allowed"}
