@@ -17,6 +17,7 @@ from portico.domain.profile import Profile
 from portico.domain.query import Query
 from portico.domain.server import Offering, Server, ServerSpec, ToolFilter
 from portico.errors import InvalidArguments, UnknownItem, UpstreamError, UpstreamGone
+from portico.fencing import fence
 from portico.testing import FakeHouse, FakeProvider, definition, furnish
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("S0-P1")]
@@ -103,10 +104,10 @@ async def read(house: FakeHouse, tool: str, **arguments: Any) -> Any:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("holidays and sick leave", "## docs://handbook [resource]\nEmployee handbook: Holidays, sick leave"),
+        ("holidays and sick leave", "## docs://handbook [resource]\n| Employee handbook: Holidays, sick leave"),
         ("point out mistakes in a code change", "## office__review_code [prompt]"),
         ("columns of a database table", "## table://{name}/schema [template]"),
-        ("customer number before an invoice", "## catalog://guide/office [document]\nAlways look up"),
+        ("customer number before an invoice", "## catalog://guide/office [document]\n| Always look up"),
     ],
 )
 def test_what_no_tool_answers_is_found_beside_the_tools(house: FakeHouse, words: str, line: str) -> None:
@@ -139,7 +140,7 @@ def test_an_exact_spelling_gives_the_whole_card(house: FakeHouse) -> None:
     assert search(house, "docs://handbook") == "\n".join(
         [
             "## docs://handbook [resource]",
-            "Employee handbook: Holidays, sick leave and travel expenses.",
+            "| Employee handbook: Holidays, sick leave and travel expenses.",
             "text/markdown, 12,345 bytes",
             'read: call_tool({"name": "read_resource", "arguments": {"uri": "docs://handbook"}})',
         ]
@@ -159,7 +160,7 @@ def test_describe_shows_tools_and_items_side_by_side(house: FakeHouse) -> None:
             "NAME", prompt
         ),
     ]
-    assert guide == f"## catalog://guide/office [document]\n{GUIDE}"
+    assert guide == f"## catalog://guide/office [document]\n{fence(GUIDE)}"
 
 
 async def test_a_resource_is_read_as_the_result_of_a_call(house: FakeHouse) -> None:

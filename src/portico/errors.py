@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from portico.fencing import detail, one_line
+
 
 class Sent(StrEnum):
     """What had left the gateway when a call failed; the value is the phrase users read."""
@@ -132,8 +134,16 @@ class CallError(PorticoError):
         self.subject = subject
         self.args = (self._text(),)
 
+    @property
+    def lines(self) -> list[str]:
+        """The error as text, a line for each thing: foreign words in it cannot begin a line as ours do."""
+        return [
+            f"{self.code} for {one_line(self.subject)}; {self.sent}",
+            *(f"- {detail(each)}" for each in self.details),
+        ]
+
     def _text(self) -> str:
-        return f"{self.code} for {self.subject}; {self.sent}" + "".join(f"\n- {line}" for line in self.details)
+        return "\n".join(self.lines)
 
 
 class UnknownTool(CallError):

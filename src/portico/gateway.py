@@ -30,6 +30,7 @@ from portico.domain.shape import returns_line
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, UnknownTool
 from portico.execution.pages import Reader, Reading
+from portico.fencing import one_line
 from portico.finding import NEAREST, Finder, may_be_name
 from portico.intake.shelves import SHIPPED
 from portico.ports import MeaningSource, TokenCounter
@@ -328,6 +329,6 @@ class Gateway(Finder):
 
 def _in_place(name: str, error: CallError) -> Rungs:
     """What stands where a card was asked for: the error with what may help, or the error alone."""
-    head = f"## {error.subject}: {error.code}"
-    whole = head + "".join(f"\n- {line}" for line in error.details)
+    head = f"## {one_line(error.subject)}: {error.code}"
+    whole = "\n".join([head, *error.lines[1:]])
     return Rungs(handle=name, texts=((Level.NAME, whole), (Level.NAME, head)))

@@ -38,7 +38,9 @@ async def call(house: FakeHouse, raw: dict[str, Any], caller: Caller = SMALL, **
 
 
 def notice(result: Result) -> str:
-    return str(result.content[-1]["text"])
+    mark, _, text = str(result.content[-1]["text"]).partition("\n")
+    assert mark == "[portico]"
+    return text
 
 
 def handle(result: Result) -> str:

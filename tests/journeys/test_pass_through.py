@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import PromptReference, ResourceTemplateReference
 
+from portico.fencing import fence
 from tests.fleet.install import FLEET
 from tests.journeys.running import ERAS, Gateway, client, gateway, text_of
 
@@ -137,7 +138,7 @@ async def test_prompts_resources_and_guides_are_found_described_and_read_like_to
         assert text == (await connected.read_resource(document)).contents[0].text  # type: ignore[union-attr]
         assert await ask("read_resource", uri=document) == text
         guide = (await connected.read_resource("catalog://guide/everything")).contents[0].text  # type: ignore[union-attr]
-        assert guide in await ask("describe_tools", names=["catalog://guide/everything"])
+        assert fence(guide) in await ask("describe_tools", names=["catalog://guide/everything"])
 
 
 @pytest.mark.requirement("P-PASS-CANCEL", "F45")

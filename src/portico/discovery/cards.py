@@ -11,6 +11,7 @@ import orjson
 from portico.domain.disclosure import Card, Level
 from portico.domain.tool import Tool
 from portico.errors import NextCall
+from portico.fencing import fence, json_text
 
 from .budgets import Rungs, Texts
 from .examples import example_arguments
@@ -76,7 +77,7 @@ def _whole(tool: Tool, spell: Spell) -> str:
 
 
 def _without_example(tool: Tool, spell: Spell) -> str:
-    return f"## {tool.handle} [{tool.effect}]\n{tool.description}\nparameters: {_json(tool.input_schema)}"
+    return f"{_headed(tool, tool.description)}\nparameters: {_json(tool.input_schema)}"
 
 
 def _with_short_texts(tool: Tool, spell: Spell) -> str:
@@ -88,7 +89,13 @@ def _types_only(tool: Tool, spell: Spell) -> str:
 
 
 def _brief(tool: Tool) -> str:
-    return f"## {tool.handle} [{tool.effect}]\n{first_sentence(tool.description, BRIEF_LENGTH)}"
+    return _headed(tool, first_sentence(tool.description, BRIEF_LENGTH))
+
+
+def _headed(tool: Tool, says: str) -> str:
+    """Name and effect, and below them what the tool says of itself, which is not ours."""
+    head, said = f"## {tool.handle} [{tool.effect}]", fence(says)
+    return f"{head}\n{said}" if said else head
 
 
 _RENDERED: Mapping[Level, tuple[Render, ...]] = {
@@ -105,4 +112,4 @@ _RENDERED: Mapping[Level, tuple[Render, ...]] = {
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value).decode()
+    return json_text(orjson.dumps(value).decode())

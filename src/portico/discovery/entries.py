@@ -10,6 +10,7 @@ from portico.domain.disclosure import Level
 from portico.domain.items import Item, Items, Kind
 from portico.domain.tool import Effect, Tool, ToolId
 from portico.errors import NextCall
+from portico.fencing import fence, one_line
 
 from .budgets import Rungs, Texts
 from .index import ToolIndex, index_tools
@@ -109,12 +110,13 @@ def reading_call(item: Item) -> NextCall:
 
 
 def _whole(item: Item, spell: Spell) -> str:
-    lines = [f"## {item.listed} [{item.kind}]", _about(item)]
+    lines = [f"## {item.listed} [{item.kind}]", fence(_about(item))]
     if item.kind is Kind.DOCUMENT:
         return "\n".join(lines)  # the document itself
     lines += [_argument_line(argument) for argument in _declared(item)]
     facts = (item.definition.get("mimeType"), _size(item.definition.get("size")))
-    lines += [", ".join(fact for fact in facts if isinstance(fact, str) and fact), f"read: {spell(reading_call(item))}"]
+    told = fence(", ".join(one_line(fact) for fact in facts if isinstance(fact, str) and fact))
+    lines += [told, f"read: {spell(reading_call(item))}"]
     return "\n".join(line for line in lines if line)
 
 
@@ -132,13 +134,14 @@ def _own_name(item: Item) -> str:
 
 
 def _arguments(item: Item) -> list[str]:
-    return [argument["name"] + ("" if argument.get("required") else "?") for argument in _declared(item)]
+    return [one_line(argument["name"]) + ("" if argument.get("required") else "?") for argument in _declared(item)]
 
 
 def _argument_line(argument: Mapping[str, Any]) -> str:
     about = argument.get("description")
     needed = "required" if argument.get("required") else "optional"
-    return f"- {argument['name']} ({needed})" + (f": {about}" if isinstance(about, str) and about else "")
+    said = f": {one_line(about)}" if isinstance(about, str) and about.strip() else ""
+    return f"- {one_line(argument['name'])} ({needed}){said}"
 
 
 def _declared(item: Item) -> list[Mapping[str, Any]]:

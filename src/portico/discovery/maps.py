@@ -10,6 +10,7 @@ from portico.domain.disclosure import Disclosure
 from portico.domain.edition import Edition
 from portico.domain.query import Query
 from portico.errors import NextCall
+from portico.fencing import one_line
 from portico.ports import TokenCounter
 
 from .budgets import Rungs, fit
@@ -62,7 +63,7 @@ def map_lines(
     lines.append("servers:")
     for name, count in facets.servers.items():
         server = edition.servers[name]
-        about = (server.description or server.title or "").split("\n", 1)[0][:80]
+        about = one_line((server.description or server.title or "").strip().split("\n", 1)[0])[:80]
         about = "" if about.casefold() == name.casefold() else about
         lines.append(f"- {server.identifier} ({count})" + (f": {about}" if about else ""))
     return lines
@@ -78,7 +79,7 @@ def _place(category: Category) -> tuple[int, str]:
 
 def _shelf_line(category: Category, count: int) -> str:
     title = "" if category.title.casefold() == category.name.casefold() else f": {category.title}"
-    return f"📁 {category.name}{title} ({_counted(count, 'tool')})"
+    return f"📁 {one_line(category.name + title)} ({_counted(count, 'tool')})"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import orjson
 from portico.domain.disclosure import Level
 from portico.domain.server import Server
 from portico.domain.tool import Tool
+from portico.fencing import fence, json_text, one_line
 
 from .budgets import Rungs, Texts
 from .lua import example
@@ -28,7 +28,6 @@ INSTRUCTIONS = 2_000
 DEPTH = 3
 """Objects inside objects whose fields are told line by line."""
 
-_HEADING = re.compile(r"(?:^|(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]))(?=#)")
 _PLAIN_ROOT = frozenset({"type", "properties", "required", "title", "description", "additionalProperties", "$schema"})
 _PLAIN_FIELD = frozenset({"type", "title", "description", "default", "enum", "const", "items"})
 
@@ -41,16 +40,16 @@ def lua_name(tool: Tool) -> str:
 def server_lines(server: Server) -> Rungs:
     """A server: its name and identifier, what it says of itself, its version and instructions."""
     head = f"## {server.name} (Lua: {server.identifier})"
-    about = _one_line(server.description or ("" if server.title.casefold() == server.name.casefold() else server.title))
-    version = f"Version: {_one_line(server.version)}" if server.version else ""
-    told = _without_headings(server.instructions.strip())
-    instructions = f"Instructions: {_cut(told, INSTRUCTIONS)}" if told else ""
+    about = one_line(server.description or ("" if server.title.casefold() == server.name.casefold() else server.title))
+    version = f"Version: {one_line(server.version)}" if server.version else ""
+    told = _cut(server.instructions.strip(), INSTRUCTIONS)
+    instructions = f"Instructions:{_beside(told)}" if told else ""
     return Rungs(
         handle=server.identifier,
         texts=(
-            (Level.FULL, _lines(head, about, version, instructions)),
-            (Level.PARAMETERS, _lines(head, about, version)),
-            (Level.SUMMARY, _lines(head, first_sentence(about, SHORT), version)),
+            (Level.FULL, _lines(head, fence(about), version, instructions)),
+            (Level.PARAMETERS, _lines(head, fence(about), version)),
+            (Level.SUMMARY, _lines(head, fence(first_sentence(about, SHORT)), version)),
             (Level.NAME, head),
         ),
     )
@@ -83,7 +82,7 @@ def details(tool: Tool, returns: Mapping[str, Any] | None = None) -> Rungs:
     """A tool in full: description, parameters, and an example that runs; `returns` is what is known of its answers."""
     schema = "" if _is_plain(tool.input_schema) else f"### Input Schema\n\n{_json(tool.input_schema)}"
     output = f"### Returns\n\n{_json(returns)}" if returns else ""
-    head, said = f"## {tool.id.name}", _without_headings(tool.description)
+    head, said = f"## {tool.id.name}", fence(tool.description)
 
     def whole() -> str:
         return _parts(head, said, _parameters(tool), schema, output, _usage(example(tool)))
@@ -92,11 +91,11 @@ def details(tool: Tool, returns: Mapping[str, Any] | None = None) -> Rungs:
         return _parts(head, said, _parameters(tool), _usage(example(tool)))
 
     def brief() -> str:
-        about = first_sentence(tool.description, BRIEF)
+        about = fence(first_sentence(tool.description, BRIEF))
         return _parts(head, about, _parameters(tool, words=SHORT, depth=1), _usage(example(tool, optional=False)))
 
     def names() -> str:
-        about = first_sentence(tool.description, SHORT)
+        about = fence(first_sentence(tool.description, SHORT))
         return _parts(head, about, _parameters(tool, words=0, depth=1), _usage(example(tool, optional=False)))
 
     levels = (Level.FULL, Level.FULL, Level.PARAMETERS, Level.PARAMETERS)
@@ -145,7 +144,7 @@ def _about(schema: Mapping[str, Any], words: int | None) -> str:
     text = schema.get("description")
     if not isinstance(text, str) or words == 0:
         return ""
-    return _one_line(text) if words is None else first_sentence(text, words)
+    return one_line(text) if words is None else first_sentence(text, words)
 
 
 def _is_plain(schema: Mapping[str, Any]) -> bool:
@@ -163,13 +162,9 @@ def _is_plain_field(field: object) -> bool:
     return is_simple and isinstance(field.get("type", "any"), str)
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _without_headings(text: str) -> str:
-    """Prose whose lines cannot be taken for headings of ours, under which other servers and tools would stand."""
-    return _HEADING.sub("  ", text)
+def _beside(text: str) -> str:
+    """Foreign text behind a label of ours: on its line, or fenced below it."""
+    return f" {one_line(text)}" if len(text.splitlines()) == 1 else f"\n{fence(text)}"
 
 
 def _usage(script: str) -> str:
@@ -193,4 +188,4 @@ def _cut(text: str, length: int) -> str:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value).decode()
+    return json_text(orjson.dumps(value).decode())

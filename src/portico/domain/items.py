@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from portico.errors import NextCall, UnknownItem
+from portico.fencing import visible
 
 from .claims import Claim, Claims
 from .names import distinct, listable, speaks_for_another
@@ -217,8 +218,9 @@ def collect(servers: Iterable[Server], identifiers: Mapping[str, str] | None = N
 
 
 def is_reserved(uri: str) -> bool:
-    """Whether a URI would look like one of ours, in upper or lower case, or is no URI at all."""
-    return not has_scheme(uri) or uri.casefold().startswith((PREFIX.removesuffix("//"), OWN_SCHEME))
+    """Whether a URI would look like one of ours, in upper or lower case, is none at all, or hides something."""
+    is_odd = not has_scheme(uri) or visible(uri) != uri
+    return is_odd or uri.casefold().startswith((PREFIX.removesuffix("//"), OWN_SCHEME))
 
 
 def qualified(identifier: str, item: Item) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from portico.fencing import visible
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _EXPRESSION = re.compile(r"(\{[^{}]*\})")
 _CROSSING = frozenset("+#/?&;")
@@ -31,6 +33,8 @@ def refusal_of(template: object) -> str:
         return "it has no uriTemplate: give every resource template a `uriTemplate` that is a non-empty string"
     if len(template) > URI_LIMIT or template.count("{") > EXPRESSIONS_LIMIT:
         return f"its uriTemplate is too long: at most {URI_LIMIT:,} characters and {EXPRESSIONS_LIMIT} expressions"
+    if visible(template) != template:
+        return "its uriTemplate has control or invisible characters"
     if not has_scheme(template):
         return "its uriTemplate has no literal scheme, so it could mean every server's resources: begin it with one"
     return ""

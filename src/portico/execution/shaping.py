@@ -14,6 +14,7 @@ from anyio import CapacityLimiter
 from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.kept import Place, Segment, Unit
+from portico.domain.provenance import own_block
 from portico.domain.shape import shape_line, shape_of
 from portico.domain.tool import Tool
 from portico.ports import TokenCounter
@@ -123,7 +124,7 @@ class Shaper:
         parts = tuple(outline.part for outline in outlines)
         id = self.results.keep(caller, tool.handle if tool else call.tool, parts, _seen(cuts), limit)
         notice = _notice(pieces, cuts, narrow, shape, id)
-        raw = {**result.raw, "content": [*_content(result.content, pieces, cuts), {"type": "text", "text": notice}]}
+        raw = {**result.raw, "content": [*_content(result.content, pieces, cuts), own_block(notice)]}
         return replace(result, raw=self._with_structured(raw, call, tool, limit))
 
     def _pieces(self, result: Result, limit: int) -> list[_Piece]:

@@ -191,7 +191,7 @@ def _weight(body: bytes) -> int:
 
 def _told(error: CallError) -> str:
     """An error without its subject, which the script puts in front."""
-    return f"{error.code}; {error.sent}" + "".join(f"\n- {line}" for line in error.details)
+    return "\n".join([f"{error.code}; {error.sent}", *error.lines[1:]])
 
 
 def _too_large(size: int, limits: Limits) -> str:

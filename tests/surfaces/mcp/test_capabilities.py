@@ -21,6 +21,7 @@ from portico.config.settings import CapabilitiesSettings, Settings
 from portico.discovery.capabilities import STRANGE_CURSOR
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.journal import Look, Lookup
+from portico.domain.provenance import own_block
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import NextCall
 from portico.gateway import Gateway
@@ -322,7 +323,7 @@ async def test_servers_that_are_still_starting_are_named_beside_the_inventory(mo
             await slow.arrived()
         result = await raw(surface(house), "capabilities")
         slow.release()
-    assert result["content"][1] == {"type": "text", "text": "note: still starting: slow"}
+    assert result["content"][1] == own_block("note: still starting: slow")
     assert result["structuredContent"]["categories"][0]["tools"] == [{"name": "hub__row"}]
 
 

@@ -376,7 +376,7 @@ async def test_a_result_that_is_too_large_leads_on_in_a_script(engine: LuaEngine
     surface = shown(calculating(), engine)
     script = "local t = {} for i = 1, 5000 do t[i] = { id = i, name = 'item number ' .. i } end result({ items = t })"
     *_, notice = (await raw(surface, "execute", script=script))["content"]
-    assert notice["text"].startswith("shortened: ")
+    assert notice["text"].startswith("[portico]\nshortened: ")
     leading = json.loads(notice["text"].partition("next: execute(")[2].partition(")\n")[0])
     page = json.loads(await text(surface, "execute", **leading))
     assert "item number" in str(page["part"])

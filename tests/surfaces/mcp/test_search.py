@@ -241,6 +241,7 @@ async def test_arguments_are_checked_before_anything_runs() -> None:
                     "- unknown: lable; did you mean label (string)?\n"
                     'next: execute_tool({"tool_name": "hub__add-label", "arguments": {"issue": 7, "label": "..."}})'
                 ),
+                "_meta": {"portico/origin": "gateway"},
             }
         ],
     }
@@ -254,7 +255,9 @@ async def test_a_result_is_the_tool_s_own() -> None:
     house.provider("hub").returns("get", own)
     assert await execute(house, {"tool_name": "hub__get", "arguments": {"id": 1}}) == own
     malformed = await execute(house, {"name": "HUB.get", "arguments": '{"id": "1"}'})
-    assert malformed["content"][-1]["text"] == 'note: read `arguments` from a JSON string\nnote: id: took "1" as 1'
+    assert malformed["content"][-1]["text"] == (
+        '[portico]\nnote: read `arguments` from a JSON string\nnote: id: took "1" as 1'
+    )
     assert house.provider("hub").calls == [("get", {"id": 1})] * 2, "malformed or not"
     assert [i.tool for i in house.invocations] == [ToolId("hub", "get")] * 2, "through the one executor"
 

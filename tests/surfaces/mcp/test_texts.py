@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Result
+from portico.domain.provenance import own_block
 from portico.errors import InvalidArguments, NextCall, UnknownTool
 from portico.ports import ScriptEngine
 from portico.scripts import Scripts
@@ -121,7 +122,7 @@ def test_a_result_is_passed_on_unchanged_unless_something_was_repaired() -> None
     raw = {"content": [{"type": "image"}], "structuredContent": {"a": 1}, "isError": True, "_meta": {"b": 2}}
     assert with_notes(Result(raw)) == raw
     mended = with_notes(Result(raw, ("one",)), ["two"])
-    assert mended == {**raw, "content": [{"type": "image"}, {"type": "text", "text": "note: two\nnote: one"}]}
+    assert mended == {**raw, "content": [{"type": "image"}, own_block("note: two\nnote: one")]}
     assert len(raw["content"]) == 1  # type: ignore[arg-type]
 
 
@@ -131,6 +132,7 @@ async def test_a_malformed_call_works_and_says_what_was_put_right(house: FakeHou
     assert not is_error
     assert text.split("\n") == [
         "create-issue was called",
+        "[portico]",
         "note: read `arguments` from a JSON string",
         "note: GITHUB__create_issue is spelled github.create_issue here",
     ]

@@ -106,7 +106,7 @@ def error_text(error: PorticoError) -> str:
     """An error with the next command to try."""
     if not isinstance(error, CallError):
         return f"error: {error}"
-    lines = [f"error {error.code} for {error.subject}; {error.sent}", *(f"- {line}" for line in error.details)]
+    lines = [f"error {error}"]
     if error.next_call is not None:
         lines.append(f"next: {spell(error.next_call)}")
     return "\n".join(lines)

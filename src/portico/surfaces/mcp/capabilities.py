@@ -14,6 +14,7 @@ from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure
 from portico.domain.journal import Look
 from portico.domain.names import identifier
+from portico.domain.provenance import own_block
 from portico.errors import CallError, InvalidArguments, NextCall, UnknownTool
 from portico.gateway import Gateway
 from portico.intake.shelves import SHIPPED
@@ -99,7 +100,7 @@ class Capabilities:
 
         result = self._answered(caller, Look.BROWSE, asked or "", answer)
         if loading and not result.get("isError"):
-            result["content"].append({"type": "text", "text": f"note: still starting: {', '.join(sorted(loading))}"})
+            result["content"].append(own_block(f"note: still starting: {', '.join(sorted(loading))}"))
         return result
 
     async def _schema(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:

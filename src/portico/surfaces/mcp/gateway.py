@@ -12,6 +12,7 @@ from portico.discovery.examples import example_arguments
 from portico.discovery.lua import call as lua_call
 from portico.discovery.spelling import spelled
 from portico.domain.caller import Caller
+from portico.domain.provenance import OwnBlock
 from portico.domain.tool import Effect, Tool
 from portico.errors import CallError, InvalidArguments, NextCall, PorticoError, Refused
 from portico.execution.values import as_text, as_value
@@ -136,10 +137,11 @@ class GatewaySurface:
         return {**result, "content": [*map(self._led_on_block, result["content"])]}
 
     def _led_on_block(self, block: JsonObject) -> JsonObject:
-        text = block.get("text")
-        if not isinstance(text, str) or not text.startswith("shortened: "):
+        if not isinstance(block, OwnBlock) or "shortened: " not in block["text"]:
             return block
-        return {**block, "text": _READ_ON.sub(lambda found: self.spell(NextCall(READ, {"id": found[1]})), text, 1)}
+        text = block["text"]
+        led_on = _READ_ON.sub(lambda found: self.spell(NextCall(READ, {"id": found[1]})), text, 1)
+        return OwnBlock(block, text=led_on)
 
     def _learned(self, tool: Tool) -> Mapping[str, Any] | None:
         """What past answers of a tool looked like, where that is known."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from portico.discovery.spelling import as_meta_tool
 from portico.domain.caller import Caller
+from portico.domain.provenance import own_block, told_apart
 from portico.errors import CallError
 from portico.gateway import Gateway
 
@@ -27,6 +28,4 @@ async def read_result(gateway: Gateway, caller: Caller, arguments: JsonObject) -
         return error_result(error, as_meta_tool)
     if not answer.text:
         return text_result(answer.next)
-    told = text_result(answer.text)
-    told["content"].append({"type": "text", "text": answer.next})
-    return told
+    return {"content": told_apart([{"type": "text", "text": answer.text}, own_block(answer.next)])}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from portico.domain.call import Result
+from portico.domain.provenance import attributed, own_block
 from portico.errors import CallError, NextCall, UpstreamError
 
 from .surface import Envelope
@@ -14,8 +15,8 @@ MISSING_CAPABILITY = -32021
 
 
 def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
-    """A result of one text block."""
-    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+    """A result of one text block of ours."""
+    result: dict[str, Any] = {"content": [own_block(text, marked=False)]}
     if is_error:
         result["isError"] = True
     return result
@@ -23,7 +24,7 @@ def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
 
 def error_text(error: CallError, spell: Callable[[NextCall], str]) -> str:
     """What failed, whether anything was sent, and the exact next call."""
-    lines = [f"error {error.code} for {error.subject}; {error.sent}", *(f"- {line}" for line in error.details)]
+    lines = [f"error {error}"]
     if error.next_call is not None:
         lines.append(f"next: {spell(error.next_call)}")
     return "\n".join(lines)
@@ -43,12 +44,10 @@ def must_stay_protocol_error(error: CallError, envelope: Envelope) -> bool:
 
 
 def with_notes(result: Result, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """A tool's own result, unchanged but for one text block at the end when something had to be repaired."""
-    raw = dict(result.raw)
+    """A tool's own result, unchanged but for one marked block at the end when something had to be repaired."""
     lines = _lines([*notes, *result.notes])
-    if lines:
-        raw["content"] = [*result.content, {"type": "text", "text": "\n".join(lines)}]
-    return raw
+    content = [*result.content, own_block("\n".join(lines))] if lines else result.content
+    return attributed(result.raw, content)
 
 
 def _lines(notes: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from portico.discovery.spelling import spelled
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Findings, Hit
 from portico.domain.journal import Look
+from portico.domain.provenance import own_block
 from portico.domain.resolver import SEPARATORS
 from portico.domain.tool import Tool
 from portico.errors import CallError, InvalidArguments, NextCall
@@ -128,7 +129,7 @@ class Search:
         result = _json_result(answer)
         self._journal(caller, question, answer, result["content"][0]["text"], started)
         if loading:
-            result["content"].append({"type": "text", "text": f"note: still starting: {', '.join(sorted(loading))}"})
+            result["content"].append(own_block(f"note: still starting: {', '.join(sorted(loading))}"))
         return result
 
     async def _execute(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
