@@ -19,6 +19,9 @@ GAPS = {
     "S2-13..S2-13": "which of test and code was written first is no behaviour",
     "S2-58..S2-58": "it cannot hold: answers are kept by edition, not by session (S2-E5)",
     "S2-59..S2-59": "how many files and tasks the original took is no behaviour",
+    "S3-8..S3-8": "there are no sessions yet: every client of a gateway sees the same servers",
+    "S3-30..S3-30": "there are no sessions yet: servers are those of the config, for all clients",
+    "S3-48..S3-48": "sessions that keep tools apart are not built; the pages on scripts and architecture exist",
     "S3-49..S3-49": "how the original lays out its modules",
     "S4-26..S4-26": "how the original lays out its modules",
 }
@@ -155,6 +158,7 @@ PROMISES = {
     "P-STORE-ADVICE": "An unwritable home is explained.",
     "P-STORE-HANGS": "A database that never answers is given up, and nothing is lost or written twice.",
     "P-STORE-REFUSES": "A database that cannot be used is told from one that is away, with what to do.",
+    "P-UNANSWERED": "What was searched and not found is told to operators: the words, how often, and when last.",
     "P-REPORT-ADDS-UP": "The parts of a report add up to its sums, however far back it goes.",
     "P-STORE-MIGRATES": "A store is brought up to date with what is in it, by any number of processes at once.",
     "P-STORE-LIGHT": "A SQLite store loads no library for databases.",
