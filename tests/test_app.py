@@ -15,7 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.server.lowlevel import Server
 
-from portico import PorticoError, Settings, create_mcp_app
+from portico import Catalog, PorticoError, Settings, create_mcp_app
 from portico.app import App, settings_of
 from portico.errors import ConfigError
 from tests.journeys.kit import definition, serving
@@ -209,6 +209,82 @@ async def test_a_profile_narrows_an_app(folder: Path):
         assert await listed(connected) == ["search_tool", "execute_tool", "base_tableList"]
         call = {"tool_name": "base_readQuery", "arguments": {"sql": "x"}}
         assert "unknown_tool" in text_of(await connected.call_tool("execute_tool", call))
+
+
+def handle_base_shout(text: str) -> str:
+    """Says something loudly."""
+    return text.upper()
+
+
+def handle_base_tables(conn) -> int:
+    """Counts tables."""
+    return len(conn.tables())
+
+
+@pytest.mark.requirement("P-LIBRARY-APP", "S0-50")
+@pytest.mark.parametrize("progressive", [False, True])
+async def test_an_app_offers_what_a_catalog_has(folder: Path, progressive: bool):
+    catalog = Catalog()
+    catalog.register_tool(handle_base_shout, category="loud")
+    catalog.add_tools(
+        "shop", [definition("buy", "Buys something", item="string")], call=lambda name, given: given["item"]
+    )
+    mcp, _ = create_mcp_app(Settings(progressive_disclosure=progressive, python=["tools.py"]), catalog=catalog)
+    async with Client(mcp) as connected:
+        names = await listed(connected)
+        assert {"base_shout", "shop__buy", "base_tableList"} <= set(names) or names == PROXIES[:2]
+        assert text_of(await connected.call_tool("base_shout", {"text": "hey"})) == "HEY"
+        assert text_of(await connected.call_tool("shop__buy", {"item": "tea"})) == "tea"
+        assert "tables of demo" in text_of(await connected.call_tool("base_tableList", {"database_name": "demo"}))
+
+
+@pytest.mark.requirement("P-LIBRARY-APP")
+async def test_functions_join_an_app_before_and_after_its_clients(folder: Path):
+    mcp = create_mcp_app(Settings())[0]
+    assert mcp.add_tool(handle_base_shout) == "_local.base_shout"
+    changed = anyio.Event()
+
+    async def listen(message: Any) -> None:
+        if "list_changed" in getattr(message, "method", ""):
+            changed.set()
+
+    async with Client(mcp, mode="legacy", message_handler=listen) as connected:
+        assert await listed(connected) == ["base_shout"]
+        mcp.register_tool(handle_base_shout, name="shout_again", category="loud")
+        with anyio.fail_after(5):
+            await changed.wait()
+        assert await listed(connected) == ["base_shout", "shout_again"]
+        mcp.catalog.unregister("base_shout")
+        assert await listed(connected) == ["shout_again"]
+    async with Client(mcp) as connected:
+        assert await listed(connected) == ["shout_again"]
+
+
+@pytest.mark.requirement("P-LIBRARY-APP")
+async def test_functions_of_an_app_read_the_database_of_the_packaged_tools(folder: Path):
+    mcp = create_mcp_app(Settings(profile="base"))[0]
+    mcp.add_tool(handle_base_tables)
+    async with Client(mcp) as connected:
+        found = await connected.call_tool("base_tables", {})
+        assert found.structured_content["result"] > 3
+
+
+async def test_two_servers_of_one_name_are_refused(folder: Path):
+    shop = {"shop": serving(folder / "shop.json", [definition("buy")])}
+    catalog = Catalog()
+    catalog.add_tools("shop", [definition("sell")], call=lambda name, given: name)
+    with pytest.raises(ConfigError, match="'shop', which the settings have too"):
+        create_mcp_app(Settings(servers=shop), catalog=catalog)
+    with pytest.raises(ConfigError, match="'shop', which the settings have too"):
+        create_mcp_app(Settings(servers=shop))[0].add_tool(handle_base_shout, server="shop")
+
+
+async def test_a_function_that_takes_a_settings_place_is_named(folder: Path, caplog: pytest.LogCaptureFixture):
+    mcp = create_mcp_app(Settings(python=["tools.py"]))[0]
+    mcp.add_tool(handle_base_shout, name="base_readQuery")
+    async with Client(mcp) as connected:
+        assert text_of(await connected.call_tool("base_readQuery", {"text": "hey"})) == "HEY"
+    assert "'base_readQuery' takes the place of the settings' function" in caplog.text
 
 
 async def test_hooks_of_a_file_stand_around_the_calls_of_an_app(folder: Path):

@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
 from portico import config
+from portico.catalog import Catalog
 from portico.config.documents import parse_document
 from portico.config.load import DATABASE, read_settings
 from portico.config.profiles import with_profile
 from portico.domain.server import ServerSpec
+from portico.domain.tool import ToolId
 from portico.errors import ConfigError
 from portico.house import House
+from portico.packaged.demo import demo_url
+from portico.packaged.injecting import LateDatabase
+from portico.providers.local import LocalProvider
+from portico.providers.local.injection import Source
 from portico.serving import SURFACES, keep_in_step, serve_over_http
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.stdio import serve_stdio
@@ -55,8 +62,10 @@ class Settings:
     """Where things are remembered: that of the config file unless told, in memory without one."""
 
 
-def create_mcp_app(settings: Settings | None = None) -> tuple[App, logging.Logger]:
+def create_mcp_app(settings: Settings | None = None, *, catalog: Catalog | None = None) -> tuple[App, logging.Logger]:
     """An MCP server over these settings, and the logger that it speaks through; nothing is started yet.
+
+    The tools of a catalog are offered beside those of the settings, also those that join it later.
 
     Raises:
         ConfigError: a file, surface, profile, store or hook cannot be used.
@@ -66,17 +75,44 @@ def create_mcp_app(settings: Settings | None = None) -> tuple[App, logging.Logge
     load_hooks(found)  # what cannot be loaded is told here, and not when the first client comes
     for problem in found.problems:
         logger.warning("config: %s", problem)
-    return App(found), logger
+    return App(found, catalog), logger
 
 
 class App(SurfaceServer):
     """The SDK server of one surface; its house is opened with the first client and closed after the last."""
 
-    def __init__(self, settings: config.Settings) -> None:
+    def __init__(self, settings: config.Settings, catalog: Catalog | None = None) -> None:
         self.settings = settings
+        self._database = LateDatabase(partial(_database_url, settings))
+        self.catalog = catalog if catalog is not None else Catalog(inject=_sources(settings, self._database))
+        """What the program itself adds."""
+        self._houses: dict[int, House] = {}
+        for server in self.catalog.providers:
+            self._check(server)
+        self.catalog.subscribe(self._follow)
         self._door = anyio.Lock()
         self._guests, self._is_empty = 0, anyio.Event()
         self._move_into(assemble(Parts(pins=settings.pins)))
+
+    def register_tool(
+        self,
+        function: Callable[..., Any],
+        category: str = "",
+        *,
+        server: str = "",
+        name: str = "",
+        replace: bool = False,
+    ) -> str:
+        """Add a function, as `Catalog.register_tool` does; clients that are connected are told. Returns its handle.
+
+        Raises:
+            InvalidDefinition: no tool can be made of it, or another tool has its name.
+            ConfigError: the server is one of the settings.
+        """
+        self._check(server)
+        return self.catalog.register_tool(function, category, server=server, name=name, replace=replace)
+
+    add_tool = register_tool
 
     async def run_stdio(self) -> None:
         """Serve one client over stdin and stdout until it goes away."""
@@ -88,13 +124,24 @@ class App(SurfaceServer):
         Raises:
             ConfigError: the address cannot or must not be used.
         """
-        await serve_over_http(
-            self.settings,
-            surface=self.settings.surface,
-            host=host or self.settings.host,
-            port=self.settings.port if port is None else port,
-            on_ready=lambda serving: logging.getLogger("portico").info("serving %s", serving.url),
-        )
+        opened: list[House] = []
+
+        def furnish(house: House) -> None:
+            self._furnish(house)
+            opened.append(house)
+
+        try:
+            await serve_over_http(
+                self.settings,
+                surface=self.settings.surface,
+                host=host or self.settings.host,
+                port=self.settings.port if port is None else port,
+                on_ready=lambda serving: logging.getLogger("portico").info("serving %s", serving.url),
+                on_open=furnish,
+            )
+        finally:
+            for house in opened:
+                del self._houses[id(house)]
 
     def _move_into(self, house: House) -> None:
         """Answer from this house from now on."""
@@ -126,10 +173,71 @@ class App(SurfaceServer):
     async def _open(self, stack: AsyncExitStack) -> None:
         self._is_empty = anyio.Event()
         house = await stack.enter_async_context(open_house(self.settings))
+        self._furnish(house)
+        stack.callback(self._houses.pop, id(house))
+        stack.callback(self._database.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         self._move_into(house)
         keep_in_step(house, tasks, {self.settings.surface: self})
+
+    def _furnish(self, house: House) -> None:
+        """Offer what the catalog has, now and from now on."""
+        for provider in self.catalog.providers.values():
+            _offer(house, provider)
+        self._houses[id(house)] = house
+
+    def _follow(self, provider: LocalProvider) -> None:
+        for house in self._houses.values():
+            _offer(house, provider)
+
+    def _check(self, server: str) -> None:
+        """Refuse the name of a server of the settings.
+
+        Raises:
+            ConfigError: it is one.
+        """
+        if server in {spec.name for spec in self.settings.servers} | {spec.name for spec in self.settings.databases}:
+            raise _strange(server)
+
+
+def _database_url(settings: config.Settings) -> str:
+    """The database that the packaged tools read, which is the demo's where none is named."""
+    return settings.database_uri or demo_url(settings.home.data)
+
+
+def _sources(settings: config.Settings, database: LateDatabase) -> Mapping[type, Source]:
+    has_database = bool(settings.database_uri) or settings.selected.wants_packaged
+    return database.sources if has_database else {}
+
+
+def _offer(house: House, provider: LocalProvider) -> None:
+    """Publish what a provider of the program has, in one server with the settings' own functions of that server.
+
+    Raises:
+        ConfigError: the settings have another server of that name.
+    """
+    providers, server = house.admin.providers, provider.server
+    shared = house.workshop.providers.get(server) if house.workshop is not None else None
+    if shared is not None:
+        for name in shared.borrow(provider):
+            logging.getLogger("portico").warning("the program's %r takes the place of the settings' function", name)
+    elif providers.get(server, provider) is not provider:
+        raise _strange(server)
+    assert isinstance(providers, dict), "so the wiring makes them"
+    shown = providers[server] = shared or provider
+    for name, category in shown.categories.items():
+        house.gateway.editions.shelve(ToolId(server, name), category)
+    house.gateway.editions.accept([(shown.offering(), shown.source)])
+
+
+def _strange(server: str) -> ConfigError:
+    return ConfigError(
+        f"the program's own tools name the server {server!r}, which the settings have too",
+        file=str(OURS),
+        where=f"servers.{server}",
+        fix="Give one of the two another name.",
+    )
 
 
 def settings_of(asked: Settings) -> config.Settings:

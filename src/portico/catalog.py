@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
@@ -14,13 +16,16 @@ from portico.domain.disclosure import Disclosure, Hit
 from portico.domain.journal import Look
 from portico.domain.tool import Rejected, ToolId
 from portico.embedders.remembered import Meanings
-from portico.errors import UnknownTool
+from portico.errors import InvalidDefinition, UnknownTool
 from portico.execution.hooks import hooks_of
 from portico.gateway import Gateway, Query
 from portico.intake.normalise import normalise
+from portico.packaged.injecting import LateDatabase, injected_from
 from portico.ports import Embedder, IndexBuilder
+from portico.providers.database import DatabaseSource
 from portico.providers.local import LocalProvider
-from portico.providers.local.functions import make_tool
+from portico.providers.local.functions import LocalTool, make_tool
+from portico.providers.local.injection import Source
 from portico.providers.local.printing import prints_aside
 from portico.providers.local.provider import Runner
 from portico.providers.local.workers import Workers
@@ -43,14 +48,31 @@ class Catalog:
     """Tools in one place: added at any time, found by what they do, called by name."""
 
     def __init__(
-        self, *, embedder: Embedder | None = None, index: IndexBuilder | None = None, hooks: Iterable[object] = ()
+        self,
+        *,
+        embedder: Embedder | None = None,
+        index: IndexBuilder | None = None,
+        hooks: Iterable[object] = (),
+        database: str = "",
+        connect: Callable[[], Any] | None = None,
+        inject: Mapping[type, Source] | None = None,
     ) -> None:
         """Nothing is started; an embedder is asked in the background, and its vectors are kept in memory.
 
         An index of your own is built for each edition, and finds tools in the place of ours.
         Hooks are modules, or other objects, with any of `on_search`, `on_call`, `on_result` and `on_error`.
+        Functions that ask for a connection (`conn`) get one that reads `database`, a URL, or else that of DATABASE_URI;
+        or what `connect()` makes, which is closed after the call. `inject` opens what they ask for by other types.
+
+        Raises:
+            ConfigError: the URL of the database cannot be used.
         """
         self._providers: dict[str, LocalProvider] = {}
+        url = database or os.environ.get("DATABASE_URI", "").strip()
+        self._database = _database(database) if database else LateDatabase(lambda: url) if url else None
+        own = injected_from(connect) if connect is not None else {}
+        self._inject = {**(self._database.sources if self._database else {}), **own, **(inject or {})}
+        self._listeners: list[Callable[[LocalProvider], None]] = []
         self._meanings = Meanings(embedder, MemoryStore()) if embedder is not None else None
         parts = Parts(meanings=self._meanings, index=index, hooks=hooks_of(hooks, Workers(), around=prints_aside))
         self._registered = parts.providers
@@ -58,28 +80,53 @@ class Catalog:
         self._caller = Caller(surface="library")
         self._guests = 0
 
-    def add_tools(self, server: str, definitions: Iterable[Mapping[str, Any]], call: Runner) -> None:
+    def add_tools(
+        self, server: str, definitions: Iterable[Mapping[str, Any]], call: Runner, *, replace: bool = False
+    ) -> None:
         """Add definitions in MCP's shape; `call(name, arguments)` runs them, and may be async.
 
-        A definition that cannot be used is left out and listed in `rejected`.
+        A definition takes the place of an earlier one of its name, but of a function only with `replace`. One that
+        cannot be used is left out and listed in `rejected`.
+
+        Raises:
+            InvalidDefinition: a function has the name of one of them already; nothing is added.
         """
-        provider = self._provider(server)
-        for definition in definitions:
+        provider, added = self._provider(server), list(definitions)
+        for definition in added:
+            name = definition.get("name") if isinstance(definition, Mapping) else None
+            if not replace and isinstance(name, str) and (known := provider.find(name)):
+                raise _taken(name, known)
+        for definition in added:
             provider.add(definition, call)
         self._publish(provider)
 
-    def register_tool(self, function: Callable[..., Any], category: str = "", *, server: str = "") -> str:
+    def register_tool(
+        self,
+        function: Callable[..., Any],
+        category: str = "",
+        *,
+        server: str = "",
+        name: str = "",
+        replace: bool = False,
+    ) -> str:
         """Add a plain function, its schema taken from the signature; returns the handle.
 
+        The name is the function's own, of a partial that of its function, unless another is given.
+
         Raises:
-            InvalidDefinition: no tool can be made of its signature.
+            InvalidDefinition: no tool can be made of its signature, or another tool has that name and is not to be
+                replaced.
         """
-        tool = make_tool(function)
+        made = make_tool(function, name)
+        tool = dataclasses.replace(made, category=category or made.category)
         normalise(dict(tool.definition))
         provider = self._provider(server or tool.server)
+        known = provider.find(tool.name)
+        if not replace and tool.name in provider and (known is None or known.function is not function):
+            raise _taken(tool.name, known)
         provider.add_tool(tool)
-        if category or tool.category:
-            self._house.gateway.editions.shelve(ToolId(provider.server, tool.name), category or tool.category)
+        if tool.category:
+            self._house.gateway.editions.shelve(ToolId(provider.server, tool.name), tool.category)
         self._publish(provider)
         return self._house.gateway.edition.tools[ToolId(provider.server, tool.name)].handle
 
@@ -105,6 +152,15 @@ class Catalog:
         Searches need not wait for this: until then they go on without it.
         """
         return self._meanings.check(seconds) if self._meanings is not None else "no embedder"
+
+    @property
+    def providers(self) -> Mapping[str, LocalProvider]:
+        """What offers the tools, by server."""
+        return self._providers
+
+    def subscribe(self, listener: Callable[[LocalProvider], None]) -> None:
+        """Call a listener with each provider whose tools have changed."""
+        self._listeners.append(listener)
 
     @property
     def gateway(self) -> Gateway:
@@ -204,21 +260,49 @@ class Catalog:
         async with self:
             return await scripts.run(self._caller, script, arguments, seconds=seconds, whole=True)
 
+    def close(self) -> None:
+        """Let go of the connections to the database; the next call opens it again."""
+        if self._database is not None:
+            self._database.close()
+
     async def __aenter__(self) -> Catalog:
         self._guests += 1
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self._guests -= 1
-        if self._guests == 0 and self._house.opened is not None:
-            with anyio.CancelScope(shield=True):
+        if self._guests > 0:
+            return
+        with anyio.CancelScope(shield=True):
+            if self._house.opened is not None:
                 await self._house.opened.aclose()
+            await anyio.to_thread.run_sync(self.close)
 
     def _provider(self, server: str) -> LocalProvider:
         if server not in self._providers:
             source = "local" if server == LOCAL else "library"
-            self._providers[server] = self._registered[server] = LocalProvider(server=server, source=source)
+            self._providers[server] = self._registered[server] = LocalProvider(
+                server=server, source=source, inject=self._inject, is_patient=True
+            )
         return self._providers[server]
 
     def _publish(self, provider: LocalProvider) -> None:
         self._house.gateway.editions.accept([(provider.offering(), provider.source)])
+        for listener in self._listeners:
+            listener(provider)
+
+
+def _taken(name: str, known: LocalTool | None) -> InvalidDefinition:
+    where = f", from {known.file}:{known.line}" if known and known.file else ""
+    what = f"a tool is called {name!r} already{where}"
+    return InvalidDefinition(f"{what}. Give this one another name (name=...), or replace it (replace=True).")
+
+
+def _database(url: str) -> LateDatabase:
+    """A database whose URL is read at once, so that whoever wrote it hears of a mistake.
+
+    Raises:
+        ConfigError: the URL cannot be used, or its driver is not installed.
+    """
+    DatabaseSource(url)
+    return LateDatabase(lambda: url)

@@ -58,9 +58,17 @@ class Serving:
 
 
 async def serve_over_http(
-    settings: Settings, *, surface: str, host: str, port: int, on_ready: Callable[[Serving], None]
+    settings: Settings,
+    *,
+    surface: str,
+    host: str,
+    port: int,
+    on_ready: Callable[[Serving], None],
+    on_open: Callable[[House], None] | None = None,
 ) -> None:
     """Serve every surface until a signal comes; `surface` is the one at `/mcp`.
+
+    `on_open` may put more into the house before it is served.
 
     Raises:
         ConfigError: the address cannot or must not be used.
@@ -69,6 +77,8 @@ async def serve_over_http(
     listener = _listen(host, port)
     actual = listener.getsockname()[1]
     async with open_house(settings) as house, anyio.create_task_group() as tasks:
+        if on_open is not None:
+            on_open(house)
         await _read_usage(house)
         servers = {name: _surface_server(house, settings, name) for name in SURFACES}
         keep_in_step(house, tasks, servers)

@@ -294,6 +294,28 @@ def test_a_report_sums_up_the_days(ledger: Ledger) -> None:
     assert report.caches == {"hot": (9, 1)}
 
 
+@pytest.mark.requirement("P-UNANSWERED")
+def test_a_report_names_the_searches_that_found_nothing(ledger: Ledger) -> None:
+    ledger.append(
+        batch(
+            looked(text="send a fax", fits=False, at=NOW - 60),
+            looked(text="Send a FAX", fits=False),
+            looked(text="send a fax"),
+            looked(Look.BROWSE, text="faxes", fits=False),
+            looked(text="\x1b[31mred\x07\nline \u202eback", fits=False, at=NOW - 5),
+            looked(text="long ago", fits=False, at=NOW - 5 * DAY_SECONDS),
+            looked(text="once", fits=False, at=NOW - 9),
+        )
+    )
+    found = ledger.report(days=3, limit=2).unanswered_searches
+    assert [(line.query.lower(), line.count, line.last) for line in found] == [
+        ("send a fax", 2, "2024-10-04T01:00:00Z"),
+        ("\ufffd[31mred\ufffd\ufffdline \ufffdback", 1, "2024-10-04T00:59:55Z"),
+    ]
+    assert [line.query for line in ledger.report(days=3, limit=9).unanswered_searches][2:] == ["once"]
+    assert ledger.report(days=3, limit=2).unanswered == 4
+
+
 def test_a_look_costs_only_those_who_list_through_the_same_surface_that_day(ledger: Ledger) -> None:
     ledger.append(
         batch(

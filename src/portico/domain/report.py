@@ -52,6 +52,17 @@ class DayLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchLine:
+    """A search that no tool fitted, as often as it was asked."""
+
+    query: str
+    """What was asked, as far as it is kept, without control characters."""
+    count: int
+    last: str
+    """When it was asked last, as 2026-11-15T09:30:00Z."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The journal of the last days, summed up."""
 
@@ -71,6 +82,8 @@ class Report:
     searches: int = 0
     unanswered: int = 0
     """Searches that no tool fitted."""
+    unanswered_searches: tuple[SearchLine, ...] = ()
+    """Which they were, those asked most first."""
     ranks: Mapping[int, int] = field(default_factory=dict)
     """How many calls were of a tool that the caller's search had shown at this place; 0 is without a search."""
     caches: Mapping[str, tuple[int, int]] = field(default_factory=dict)

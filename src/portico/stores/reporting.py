@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from portico.domain.call import Outcome
 from portico.domain.journal import Look, Losses
-from portico.domain.report import DayLine, Report, ToolLine
+from portico.domain.report import DayLine, Report, SearchLine, ToolLine
 from portico.domain.tool import ToolId
 from portico.domain.usage import DAY_SECONDS, Usage, counts, day_of
 
 from .database import Binds, Database, Row
 
 _EPOCH = date(1970, 1, 1)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _DONE, _FAILED = str(Outcome.DONE), str(Outcome.FAILED)
 _FAILURES = frozenset(str(outcome) for outcome in Outcome if counts(outcome) and outcome is not Outcome.DONE)
 
@@ -28,6 +30,10 @@ SELECT day, surface, look, fits, COUNT(*), CAST(SUM(tokens) AS BIGINT),
     CAST(SUM(CASE WHEN instead > tokens THEN instead - tokens ELSE 0 END) AS BIGINT)
 FROM lookups WHERE at >= :since GROUP BY day, surface, look, fits
 """
+_UNANSWERED = f"""
+SELECT MAX(text), COUNT(*), MAX(at) FROM lookups WHERE at >= :since AND look = '{Look.SEARCH}' AND NOT fits
+GROUP BY LOWER(text) ORDER BY COUNT(*) DESC, MAX(at) DESC, MAX(text) LIMIT :limit
+"""  # noqa: S608 - a word of ours
 _TOOLS = """
 SELECT server, tool, CAST(SUM(calls) AS BIGINT), CAST(SUM(done) AS BIGINT), SUM(seconds),
     CAST(SUM(tokens_out) AS BIGINT)
@@ -67,9 +73,22 @@ def read_report(database: Database, *, days: int, limit: int, now: float) -> Rep
         by_day=_day_lines(calls, looks),
         searches=sum(count for _, count in searches),
         unanswered=sum(count for fits, count in searches if not fits),
+        unanswered_searches=_searches(database.rows(_UNANSWERED, {"since": binds["since"], "limit": limit})),
         ranks=dict(sorted((rank, count) for rank, count in database.rows(_RANKS, binds))),
         caches={name: (hits, misses) for name, hits, misses in database.rows(_CACHES, binds)},
         losses=Losses(dropped=dropped, lost=lost),
+    )
+
+
+def _searches(rows: list[Row]) -> tuple[SearchLine, ...]:
+    """The lines of searches; whoever reads them in a terminal must not be spoken to by whoever wrote them."""
+    return tuple(
+        SearchLine(
+            query=_CONTROL.sub("\ufffd", text),
+            count=count,
+            last=datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        )
+        for text, count, at in rows
     )
 
 

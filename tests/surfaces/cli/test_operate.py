@@ -18,7 +18,7 @@ from portico.discovery.tiers import BudgetReport, report
 from portico.domain.caller import Caller
 from portico.domain.category import Category
 from portico.domain.journal import Losses
-from portico.domain.report import DayLine, Report, ToolLine
+from portico.domain.report import DayLine, Report, SearchLine, ToolLine
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage, day_of
@@ -264,6 +264,10 @@ REPORT = Report(
     ),
     searches=60,
     unanswered=6,
+    unanswered_searches=(
+        SearchLine(query="send a fax", count=5, last="2026-11-15T09:30:00Z"),
+        SearchLine(query="fly", count=1, last="2026-11-13T00:00:00Z"),
+    ),
     ranks={0: 40, 1: 30, 2: 6, 4: 12, 11: 12},
     caches={"hot": (95, 5), "tool": (0, 0)},
     losses=Losses(dropped=3, lost=1),
@@ -290,6 +294,8 @@ def test_stats_show_use_errors_savings_ranks_caches_and_losses(office: Office) -
         "tokens saved by day  ▁▁█  150,000 together",
         "60 searches, 6 of them without a tool that fits",
         SHARES,
+        "SEARCHED AND NOT FOUND  TIMES  LAST",
+        "send a fax                  5  2026-11-15T09:30:00Z",
         "    1  ████████████████████ 30",
         "later  ████████ 12",
         "hot      100  95.0%  ███████████████████",
@@ -307,6 +313,7 @@ def test_stats_as_data(office: Office) -> None:
     assert (found["top"][1]["tool"], found["top"][1]["success_rate"]) == ("gone::tool", 55.0)
     assert found["ranks"] == {"0": 40, "1": 30, "2": 6, "4": 12, "11": 12}
     assert found["caches"]["hot"] == {"hits": 95, "misses": 5}
+    assert found["unanswered_searches"][1] == {"query": "fly", "count": 1, "last": "2026-11-13T00:00:00Z"}
     assert found["losses"] == {"dropped": 3, "lost": 1}
     assert found["by_day"][2]["tokens_saved"] == 150_040
 

@@ -28,6 +28,17 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return shell
 
 
+@pytest.mark.requirement("P-UNANSWERED")
+def test_stats_name_what_was_searched_and_not_found(used: Shell) -> None:
+    for query in ("xylophone tuning", "Xylophone tuning", "read a file"):
+        used.run("search", query)
+    found = used.run("stats", "--json").json
+    assert [(line["query"].lower(), line["count"]) for line in found["unanswered_searches"]] == [
+        ("xylophone tuning", 2)
+    ]
+    assert "SEARCHED AND NOT FOUND  TIMES  LAST" in used.run("stats").out
+
+
 def test_stats_know_the_calls_of_other_commands(used: Shell) -> None:
     found = used.run("stats", "--json").json
     assert (found["calls"], found["outcomes"]) == (3, {"done": 2, "failed": 1})

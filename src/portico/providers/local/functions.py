@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from types import SimpleNamespace
 from typing import Annotated, Any, get_type_hints
@@ -80,9 +80,10 @@ def define(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
 
 def make_tool(function: Callable[..., Any], name: str = "") -> LocalTool:
     """Make a tool of a function; what a decorator said of it counts more than what it says itself."""
-    mark = mark_of(function) or ToolMark()
-    doc = inspect.getdoc(function) or "" if _is_described(function) else ""
-    name = name or mark.name or getattr(function, "__name__", type(function).__name__).removeprefix(PREFIX)
+    named = _named(function)
+    mark = mark_of(function) or mark_of(named) or ToolMark()
+    doc = inspect.getdoc(named) or "" if _is_described(named) else ""
+    name = name or mark.name or getattr(named, "__name__", type(named).__name__).removeprefix(PREFIX)
     taken = _Taken(function, doc)
     file, line = _place(function)
     definition = _definition(name, doc, mark, taken)
@@ -129,6 +130,7 @@ class _Taken:
         self.needs: list[Need] = []
         self.kinds: dict[str, Kind] = {}
         self.fallbacks: dict[str, Any] = {}
+        self.bound = function.keywords.keys() if isinstance(function, functools.partial) else ()
         self.parameters, self.is_open = _parameters(function)
         self.hints, unread = read_hints(function)
         self.parameters = [self._plain(parameter) for parameter in self.parameters]
@@ -173,7 +175,8 @@ class _Taken:
         is_required = parameter.default is parameter.empty
         need = need_of(name, hint, kind, is_annotated=is_annotated, is_required=is_required)
         if need is not None:
-            self.needs.append(need)
+            # What a partial has bound already is given by nobody else.
+            self.needs.append(replace(need, kinds=()) if name in self.bound else need)
             return
         self.kinds[name] = kind
         if not is_annotated:
@@ -261,6 +264,13 @@ def _annotated(function: Any) -> Any:
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
+
+
+def _named(function: Any) -> Any:
+    """What a tool is called after: of a partial its function, unless it was given a name of its own."""
+    while isinstance(function, functools.partial) and "__name__" not in vars(function):
+        function = function.func
+    return function
 
 
 def _is_described(function: Any) -> bool:

@@ -70,11 +70,19 @@ class Need:
         return next((sources[kind] for kind in self.kinds if kind in sources), None)
 
     @property
+    def is_connection(self) -> bool:
+        """Whether it is a connection that is needed."""
+        return Connection in self.kinds
+
+    @property
     def reason(self) -> str:
         """Why a function with this need cannot be offered, and what to do."""
         where = f"its parameter {self.parameter!r}"
-        if Connection in self.kinds:
-            return f"{where} needs a connection, and nobody provides one. Configure a database, or give it a default."
+        if self.is_connection:
+            return (
+                f"{where} needs a connection, and nobody provides one. Configure a database (in a program:"
+                " Catalog(database=...) or DATABASE_URI), or give it a default."
+            )
         if not self.kinds:
             return f"{where} begins with '_', so that no caller can pass it. Give it a default, or another name."
         return (

@@ -27,7 +27,7 @@ from portico.errors import (
 )
 
 from .functions import LocalTool
-from .injection import Connection, RequestContext, Source
+from .injection import Connection, Need, RequestContext, Source
 from .loops import Loops
 from .marks import LOCAL
 from .progress import Patience, reporting
@@ -53,6 +53,15 @@ class _Plain:
     run: Runner
 
 
+@dataclass(frozen=True, slots=True)
+class _Borrowed:
+    """A tool that another provider offers, and runs."""
+
+    definition: Mapping[str, Any]
+    provider: LocalProvider
+    category: str
+
+
 @dataclass(slots=True, kw_only=True)
 class LocalProvider:
     """Offers definitions and runs them through one function each."""
@@ -65,6 +74,8 @@ class LocalProvider:
     """Seconds of one call, reports or not."""
     inject: Mapping[type, Source] = field(default_factory=dict)
     """What functions may ask for beside their arguments: each is opened before a call and closed after it."""
+    is_patient: bool = False
+    """Whether a function that needs a connection is offered although nobody provides one yet; its calls say so."""
     workers: Workers = field(default_factory=Workers)
     loops: Loops | None = None
     """Where async functions run; without, in the event loop of whoever calls."""
@@ -75,7 +86,7 @@ class LocalProvider:
     templates: list[Mapping[str, Any]] = field(default_factory=list)
     handlers: dict[str, Handler] = field(default_factory=dict)
     """What answers requests beside calls, by method."""
-    _tools: dict[str, _Plain | LocalTool] = field(default_factory=dict)
+    _tools: dict[str, _Plain | LocalTool | _Borrowed] = field(default_factory=dict)
     _loaded: dict[str, LocalTool] = field(default_factory=dict)
     """Those of the tools that came from modules, and leave with them."""
 
@@ -91,10 +102,30 @@ class LocalProvider:
         Raises:
             InvalidDefinition: it needs something that nobody provides.
         """
-        unmet = [need for need in tool.needs if not need.met_by(self.inject)]
-        if unmet:
-            raise InvalidDefinition(f"{tool.name!r} cannot be called: {unmet[0].reason}")
+        unmet = self._unmet(tool)
+        if unmet is not None and not (self.is_patient and unmet.is_connection):
+            raise InvalidDefinition(f"{tool.name!r} cannot be called: {unmet.reason}")
         self._tools[tool.name] = tool
+
+    def borrow(self, other: LocalProvider) -> list[str]:
+        """Offer what another provider offers now, in the place of what was borrowed from it before.
+
+        The names of tools that gave way to it.
+        """
+        self._tools = {name: tool for name, tool in self._tools.items() if not _is_from(tool, other)}
+        gave_way = [name for name in other._tools if name in self._tools]
+        for name, tool in other._tools.items():
+            category = "" if isinstance(tool, _Plain) else tool.category
+            self._tools[name] = _Borrowed(tool.definition, other, category)
+        return gave_way
+
+    def find(self, name: str) -> LocalTool | None:
+        """The function that is offered under a name, if it is one."""
+        tool = self._tools.get(name)
+        return tool if isinstance(tool, LocalTool) else None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tools
 
     def take(self, tools: Iterable[LocalTool]) -> None:
         """Offer these functions in the place of those that were taken before; one that cannot be called is a problem.
@@ -121,7 +152,7 @@ class LocalProvider:
     @property
     def categories(self) -> dict[str, str]:
         """The shelf of each tool whose author has chosen one."""
-        return {n: t.category for n, t in self._tools.items() if isinstance(t, LocalTool) and t.category}
+        return {n: t.category for n, t in self._tools.items() if not isinstance(t, _Plain) and t.category}
 
     @property
     def fingerprint(self) -> str:
@@ -176,9 +207,13 @@ class LocalProvider:
             raise UnknownTool(f"{self.server}.{name}")
         if isinstance(tool, _Plain):
             return await self._finish(_plain_run(tool.run, name, arguments))
+        if isinstance(tool, _Borrowed):
+            return await tool.provider.call(name, arguments, meta=meta, on_progress=on_progress, caller=caller)
         read = partial(self._values, tool)
         if not tool.needs:
             return await self._finish(run_of(tool, arguments, read, self.inject))
+        if self.is_patient and (unmet := self._unmet(tool)) is not None:
+            raise UpstreamGone(f"{self.server}.{name}", details=(unmet.reason,), sent=Sent.NOTHING)
         patience = Patience(self.timeout, self.total)
         async with reporting(on_progress, patience.renew) as report:
             context = RequestContext(caller=caller or Caller(), meta=meta, report=report)
@@ -203,6 +238,9 @@ class LocalProvider:
 
     async def aclose(self) -> None:
         """Nothing was started that does not end by itself."""
+
+    def _unmet(self, tool: LocalTool) -> Need | None:
+        return next((need for need in tool.needs if not need.met_by(self.inject)), None)
 
     def _values(self, tool: LocalTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         values, wrong = tool.read(arguments)
@@ -229,6 +267,10 @@ class LocalProvider:
         else:
             detail, sent = patience.ended, Sent.UNKNOWN
         raise UpstreamTimeout(f"{self.server}.{run.label}", details=(detail,), sent=sent)
+
+
+def _is_from(tool: object, other: LocalProvider) -> bool:
+    return isinstance(tool, _Borrowed) and tool.provider is other
 
 
 def _plain_run(run: Runner, name: str, arguments: Mapping[str, Any]) -> Run:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from portico.domain.report import DayLine, Report, ToolLine
+from portico.domain.report import DayLine, Report, SearchLine, ToolLine
 from portico.domain.tool import ToolId
 
 from .browse import Json
@@ -33,10 +33,10 @@ Spelled = Callable[[ToolId], str]
 def stats(
     ctx: typer.Context,
     days: Annotated[int, typer.Option(min=1, max=400, help="How many days, today included.")] = 7,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many tools in each list.")] = 10,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many tools, or searches, in each list.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """Show how tools were used: the most called, failing and slow ones, tokens saved, and what searches led to."""
+    """Show how tools were used: the most called, failing and slow ones, tokens saved, what searches found or not."""
 
     async def work(house: House) -> tuple[Report, Gateway, bool]:
         report = await house.admin.usage_report(days=days, limit=limit)
@@ -105,6 +105,7 @@ def _print_report(report: Report, spelled: Spelled) -> None:
     _print_tools("slowest", report.slow, spelled, lambda line: line.p95_ms)
     _print_days(report.by_day)
     _print_ranks(report)
+    _print_unanswered(report.unanswered_searches)
     _print_caches(report.caches)
     _print_losses(report)
 
@@ -151,6 +152,13 @@ def _print_ranks(report: Report) -> None:
     say(f"{_many(after, 'call')} came after a search that showed the tool: {', '.join(shares)}")
     for label, count in _places(found):
         say(f"{label:>5}  {bar(count, max(found.values()))} {count:,}")
+
+
+def _print_unanswered(lines: Sequence[SearchLine]) -> None:
+    if lines:
+        say()
+        rows = [(line.query, f"{line.count:,}", line.last) for line in lines]
+        table(("SEARCHED AND NOT FOUND", "TIMES", "LAST"), rows, right=(1,))
 
 
 _WITHIN = ((1, "at the first place"), (3, "among the first 3"), (5, "among the first 5"))

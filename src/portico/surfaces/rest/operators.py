@@ -41,7 +41,7 @@ class Days(Asked):
     """The parameters of a report."""
 
     days: int = Field(default=7, ge=1, le=LONGEST, description="Today included, in UTC.")
-    limit: int = Field(default=10, ge=1, le=MOST_TOOLS, description="Tools in each list.")
+    limit: int = Field(default=10, ge=1, le=MOST_TOOLS, description="Tools, or searches, in each list.")
 
 
 class ToolFigures(Shape):
@@ -80,6 +80,14 @@ class LossFigures(Shape):
     lost: int
 
 
+class SearchFigures(Shape):
+    """A search that no tool fitted."""
+
+    query: str = Field(description="As it was asked, at most 200 letters, filters included.")
+    count: int
+    last: str = Field(description="When it was asked last, in UTC.")
+
+
 class StatsResponse(Shape):
     """The journal of the last days, summed up."""
 
@@ -92,6 +100,7 @@ class StatsResponse(Shape):
     by_day: list[DayFigures]
     searches: int
     unanswered: int
+    unanswered_searches: list[SearchFigures] = Field(description="Which they were, those asked most first.")
     ranks: dict[str, int] = Field(description="Calls by the place at which a search had shown the tool; 0 is none.")
     caches: dict[str, CacheFigures]
     losses: LossFigures
