@@ -222,6 +222,8 @@ class LocalProvider:
     def calls_at_once(self, name: str) -> int:
         """How many calls of a tool's kind run at once: each holds a thread or a connection; 0 for any number."""
         tool = self._tools.get(name)
+        if isinstance(tool, _Borrowed):
+            return tool.provider.calls_at_once(name)
         if isinstance(tool, LocalTool):
             if any(Connection in need.kinds for need in tool.needs):
                 return CONNECTIONS
