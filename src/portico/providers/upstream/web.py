@@ -13,7 +13,7 @@ from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
 from .codec import Garbled, decode
-from .faults import BadStatus, Fault, Lost, Unauthorized, public_url, redacted, rpc_error
+from .faults import BadStatus, Fault, Lost, Unauthorized, public_url, rpc_error
 from .protocol import MESSAGE_LIMIT
 
 KEPT_ALIVE = 4.0
@@ -121,7 +121,7 @@ async def refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Fault:
         return BadStatus(status, f"{where} redirects to {target}, which is not followed", "set that as the `url`")
     if status < 300:
         return _not_mcp(response, where, body)
-    return _bad_status(response, where, redacted(body.decode("utf-8", "replace"), spec.headers))
+    return _bad_status(response, where, body.decode("utf-8", "replace"))
 
 
 def _unauthorized(status: int, where: str, spec: ServerSpec) -> Fault:
