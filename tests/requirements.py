@@ -102,6 +102,7 @@ PROMISES = {
     "P-RESOLVE-NEVER-ANOTHER": "A spelling never leads to another tool.",
     "P-HIDDEN-LOOKS-MISSING": "A hidden tool cannot be told from a missing one.",
     "P-NO-SLOW-PATTERNS": "No pattern, template or recursive schema holds the gateway.",
+    "P-NO-SECRET-LEAKS": "No secret of the config reaches an agent, a log, the store or the screen.",
     "P-NO-STALL": "No arguments up to the body limit and no definition hold the event loop for more than 50 ms.",
     "P-INTAKE-REFUSES": "A bad definition is refused with a reason, and the others load.",
     "P-INTAKE-RECURSIVE": "Recursive types pass.",

@@ -27,6 +27,7 @@ from portico.discovery.standings import Standings
 from portico.discovery.tokens import TokenEstimate, counter_for
 from portico.domain.kept import ResultLimits
 from portico.domain.profile import OPEN, Profile
+from portico.domain.redaction import Redactor, secrets_of
 from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
 from portico.embedders.local import INSTALL, is_installed
@@ -443,6 +444,7 @@ def _target(spec: ServerSpec) -> str:
     """How a server is reached, for people; user names, queries and arguments may hold secrets and are not shown."""
     if spec.url:
         parts = urlsplit(spec.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return Redactor(secrets_of(spec)).text(shown)
     count = len(spec.args)
     return spec.command + (f" (with {count} argument{'s' if count > 1 else ''})" if count else "")

@@ -116,3 +116,48 @@ def test_names_that_differ_from_result_to_result_are_data_and_not_kept() -> None
     assert shape_line(learned) == "{balances: {any: integer}}"
     either = merge(shape_of({"found": {"id": 1}}), shape_of({"error": "no"}))
     assert shape_line(either) == "{found?: {id: integer}, error?: string}"
+
+
+PEOPLE = ["anna", "bela", "Carl", "D\u00f6rte", "O'Neil", "jean-luc", "maria_s", "Xi"]
+
+
+@pytest.mark.requirement("P-SHAPES")
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ({"balances": {"anna": 5, "bela": 7}}, "{balances: {any: integer}}"),
+        ({"balances": {"anna": 5}}, "{balances: {any: integer}}"),
+        ({"anna": 5, "bela": 7, "carl": 2}, "{any: integer}"),
+        ({"anna": 5.5, "bela": 7}, "{any: number}"),
+        ({"Anna": "admin", "Bela": "guest"}, "{any: string}"),
+        ({"roles": {"anna": "admin", "bela": "guest"}}, "{roles: {any: string}}"),
+        ({"people": {"anna": {"age": 3}}}, "{people: {any: {age: integer}}}"),
+        (
+            {"members": {"anna": {"age": 3}, "bela": {"age": 4, "mail": "x"}}},
+            "{members: {any: {age: integer, mail?: string}}}",
+        ),
+        ({"by_person": {"anna": [1], "bela": []}}, "{by_person: {any: [integer]}}"),
+        ({"votes": {"anna": None, "bela": True}}, "{votes: {any: boolean?}}"),
+        ({"width": 3, "height": 4}, "{width: integer, height: integer}"),
+        ({"size": {"width": 3, "height": 4}}, "{size: {width: integer, height: integer}}"),
+        ({"name": "x", "city": "y"}, "{name: string, city: string}"),
+        ({"first_name": "x", "last_name": "y"}, "{first_name: string, last_name: string}"),
+        ({"counts": {"total": 3, "failed": 4}}, "{counts: {total: integer, failed: integer}}"),
+        ({"degrees": 5}, "{degrees: integer}"),
+    ],
+)
+def test_names_of_people_are_learned_as_a_map_and_fields_as_fields(value: Any, line: str) -> None:
+    assert shape_line(shape_of(value)) == line
+
+
+@pytest.mark.requirement("P-SHAPES")
+@given(st.lists(st.sampled_from(PEOPLE), min_size=2, unique=True), st.sampled_from([1, 2.5, True]))
+def test_no_name_of_a_table_of_numbers_is_kept(people: list[str], value: Any) -> None:
+    shapes = [shape_of(dict.fromkeys(people, value)), shape_of({"scores": dict.fromkeys(people, value)})]
+    assert not [person for person in people for shape in shapes if json.dumps(person) in json.dumps(shape)]
+
+
+@pytest.mark.requirement("P-SHAPES")
+def test_names_that_come_and_go_are_data_also_when_some_stay() -> None:
+    learned = merge(shape_of({"x": {"anna": "a", "bela": "b"}}), shape_of({"x": {"bela": "b", "carl": "c"}}))
+    assert shape_line(learned) == "{x: {any: string}}"

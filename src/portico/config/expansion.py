@@ -24,6 +24,8 @@ class Variables:
     folder: Path
     lenient: bool = False
     """Read a missing variable as empty: for entries that are switched off or only looked at."""
+    used: dict[str, str] = field(default_factory=dict, repr=False)
+    """The variables that were put into texts, with their values, which may be secret."""
 
     def expand(self, text: str) -> str:
         """Put the value in the place of every variable; `$${` and a backslash before `${` stand for a plain `${`.
@@ -55,9 +57,10 @@ class Variables:
         if found is None or depth > _NESTING or (found["default"] is None and found.end() != len(inside)):
             raise _unknown(inside)
         name = found["name"]
-        if found["default"] is not None:
-            return self.environ.get(name) or self._expand(inside[found.end() :], depth + 1)
+        if found["default"] is not None and not self.environ.get(name):
+            return self._expand(inside[found.end() :], depth + 1)
         if name in self.environ:
+            self.used[name] = self.environ[name]
             return self.environ[name]
         if self.lenient:
             return ""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from portico.domain.redaction import ASSIGNMENT, ENV_FLAGS, SECRET_NAME, TOKEN
 from portico.trees.tree import Node
 
 from .documents import Document
@@ -14,21 +15,11 @@ from .documents import Document
 MASK = "***"
 
 _PRIVATE_TABLES = frozenset("env environment headers http_headers requestInit".split())
-_PRIVATE_WORD = (
-    r"(?:token|secret|passw|passphrase|pwd|credential|bearer|authorization|api[-_]?key|apikey|private[-_]?key)"
-)
-_SECRET_KEY = re.compile(_PRIVATE_WORD + r"|(?:^|[-_])(?:key|auth|pat)$", re.IGNORECASE)
 _NOT_SECRET = frozenset({"bearer_token_env_var", "env_http_headers", "env_vars"})
 _DEFAULT = re.compile(r"(\$\{[A-Za-z_:][A-Za-z0-9_:]*?:-)[^}]+\}")
 _ONLY_REFERENCES = re.compile(r"(?:(?:Bearer|Basic|Token)\s+)?(?:\$\{[^}]*\}|\$[A-Za-z_]\w*|\s)+", re.IGNORECASE)
-_ASSIGNMENT = re.compile(r"(?P<name>-{0,2}[\w.-]+)(?P<sign>=|:\s+)(?P<value>.+)", re.DOTALL)
 _USER_INFO = re.compile(r"(://)[^/@\s]+@")
 _QUERY_VALUE = re.compile(r"([?&;][^=&#\s]+=)[^&#\s]+")
-_TOKEN = re.compile(
-    r"(?:gh[opsur]_|github_pat_|glpat-|sk-|pk-|xox[abeprs]-|AKIA|ASIA|AIza|eyJ|npm_|hf_|pypi-|ntn_|lin_api_)[\w.-]{6,}"
-    r"|(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9_]{24,}(?![\w-])"
-)
-_ENV_FLAGS = frozenset({"-e", "--env", "-H", "--header", "--headers"})
 
 
 def mask(entry: Any) -> Any:
@@ -56,7 +47,7 @@ def _masked(value: Any, key: str) -> Any:
         return _arguments(value) if key in ("args", "command") else [_masked(item, key) for item in value]
     if isinstance(value, bool) or value is None:
         return value
-    if _SECRET_KEY.search(key) and key not in _NOT_SECRET:
+    if SECRET_NAME.search(key) and key not in _NOT_SECRET:
         return _hidden(value)
     return _text(value) if isinstance(value, str) else value
 
@@ -70,11 +61,11 @@ def _arguments(values: Any) -> list[Any]:
 
 
 def _argument(value: str, before: str) -> str:
-    found = _ASSIGNMENT.fullmatch(value)
-    if found and (before in _ENV_FLAGS or _SECRET_KEY.search(found["name"])):
+    found = ASSIGNMENT.fullmatch(value)
+    if found and (before in ENV_FLAGS or SECRET_NAME.search(found["name"])):
         return found["name"] + found["sign"] + _hidden_text(found["value"])
     is_flag = before.startswith("-") and "=" not in before and not value.startswith("-")
-    return _hidden_text(value) if is_flag and _SECRET_KEY.search(before.lstrip("-")) else _text(value)
+    return _hidden_text(value) if is_flag and SECRET_NAME.search(before.lstrip("-")) else _text(value)
 
 
 def _hidden(value: Any) -> Any:
@@ -95,7 +86,7 @@ def _text(value: str) -> str:
     shown = _DEFAULT.sub(rf"\1{MASK}}}", value)
     if "://" in shown:
         shown = _QUERY_VALUE.sub(rf"\1{MASK}", _USER_INFO.sub(rf"\1{MASK}@", shown))
-    return _TOKEN.sub(MASK, shown)
+    return TOKEN.sub(MASK, shown)
 
 
 def _changes(node: Node, shown: Any) -> Iterator[tuple[Node, Any]]:

@@ -46,6 +46,7 @@ _TRANSPORTS: Mapping[str, Transport] = {
 _MILLISECONDS = 1000
 """Some clients write timeouts in milliseconds; nobody waits for a quarter of an hour by intent."""
 _NAME_LIMIT = 128
+_PUBLIC_VARIABLES = frozenset("HOME USER LOGNAME PATH PWD SHELL LANG TMPDIR HOSTNAME TERM".split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ def read_server(
         fix = "Write a table with command and args, or with url."
         return Outcome(spec=None, problems=(document.error("a server must be a table", path, fix=fix),))
     normal = normalise(entry, dialect)
+    variables = replace(variables, used={})  # of this server alone
     fields = Fields(normal.entry, document=document, path=path, variables=variables, moved=normal.moved)
     enabled = _enabled(fields)
     if not enabled:
@@ -112,6 +114,7 @@ def _report_unknown(fields: Fields, *, is_ours: bool) -> None:
 def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:
     command, args = _command_line(fields)
     url = _url(fields)
+    secrets = {name: value for name, value in fields.variables.used.items() if _may_be_secret(name, value)}
     return ServerSpec(
         name=name,
         transport=_transport(fields, command, url),
@@ -121,6 +124,7 @@ def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:
         cwd=_folder(fields),
         url=url,
         headers=_headers(fields),
+        secrets=secrets,
         enabled=enabled,
         alias=fields.text("alias").strip(),
         description=fields.text("description"),
@@ -129,6 +133,11 @@ def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:
         timeouts=_timeouts(fields),
         result_tokens=fields.whole("result_tokens", least=LEAST_TOKENS, most=MOST_TOKENS) or 0,
     )
+
+
+def _may_be_secret(name: str, value: str) -> bool:
+    """Whether the value of a variable is nobody's business; a folder or the name of a user is not secret."""
+    return name not in _PUBLIC_VARIABLES and not value.startswith(("/", "~", "./", "../"))
 
 
 def _transport(fields: Fields, command: str, url: str) -> Transport:

@@ -44,6 +44,8 @@ class ServerSpec:
     cwd: str | None = None
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Values that variables have put into the command, the arguments and the address, by the variable's name."""
     enabled: bool = True
     alias: str = ""
     description: str = ""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
+from .field_names import holds_many, is_data, is_field, looks_proper
+
 Schema = Mapping[str, Any]
 
 DEPTH = 8
@@ -18,12 +20,9 @@ ITEMS = 50
 """Items of a list that are looked at, from end to end."""
 ROWS = 3
 """So many objects with the same fields inside of an object are rows, and their names are data."""
-NAME_LENGTH = 64
 LINE_LENGTH, RETURNS_LENGTH = 300, 600
 """Letters of a shape in one line: beside a result, and on a card."""
 
-_DATA = re.compile(r"^\d|\d{4}|[0-9a-fA-F]{8}-|(?=.{12})(?:.*\d){3}|[A-Z0-9]{16}|@.+\.|://|^[/~]|\s.*\s")
-"""What names look like that are data: numbers, dates, identifiers, addresses, paths, sentences."""
 _PLAIN = re.compile(r"[\w$@.-]+")
 
 
@@ -38,10 +37,10 @@ class Learned:
     """How many results it was learned from."""
 
 
-def shape_of(value: Any, depth: int = DEPTH) -> Schema:
-    """The shape of one value."""
+def shape_of(value: Any, depth: int = DEPTH, *, under: str = "") -> Schema:
+    """The shape of one value; `under` is the name that it stands under."""
     if isinstance(value, dict):
-        return _object(value, depth)
+        return _object(value, depth, under)
     if isinstance(value, list):
         step = max(1, len(value) // ITEMS)
         items = merge_all(shape_of(item, depth - 1) for item in value[::step][:ITEMS]) if depth else {}
@@ -87,35 +86,46 @@ def returns_line(learned: Learned) -> str:
     return f"returns: {shape_line(learned.shape, RETURNS_LENGTH)} (learned from {calls})"
 
 
-def _object(fields: Mapping[str, Any], depth: int) -> Schema:
+def _object(fields: Mapping[str, Any], depth: int, under: str) -> Schema:
     if not depth:
         return {"type": "object"}
-    if len(fields) > WIDTH or any(map(_is_data, fields)) or _is_by_name(fields):
+    if len(fields) > WIDTH or any(map(is_data, fields)) or _is_by_name(fields, under):
         values = [shape_of(value, depth - 1) for value in list(fields.values())[:ITEMS]]
         return {"type": "object", "additionalProperties": merge_all(values)}
     if not fields:
         return {"type": "object"}
-    properties = {name: shape_of(value, depth - 1) for name, value in fields.items()}
+    properties = {name: shape_of(value, depth - 1, under=name) for name, value in fields.items()}
     return {"type": "object", "properties": properties, "required": sorted(fields)}
 
 
-def _is_by_name(fields: Mapping[str, Any]) -> bool:
+def _is_by_name(fields: Mapping[str, Any], under: str) -> bool:
     """Whether an object looks like a table by names of people or things: its values are alike, and the names are not.
 
-    Names of several words with values of one kind, or three objects and more with the same fields.
+    A doubtful name is taken for data: it may be a person's, and a field that is not shown costs little.
     """
-    if len({*map(_kind, fields.values())}) != 1 or len(fields) == 1:
+    values = [*fields.values()]
+    kinds = {"number" if kind == "integer" else kind for kind in map(_kind, values)} - {"null"}
+    if len(kinds) != 1:
         return False
-    return any(" " in name.strip() for name in fields) or _are_rows([*fields.values()])
+    is_known = sum(map(is_field, fields)) * 2 > len(fields)
+    if holds_many(under) and not is_known:
+        return "object" not in kinds or _share_fields(values)
+    if len(fields) == 1:
+        return False
+    if any(" " in name.strip() for name in fields) or _are_rows(values):
+        return True
+    return not is_known and (kinds <= {"number", "boolean"} or all(map(looks_proper, fields)))
+
+
+def _share_fields(values: list[Any]) -> bool:
+    """Whether objects have a field in common; one alone has."""
+    found = [value.keys() for value in values if isinstance(value, dict) and value]
+    return bool(found) and bool(set(found[0]).intersection(*found))
 
 
 def _are_rows(values: list[Any]) -> bool:
     is_plain = len(values) >= ROWS and all(isinstance(value, dict) and value for value in values)
     return is_plain and len({frozenset(value) for value in values}) == 1
-
-
-def _is_data(name: str) -> bool:
-    return len(name) > NAME_LENGTH or _DATA.search(name) is not None
 
 
 def _kind(value: Any) -> str:
@@ -151,11 +161,18 @@ def _merged_fields(objects: list[Schema]) -> dict[str, Any]:
 
 
 def _take_turns(known: list[Mapping[str, Schema]]) -> bool:
-    """Whether names differ from one object to the other while what stands under them is alike: then they are data."""
-    if len(known) != 2 or not all(known) or not known[0].keys().isdisjoint(known[1]):
+    """Whether names differ from one object to the other while what stands under them is alike: then they are data.
+
+    Each has a name that the other has not: a field that is only sometimes there makes one of them the larger.
+    """
+    if len(known) != 2 or not all(known):
+        return False
+    one, other = known
+    if one.keys() <= other.keys() or other.keys() <= one.keys():
         return False
     inner = [found for fields in known for found in fields.values()]
-    return all(found == inner[0] for found in inner)
+    is_alike = all(found == inner[0] for found in inner)
+    return is_alike and (one.keys().isdisjoint(other) or not all(map(is_field, {**one, **other})))
 
 
 def _line(shape: Schema, depth: int) -> str:

@@ -83,7 +83,7 @@ def _blocks(content: list[Any], room: int, gone: Counter[str]) -> tuple[list[Any
             gone[_kind(block) if core is None else f"fields of a {_kind(block)} block"] += 1
             block = core
         if block is not None and _is_too_large(block):
-            gone[f"the data of a {_kind(block)} block"] += 1
+            gone[f"the data of one block: {_kind(block)}"] += 1
             block = None
         if block is not None:
             kept.append(block)

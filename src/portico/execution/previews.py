@@ -12,8 +12,11 @@ from .recursion import depth_of
 CUT = "…"
 LEAST = 16
 """Letters that a value inside of another is given at least."""
-NESTED = 200
-"""A value of more lists and objects inside each other is not cut as a value; most clients could not read it."""
+NESTED = 150
+"""A value of more lists and objects inside each other is not cut as a value; most clients could not read it.
+
+The readers of JSON that clients use stop at 200 levels, and a result stands some levels deep in its message.
+"""
 SMALL, STRING = 2_000, 32
 """Values that are read while others wait; so many letters of a string count as one more."""
 
@@ -25,7 +28,10 @@ def dumps(value: Any) -> str:
         RecursionError: it is nested too deeply for anybody.
     """
     try:
-        return orjson.dumps(value).decode()
+        text = orjson.dumps(value).decode()
+        if text.count("[") + text.count("{") > NESTED and depth_of(value) > NESTED:
+            raise RecursionError("nested too deeply")
+        return text
     except TypeError as error:  # integers beyond 64 bits, half of a surrogate pair, or too many levels
         if depth_of(value) > NESTED:
             raise RecursionError("nested too deeply") from error

@@ -104,9 +104,10 @@ class Dialler:
             return await negotiator.agree(link, era)
         except Expired:
             await link.aclose()
+            where = f"what it wrote to stderr is shown by: portico doctor {self._spec.name}"
             raise Lost(
                 f"the server did not answer the handshake within {self._spec.timeouts.start:g} s",
-                *([f"its last words on stderr: {link.stderr.strip()[-500:]}"] if link.stderr.strip() else []),
+                *([where] if link.stderr.strip() else []),
                 "raise `timeouts.start` of this server if it needs longer",
             ) from None
         except BaseException:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from portico.domain.redaction import Redactor
 from portico.errors import CallError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 
 
@@ -26,17 +27,17 @@ class Fault(Exception):
         super().__init__("; ".join(details))
         self.details, self.sent = details, sent
 
-    def as_call_error(self, subject: str) -> CallError:
-        """The same, as the error of one call."""
-        return UpstreamGone(subject, details=self.details, sent=self.sent)
+    def as_call_error(self, subject: str, redactor: Redactor) -> CallError:
+        """The same, as the error of one call, without secrets."""
+        return UpstreamGone(subject, details=redactor.texts(self.details), sent=self.sent)
 
 
 class Expired(Fault):
     """No answer in time."""
 
-    def as_call_error(self, subject: str) -> CallError:
-        """The same, as the error of one call."""
-        return UpstreamTimeout(subject, details=self.details, sent=self.sent)
+    def as_call_error(self, subject: str, redactor: Redactor) -> CallError:
+        """The same, as the error of one call, without secrets."""
+        return UpstreamTimeout(subject, details=redactor.texts(self.details), sent=self.sent)
 
 
 class RpcError(Fault):
@@ -46,9 +47,10 @@ class RpcError(Fault):
         super().__init__(f"the server said: {message} (code {code})", sent=Sent.ANSWERED)
         self.code, self.message, self.data = code, message, data
 
-    def as_call_error(self, subject: str) -> CallError:
-        """The same, as the error of one call."""
-        return UpstreamError(subject, rpc_code=self.code, message=self.message, data=self.data, sent=self.sent)
+    def as_call_error(self, subject: str, redactor: Redactor) -> CallError:
+        """The same, as the error of one call, without secrets."""
+        message, data = redactor.text(self.message), redactor.data(self.data)
+        return UpstreamError(subject, rpc_code=self.code, message=message, data=data, sent=self.sent)
 
 
 class BadStatus(Fault):
@@ -95,11 +97,3 @@ def public_url(url: str) -> str:
     """A URL as it may be shown: without user, query and fragment, which can hold secrets."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def redacted(text: str, secrets: Mapping[str, str]) -> str:
-    """A server's words without the values that the config gave it."""
-    for name, value in secrets.items():
-        if len(value) >= 6:
-            text = text.replace(value, f"[{name}]")
-    return text

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from portico.domain.call import OnProgress
 from portico.domain.caller import Caller
+from portico.domain.redaction import Redactor, certain_secrets_of, secrets_of
 from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.ports import OnChange, OnNotice
 
@@ -23,6 +25,10 @@ from .owner import Owner
 from .param_headers import header_maps
 from .protocol import HEADER_MISMATCH, client_info
 
+_TEXTS = ("title", "version", "description", "instructions", "limited")
+_LISTS = ("tools", "prompts", "resources", "templates")
+ALL_PARTS = 10_000_000
+
 
 class UpstreamProvider:
     """Offers the tools of one upstream server and runs them; nothing starts before the first use."""
@@ -32,7 +38,10 @@ class UpstreamProvider:
     ) -> None:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
-        self._inbox = Inbox(spec.name, on_change, on_notice)
+        self._redactor = redactor = Redactor(secrets_of(spec))
+        self._inbox = Inbox(
+            spec.name, on_change, lambda server, method, params: on_notice(server, method, redactor.data(params))
+        )
         self._dialler = Dialler(spec, self._inbox, client_info(client_version), Era.of(protocol))
         self._owner = Owner(spec.name, self._dialler, spec.timeouts.idle, spec.timeouts.start)
         self._patience = Patience(spec.timeouts.call, spec.timeouts.total)
@@ -58,13 +67,13 @@ class UpstreamProvider:
     def health(self) -> Health:
         """How the server is doing, without starting it."""
         connection, failure, link = self._owner.connection, self._owner.failure, self._dialler.link
-        words = link.stderr if link is not None else ""
+        words = self._redactor.text(link.stderr) if link is not None else ""
         if not self._spec.enabled:
             return Health(state=State.DISABLED, reason="it is switched off in the config")
         if connection is not None:
             return Health(state=State.RUNNING, stderr=words, pid=connection.link.pid)
         if failure is not None:
-            return Health(state=State.FAILED, reason="; ".join(failure.details), stderr=words)
+            return Health(state=State.FAILED, reason=self._redactor.text("; ".join(failure.details)), stderr=words)
         return Health(state=State.READY if self._was_asked else State.UNKNOWN, stderr=words)
 
     async def offer(self) -> Offering:
@@ -72,9 +81,11 @@ class UpstreamProvider:
         subject = f"the offering of {self.server}"
         try:
             self._require_enabled()
-            found: Offering = await self._owner.use(lambda live: take_stock(self.server, live, self._patience))
+            found = self._without_secrets(
+                await self._owner.use(lambda live: take_stock(self.server, live, self._patience))
+            )
         except Fault as fault:
-            raise fault.as_call_error(subject) from fault.__cause__
+            raise fault.as_call_error(subject, self._redactor) from None
         self._was_asked, self._is_remembered = True, False
         self._dialler.header_maps.clear()
         self._dialler.header_maps.update(header_maps(found.tools))
@@ -98,12 +109,13 @@ class UpstreamProvider:
             self._require_enabled()
             result = await self._run(params, on_progress)
         except Fault as fault:
-            raise fault.as_call_error(f"{self.server}.{name}") from fault.__cause__
+            raise fault.as_call_error(f"{self.server}.{name}", self._redactor) from None
         if self._is_remembered:
             # What is known of it comes from an earlier run; it may have been upgraded since.
             self._is_remembered = False
             self._on_change(self.server)
-        return result
+        # Only what failed is read: a result is the tool's, and would take time to look through.
+        return self._redactor.data(result) if result.get("isError") and self._redactor else result
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Pass on one other request."""
@@ -111,7 +123,7 @@ class UpstreamProvider:
             self._require_enabled()
             return await self._owner.request(method, params, self._patience)
         except Fault as fault:
-            raise fault.as_call_error(f"{method} of {self.server}") from fault.__cause__
+            raise fault.as_call_error(f"{method} of {self.server}", self._redactor) from None
 
     def remember(self, protocol: str) -> None:
         """Know the server from an earlier run: the revision it spoke saves the probe, its definitions may be old."""
@@ -136,6 +148,15 @@ class UpstreamProvider:
         # The tool wants headers that only its definition names; the server refused before it did anything.
         await self.offer()
         return await self._owner.request("tools/call", params, self._patience, on_progress)
+
+    def _without_secrets(self, offering: Offering) -> Offering:
+        """What a server says of itself, without the secrets that its config gave it."""
+        redactor = Redactor(certain_secrets_of(self._spec))
+        texts: dict[str, Any] = {name: redactor.text(getattr(offering, name)) for name in _TEXTS}
+        lists = {name: getattr(offering, name) for name in _LISTS}
+        if redactor and redactor.is_in(str(lists)):
+            lists = {name: tuple(redactor.data([*found], parts=ALL_PARTS)) for name, found in lists.items()}
+        return replace(offering, **texts, **lists)
 
     def _require_enabled(self) -> None:
         if not self._spec.enabled:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from typing import cast
 
 import anyio
 
+from portico.domain.redaction import Redactor, secrets_of
 from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
 from .bounds import Incoming, TooLarge
 from .environment import child_environment, executable
-from .faults import Lost, redacted
+from .faults import Lost
 from .inbox import Inbox
 from .link import OnLost, Patience
 from .peer import Peer
@@ -22,6 +24,8 @@ from .process_tree import ProcessTree
 from .protocol import MESSAGE_LIMIT
 from .spawning import spawn
 from .waiting import expired
+
+logger = logging.getLogger(__name__)
 
 STDERR_KEPT = 4096
 EXIT_GRACE = 2.0
@@ -80,7 +84,7 @@ class Child(asyncio.SubprocessProtocol):
     @property
     def stderr(self) -> str:
         """The last words of the child process."""
-        return redacted(self._last_words.decode("utf-8", "replace"), self._spec.env)
+        return self._last_words.decode("utf-8", "replace")
 
     async def send(self, data: bytes, patience: Patience) -> None:
         """Write one line, waiting while the child does not read."""
@@ -193,6 +197,9 @@ class Child(asyncio.SubprocessProtocol):
     def _report(self, reason: str) -> None:
         code = self._transport.get_returncode()
         happened = reason if code is None else _ending(code)
+        if not self._is_lost and (words := self.stderr.strip()):
+            said = Redactor(secrets_of(self._spec)).text(words)
+            logger.warning("server %r is gone (%s); its last words on stderr: %s", self._spec.name, happened, said)
         self._give_up(Lost(f"the process of {self._spec.command!r} is gone: {happened}", *self._hints()))
 
     def _give_up(self, fault: Lost) -> None:
@@ -208,9 +215,9 @@ class Child(asyncio.SubprocessProtocol):
         return Lost("the server's process has ended")
 
     def _hints(self) -> tuple[str, ...]:
-        words = [line.strip() for line in self.stderr.splitlines() if line.strip()][-5:]
-        if words:
-            return ("its last words on stderr: " + " | ".join(words)[-1000:],)
+        """Where to look; what it wrote itself is for operators, and not part of an error that agents read."""
+        if self.stderr.strip():
+            return (f"what it wrote to stderr is shown by: portico doctor {self._spec.name}",)
         return ("it wrote nothing to stderr; run the command by hand to see why",)
 
     async def _wait_for_room(self, patience: Patience) -> None:

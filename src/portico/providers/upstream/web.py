@@ -15,7 +15,7 @@ from portico.errors import Sent
 
 from .bounds import COUNTED_FROM, Incoming, Turn, up_to
 from .codec import Garbled, decode
-from .faults import BadStatus, Fault, Lost, Unauthorized, public_url, redacted, rpc_error
+from .faults import BadStatus, Fault, Lost, Unauthorized, public_url, rpc_error
 
 KEPT_ALIVE = 4.0
 """Seconds that an unused connection is kept: less than the 5 s after which common servers close theirs."""
@@ -132,7 +132,7 @@ async def refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Fault:
         return BadStatus(status, f"{where} redirects to {target}, which is not followed", "set that as the `url`")
     if status < 300:
         return _not_mcp(response, where, body)
-    return _bad_status(response, where, redacted(body.decode("utf-8", "replace"), spec.headers))
+    return _bad_status(response, where, body.decode("utf-8", "replace"))
 
 
 def _unauthorized(status: int, where: str, spec: ServerSpec) -> Fault:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from portico.house import House
 
 CALLER = Caller(surface="cli")
+STDERR_LINES = 8
+"""Lines of what a failing server wrote that `doctor` shows."""
 
 
 def call(
@@ -148,7 +150,8 @@ class Embedder:
 def _findings_data(found: Findings) -> list[dict[str, Any]]:
     failed, embedder, checkup = found.failed, found.embedder, found.checkup
     rows = [
-        report_data(r, with_tools=False) | {"ok": r.name not in failed, "next": _advice(r, failed.get(r.name))}
+        report_data(r, with_tools=False)
+        | {"ok": r.name not in failed, "next": _advice(r, failed.get(r.name)), "stderr": _last_words(r)}
         for r in found.reports
     ]
     if embedder:
@@ -268,6 +271,8 @@ def _print_checkup(report: ServerReport, failure: CallError | None) -> None:
     say(f"{mark:>2}  {report.name}: {about}".rstrip(": "))
     for line in (*(failure.details if failure else ()), *(f"refused {r.name}: {r.reason}" for r in report.rejected)):
         say(f"      {line}")
+    for line in _last_words(report) if failure else ():
+        say(f"      stderr: {line}")
     for tool in report.tools:
         for note in tool.notes:
             say(f"      {tool.id.name}: {note}")
@@ -276,6 +281,11 @@ def _print_checkup(report: ServerReport, failure: CallError | None) -> None:
     advice = _advice(report, failure)
     if advice:
         say(f"      next: {advice}")
+
+
+def _last_words(report: ServerReport) -> list[str]:
+    """The end of what a server wrote to stderr: for its operator, and for nobody else."""
+    return [line.strip() for line in report.health.stderr.splitlines() if line.strip()][-STDERR_LINES:]
 
 
 def _advice(report: ServerReport, failure: CallError | None) -> str:
