@@ -16,6 +16,7 @@ os.environ.setdefault(
 from portico.stores.saying import BrieflyAgain
 from portico.surfaces.cli.app import run_cli
 from portico.surfaces.cli.desk import Desk
+from portico.surfaces.cli.log_records import make_records_printable
 from portico.version import VERSION
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def main() -> None:
     """Run the command line."""
     # Loading a catalog makes many objects that all stay: looking for garbage among them costs a tenth of a start.
     gc.set_threshold(100_000, 50, 50)
+    make_records_printable()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="portico: %(message)s")
     logging.getLogger().handlers[0].addFilter(BrieflyAgain())
     desk = Desk(open_house=_open_house, serve=_serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens)
