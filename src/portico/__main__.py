@@ -37,7 +37,9 @@ def _run(pipe: EarlyPipe | None) -> None:
     from portico.stores.saying import BrieflyAgain
     from portico.surfaces.cli.app import run_cli
     from portico.surfaces.cli.desk import Desk
+    from portico.surfaces.cli.log_records import make_records_printable
 
+    make_records_printable()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="portico: %(message)s")
     logging.getLogger().handlers[0].addFilter(BrieflyAgain())
     serve = partial(_serve, pipe=pipe)

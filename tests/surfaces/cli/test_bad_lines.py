@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from portico.domain.printable import printable
 from portico.errors import (
     CallError,
     ConfigError,
@@ -21,7 +22,7 @@ from portico.errors import (
 )
 from portico.surfaces.cli.act import read_arguments
 from portico.surfaces.cli.desk import Exit
-from portico.surfaces.cli.output import error_text, fail, safe, spell
+from portico.surfaces.cli.output import error_text, fail, spell
 
 from .shell import Ended, Shell
 
@@ -192,5 +193,5 @@ def test_the_next_call_is_spelled_as_a_command() -> None:
 
 @pytest.mark.requirement("T28")
 def test_text_from_outside_is_made_safe() -> None:
-    assert safe("a\x1b[31mb\x9bc\u202ed\re") == "a\ufffd[31mb\ufffdc\ufffdd\ufffde"
-    assert safe("tab\tand\nline stay, and so does é") == "tab\tand\nline stay, and so does é"
+    assert printable("a\x1b[31mb\x9bc\u202ed\re") == "a\ufffd[31mb\ufffdc\ufffdd\ufffde"
+    assert printable("tab\tand\nline stay, and so does é") == "tab\tand\nline stay, and so does é"

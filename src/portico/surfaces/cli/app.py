@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Annotated
+from io import StringIO
+from typing import Annotated, Any
 
 import typer
+
+from portico.domain.printable import printable
 
 from . import act, browse, configure, operate, registry, run, serve, stats, trust
 from .desk import Desk, Exit, Options, options
@@ -53,15 +56,33 @@ for _name, _group in _GROUPS.items():
     app.add_typer(_group, name=_name)
 
 
+_USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""What the parser raises; it has no public name."""
+
+
 def run_cli(desk: Desk) -> None:
     """Run the command line over one desk; what nobody foresaw ends in one line, not in a traceback."""
     try:
-        typer.main.get_command(app)(obj=Options(desk=desk))
+        ended = typer.main.get_command(app)(obj=Options(desk=desk), standalone_mode=False)
+    except _USAGE as error:
+        raise SystemExit(_show_usage(error)) from None
+    except typer.Abort:
+        warn("Aborted!")
+        raise SystemExit(Exit.FAILED) from None
     except Exception as error:
         if os.environ.get("PORTICO_DEBUG"):
             raise
         warn(f"internal error: {type(error).__name__}: {error}. Set PORTICO_DEBUG=1 to see where, and please report it")
         raise SystemExit(Exit.FAILED) from None
+    raise SystemExit(ended if isinstance(ended, int) else Exit.OK)
+
+
+def _show_usage(error: Any) -> int:
+    """Say what is wrong with a command line, which may have been pasted and hold anything."""
+    shown = StringIO()
+    error.show(file=shown)
+    typer.echo(printable(shown.getvalue().rstrip("\n")), err=True)
+    return int(error.exit_code)
 
 
 def _show_version(ctx: typer.Context, value: bool) -> None:

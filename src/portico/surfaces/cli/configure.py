@@ -29,11 +29,12 @@ from portico.config import (
     server_entries,
     undo,
 )
+from portico.domain.printable import printable
 from portico.errors import PorticoError, UnknownServer
 
 from .browse import Json
 from .desk import Exit, options
-from .output import data, fail, problems, safe, say, warn
+from .output import data, fail, problems, say, warn
 
 MARKS = {"add": "+", "same": "=", "conflict": "!", "skip": "-", "problem": "x"}
 """What an import would do to each server."""
@@ -232,7 +233,7 @@ def _print_install(diff: str, path: Path, *, changed: bool, written: bool, backu
     if not changed:
         say(f"{path} has Portico already; nothing to do")
         return
-    for line in safe(diff).splitlines():
+    for line in printable(diff).splitlines():
         colour = {"+": "green", "-": "red"}.get(line[:1])
         typer.secho(line, fg=colour)
     if not written:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,11 +13,11 @@ from typing import Any
 import orjson
 import typer
 
+from portico.domain.printable import one_line, printable, spelled_out
 from portico.errors import CallError, ConfigError, NextCall, PorticoError
 
 from .desk import Exit
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _EXITS = {
     "config_invalid": Exit.CONFIG,
     "store_error": Exit.CONFIG,
@@ -34,11 +33,6 @@ _EXITS = {
 }
 
 
-def safe(text: str) -> str:
-    """Text from outside, fit for a terminal."""
-    return _CONTROL.sub("\ufffd", text)
-
-
 @contextmanager
 def _to_a_reader() -> Iterator[None]:
     """Go on in silence when nobody reads any more, as `portico list | head` does."""
@@ -51,24 +45,24 @@ def _to_a_reader() -> Iterator[None]:
 def say(text: str = "") -> None:
     """Print a line of output."""
     with _to_a_reader():
-        typer.echo(safe(text))
+        typer.echo(printable(text))
 
 
 def warn(text: str) -> None:
     """Print a line to stderr."""
-    typer.secho(safe(text), err=True, fg="yellow")
+    typer.secho(one_line(text), err=True, fg="yellow")
 
 
 def data(value: Any) -> None:
     """Print JSON, with control characters spelled out: a program reads the same, a terminal obeys nothing."""
     dumped = orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
     with _to_a_reader():
-        typer.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", dumped))
+        typer.echo(spelled_out(dumped))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> None:
     """Print columns, the ones in `right` aligned to the right."""
-    lines = [tuple(safe(cell) for cell in row) for row in rows]
+    lines = [tuple(one_line(cell) for cell in row) for row in rows]
     widths = [max(len(line[i]) for line in [tuple(headings), *lines]) for i in range(len(headings))]
     aligned = set(right)
     for number, line in enumerate([tuple(headings), *lines]):
@@ -88,7 +82,7 @@ def fail(error: PorticoError, *, as_json: bool = False) -> typer.Exit:
     if as_json:
         data({"error": error_data(error)})
     else:
-        typer.secho(safe(error_text(error)), err=True, fg="red")
+        typer.secho(printable(error_text(error)), err=True, fg="red")
     return typer.Exit(_EXITS.get(error.code, Exit.FAILED))
 
 
@@ -105,11 +99,11 @@ def error_data(error: PorticoError) -> dict[str, Any]:
 def error_text(error: PorticoError) -> str:
     """An error with the next command to try."""
     if not isinstance(error, CallError):
-        return f"error: {error}"
-    lines = [f"error {error}"]
+        return f"error: {one_line(str(error))}"
+    lines = f"error {error}".split("\n")
     if error.next_call is not None:
         lines.append(f"next: {spell(error.next_call)}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def spell(call: NextCall) -> str:
