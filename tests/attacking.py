@@ -13,6 +13,8 @@ from sqlalchemy import event
 from portico.domain.call import Call
 from portico.errors import CallError
 from portico.house import House
+from portico.providers.database.sqlite import SqliteDoor
+from portico.providers.database.sqlite_processes import SqliteProcess, SqliteProcesses
 from portico.providers.registry.provider import RegistryProvider
 from portico.surfaces.mcp.discover import Discover
 from portico.surfaces.mcp.search import Search
@@ -65,7 +67,7 @@ def state(shop: Shop) -> str:
     objects = (
         "SELECT relname, relkind, relnatts FROM pg_class WHERE relname NOT LIKE 'pg_t%' ORDER BY 1, 2",
         "SELECT oid, xmin FROM pg_proc ORDER BY 1",
-        "SELECT rolname, rolsuper FROM pg_authid ORDER BY 1",
+        "SELECT rolname, rolsuper FROM pg_roles ORDER BY 1",
         "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg_t%' ORDER BY 1",
     )
     return hashlib.sha256(repr([*parts, *map(shop.rows, objects)]).encode()).hexdigest()
@@ -85,8 +87,10 @@ class Attack:
     def __post_init__(self) -> None:
         assert self.house.registries is not None
         provider: RegistryProvider = self.house.registries.providers["warehouse"]
-        engine = provider._reading._open().door.engine
-        event.listen(engine, "checkout", self._note)
+        door = provider._reading._open().door
+        event.listen(door.engine, "checkout", self._note)
+        if isinstance(door, SqliteDoor):  # what agents ask goes to other processes
+            door.processes = _Counted(door.processes, self._note)
 
     def _note(self, *_: object) -> None:
         self.sent += 1
@@ -121,6 +125,18 @@ class Attack:
                     self.tried += 1
                     if await ways[name]({column: text}):
                         self.let_through.append((name, column, text))
+
+
+class _Counted(SqliteProcesses):
+    """The same processes, with a look at who takes one."""
+
+    def __init__(self, inner: SqliteProcesses, note: Callable[[], None]) -> None:
+        self.__dict__ = inner.__dict__
+        self._note = note
+
+    def take(self, seconds: float) -> SqliteProcess:
+        self._note()
+        return super().take(seconds)
 
 
 def _through(surface: Surface, meta: str, key: str) -> Door:

@@ -27,6 +27,10 @@ _TABLES = (
 _EMPTY = "; ".join(f"DELETE FROM {table}" for table in _TABLES.split()).encode()
 
 
+OWNER = "tester"
+"""The ordinary user who logs in and owns the databases."""
+
+
 class Postgres:
     """A server of its own, with as many databases as tests ask for; nothing but a socket leads to it."""
 
@@ -37,6 +41,8 @@ class Postgres:
         self._emptied: list[str] = []
         for setting in _HASTE:
             self._run(sql.SQL("ALTER SYSTEM SET " + setting))
+        self._run(sql.SQL("CREATE ROLE tester LOGIN CREATEROLE"))
+        self._run(sql.SQL("ALTER ROLE tester SET createrole_self_grant = 'set, inherit'"))
         self._run(sql.SQL("SELECT pg_reload_conf()"))
 
     def fresh(self) -> str:
@@ -72,9 +78,9 @@ class Postgres:
 
     def _create(self, template: str | None) -> str:
         name = f"test_{next(self._numbers)}"
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        statement = sql.SQL("CREATE DATABASE {} OWNER tester TEMPLATE {}")
         self._run(statement.format(sql.Identifier(name), sql.Identifier(template or "template0")))
-        return str(self._server.get_uri(name))
+        return str(self._server.get_uri(name)).replace("//postgres:", f"//{OWNER}:", 1)
 
     def _run(self, statement: sql.Composed | sql.SQL) -> None:
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
@@ -92,6 +98,11 @@ def postgres_server() -> Iterator[Postgres]:
         yield Postgres(server)
     finally:
         server.cleanup()
+
+
+def as_superuser(url: str) -> str:
+    """The same database, with the login of a superuser."""
+    return url.replace(f"//{OWNER}:", "//postgres:", 1)
 
 
 def _name(url: str) -> str:

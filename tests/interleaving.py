@@ -21,10 +21,10 @@ from tests.registries import Shop
 USERS = 20
 FUNCTIONS = """
 CREATE FUNCTION mcp.fail_inside() RETURNS text LANGUAGE plpgsql STABLE AS $$ BEGIN
-  PERFORM set_config('role', 'postgres', false); PERFORM set_config('portico.caller', 'nobody', false);
+  PERFORM set_config('role', 'tester', false); PERFORM set_config('portico.caller', 'nobody', false);
   RAISE EXCEPTION 'failed inside'; END $$;
 CREATE FUNCTION mcp.hang_inside(token integer) RETURNS text LANGUAGE plpgsql STABLE AS $$ BEGIN
-  PERFORM set_config('role', 'postgres', false); PERFORM set_config('portico.caller', 'nobody', false);
+  PERFORM set_config('role', 'tester', false); PERFORM set_config('portico.caller', 'nobody', false);
   PERFORM pg_advisory_xact_lock_shared(token); PERFORM pg_sleep(60); RETURN 'late'; END $$;
 """
 """Both become somebody else before they end badly: that must not outlive them."""

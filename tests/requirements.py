@@ -170,6 +170,8 @@ PROMISES = {
     "P-HOOKS": "Hooks see, change and refuse calls; one that only watches can break nothing.",
     "P-APP": "A program serves the same surfaces as the command line, in memory, over stdio and over HTTP.",
     "P-DATABASE-READ-ONLY": "No statement of a tool changes a database, whatever its words and its rights.",
+    "P-DATABASE-SUPERUSER": "A login that is a superuser or as strong as one is refused unless the config allows it.",
+    "P-SQLITE-PROCESS": "Agents' SQL on SQLite runs in a process that is killed in time and ends with the gateway.",
     "P-DATABASE-LIMITS": "A query is cut at its limits of time, rows and bytes, and is not loaded first.",
     "P-REGISTRY-LOADS": "What a registry holds is loaded whole, in the background, and is a tool like any other.",
     "P-REGISTRY-REFRESH": "A changed registry is a new edition, announced without a restart; no change costs nothing.",

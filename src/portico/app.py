@@ -17,7 +17,7 @@ import anyio
 from portico import config
 from portico.catalog import Catalog
 from portico.config.documents import parse_document
-from portico.config.load import DATABASE, read_settings
+from portico.config.load import read_settings, with_database
 from portico.config.profiles import with_profile
 from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
@@ -58,6 +58,8 @@ class Settings:
     categories: Mapping[str, str] = field(default_factory=dict)
     database_uri: str | None = field(default=None, repr=False)
     """The database of packaged tools; None leaves it to the environment."""
+    allow_superuser: bool | None = None
+    """Whether that database may be asked with the login of a superuser; None leaves it to the config."""
     store: str | None = field(default=None, repr=False)
     """Where things are remembered: that of the config file unless told, in memory without one."""
 
@@ -259,6 +261,7 @@ def settings_of(asked: Settings) -> config.Settings:
         pins=given.pins or found.pins,
         categories={**found.categories, **given.categories},
         database_uri=found.database_uri if asked.database_uri is None else asked.database_uri,
+        allow_superuser=found.allow_superuser if asked.allow_superuser is None else asked.allow_superuser,
         store=given.store if asked.store or not file else found.store,
         problems=(*found.problems, *given.problems),
     )
@@ -298,7 +301,7 @@ def _many(given: Any) -> list[Any]:
 def _bare(profile: str | None) -> config.Settings:
     """The settings of no file at all."""
     cwd = Path.cwd()
-    found = config.Settings(home=config.find_paths(os.environ, cwd), database_uri=os.environ.get(DATABASE, "").strip())
+    found = with_database(config.Settings(home=config.find_paths(os.environ, cwd)), os.environ)
     return with_profile(found, None, profile, os.environ, cwd)
 
 

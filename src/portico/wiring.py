@@ -379,6 +379,7 @@ def _add_workshop(house: House, settings: Settings, providers: dict[str, Provide
         packaged=settings.selected.wants_packaged,
         taken={*(spec.name for spec in settings.servers), *(spec.name for spec in settings.databases)},
         database=settings.database_uri,
+        allow_superuser=settings.allow_superuser,
         data=settings.home.data,
     )
     house.problems = (*house.problems, *workshop.problems)

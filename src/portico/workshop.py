@@ -125,6 +125,7 @@ def open_workshop(
     packaged: bool,
     taken: Collection[str],
     database: str,
+    allow_superuser: bool = False,
     data: Path,
 ) -> Workshop:
     """A workshop with everything loaded; packaged tools read the demo's data where no database is named."""
@@ -132,7 +133,7 @@ def open_workshop(
     url = database or (demo_url(data) if packaged else "")
     bad: tuple[ConfigError, ...] = ()
     try:
-        workshop.database = DatabaseSource(url) if url else None
+        workshop.database = DatabaseSource(url, allow_superuser=allow_superuser) if url else None
     except ConfigError as error:
         bad = (error,)
     workshop.load()

@@ -73,6 +73,24 @@ def test_a_profile_with_a_registry_takes_the_database_of_the_environment(home: H
     assert (spec.name, spec.registry, spec.url, settings.problems) == ("mcp", "mcp", "postgresql://u:secret@h/d", ())
 
 
+@pytest.mark.requirement("P-DATABASE-SUPERUSER")
+def test_a_superuser_is_allowed_for_one_database_or_for_that_of_the_environment(home: Home) -> None:
+    first, second = "{url: sqlite:///a.db, registry: x, allow_superuser: true}", "{url: sqlite:///b.db, registry: y}"
+    text = f"databases:\n  a: {first}\n  b: {second}\n"
+    assert [spec.allow_superuser for spec in loaded(home, text).databases] == [True, False]
+    assert not loaded(home).allow_superuser
+    assert loaded(home, "allow_superuser: true\n").allow_superuser
+    uri = "postgresql://u@h/d"
+    settings = loaded(home, DATABASE_URI=uri, DATABASE_ALLOW_SUPERUSER="1", MCP_PROFILE="db-registry")
+    assert (settings.allow_superuser, settings.databases[0].allow_superuser) == (True, True)
+    assert not loaded(home, "allow_superuser: true\n", DATABASE_ALLOW_SUPERUSER="false").allow_superuser
+    wrong = loaded(home, DATABASE_ALLOW_SUPERUSER="perhaps")
+    assert (wrong.allow_superuser, [problem.where for problem in wrong.problems]) == (
+        False,
+        ["DATABASE_ALLOW_SUPERUSER"],
+    )
+
+
 @pytest.mark.requirement("S4-10", "S4-E8")
 def test_a_profile_whose_registry_has_no_database_says_so_and_nothing_else_happens(home: Home) -> None:
     settings = loaded(home, PROFILE="db-registry")

@@ -14,6 +14,7 @@ from portico.errors import CallError, InvalidArguments
 from portico.packaged import base, plots, quality, retrieval, security, tuning
 from portico.packaged.demo import demo_url
 from portico.providers.database import Connection, DatabaseSource
+from tests.databases import OWNER
 
 PRICES = [9.5, 48.0, 32.9, 79.0, 6.2, 54.0, 139.0, 18.5, 24.0, 39.9]
 TABLES = ["articles", "customers", "monthly_sales", "order_items", "orders", "products"]
@@ -106,8 +107,8 @@ def test_statistics_are_those_that_python_works_out(conn: Connection):
 def test_roles_and_grants_are_told_where_there_are_some(conn: Connection):
     answers = [
         security.handle_sec_userRoles(conn),
-        security.handle_sec_rolePermissions(conn, "postgres"),
-        security.handle_sec_userDbPermissions(conn, "postgres"),
+        security.handle_sec_rolePermissions(conn, OWNER),
+        security.handle_sec_userDbPermissions(conn, OWNER),
     ]
     if conn.dialect == "sqlite":
         assert all(answer["supported"] is False and "no users" in answer["reason"] for answer in answers)

@@ -15,7 +15,7 @@ from .fields import Fields, meant
 from .paths import absolute
 from .settings import Settings
 
-KEYS = "url registry refresh_s role roles registry_override writes rows bytes seconds".split()
+KEYS = "url registry refresh_s role roles registry_override writes allow_superuser rows bytes seconds".split()
 """The fields of a database."""
 NAME_LENGTH = 128
 LEAST_REFRESH = 0.1
@@ -52,7 +52,8 @@ def with_registry(settings: Settings) -> Settings:
             f"it asks for the registry {schema!r}, and no database is named", where=f"profile {profile.name!r}", fix=fix
         )
         return replace(settings, problems=(*settings.problems, problem))
-    spec = DatabaseSpec(name=schema, url=settings.database_uri, registry=schema)
+    allowed = settings.allow_superuser
+    spec = DatabaseSpec(name=schema, url=settings.database_uri, registry=schema, allow_superuser=allowed)
     return replace(settings, databases=(*databases, spec))
 
 
@@ -86,6 +87,7 @@ def _spec(name: str, fields: Fields, document: Document) -> DatabaseSpec:
         roles={caller: role for caller, role in fields.pairs("roles").items() if role},
         registry_override=defaults.registry_override if override is None else override,
         writes=defaults.writes if writes is None else writes,
+        allow_superuser=fields.switch("allow_superuser") or False,
         rows=fields.whole("rows", least=1, most=100_000) or defaults.rows,
         bytes=fields.whole("bytes", least=1_000, most=10_000_000) or defaults.bytes,
         seconds=_seconds(fields) or defaults.seconds,

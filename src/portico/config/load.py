@@ -37,6 +37,8 @@ PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,32}")
 
 DATABASE = "DATABASE_URI"
 """An environment variable that names the database which packaged tools read."""
+SUPERUSER = "DATABASE_ALLOW_SUPERUSER"
+"""An environment variable that lets that database be asked with the login of a superuser."""
 
 
 def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path, *, profile: str | None = None) -> Settings:
@@ -52,10 +54,23 @@ def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path, *, 
     file = find_config(config, environ, cwd)
     document = read_document(file) if file else None
     settings = read_settings(document, home, environ, cwd) if document else Settings(home=home)
-    settings = replace(settings, database_uri=environ.get(DATABASE, "").strip())
+    settings = with_database(settings, environ)
     is_own = document is not None and recognise(document) == "portico"
     settings = with_registry(with_profile(settings, document if is_own else None, profile, environ, cwd))
     return _switched(settings, environ.get(SWITCH, "").strip())
+
+
+def with_database(settings: Settings, environ: Mapping[str, str]) -> Settings:
+    """The settings with the database that the environment names, and with what it allows there."""
+    settings = replace(settings, database_uri=environ.get(DATABASE, "").strip())
+    value = environ.get(SUPERUSER, "").strip()
+    if not value:
+        return settings
+    allowed = {**SWITCHES, "1": True, "0": False}.get(value.casefold())
+    if allowed is not None:
+        return replace(settings, allow_superuser=allowed)
+    problem = ConfigError("this must be true or false", where=SUPERUSER, fix="Set it to true or false, or unset it.")
+    return replace(settings, allow_superuser=False, problems=(*settings.problems, problem))
 
 
 def _switched(settings: Settings, value: str) -> Settings:
@@ -140,6 +155,7 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         yaml=read_sources(fields, "yaml"),
         hooks=read_sources(fields, "hooks"),
         databases=read_databases(fields, document),
+        allow_superuser=fields.switch("allow_superuser") or False,
     )
 
 

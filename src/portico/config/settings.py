@@ -134,6 +134,8 @@ class Settings:
     """Databases whose registries hold tools, that of the chosen profile included."""
     database_uri: str = field(default="", repr=False)
     """The database that packaged tools read, which may hold a password; empty for the demo's."""
+    allow_superuser: bool = False
+    """Whether the database that packaged tools read may be asked with the login of a superuser."""
     profile: str = ""
     """The name of the chosen profile; its surface, pins and servers are already in force."""
     selected: Profile = OPEN

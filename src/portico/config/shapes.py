@@ -15,7 +15,7 @@ from .documents import Document
 
 OWN_KEYS = (
     "surface servers mcpServers databases python yaml pins store journal host port http categories search semantic"
-    " profiles tokens capabilities hooks scripts results".split()
+    " profiles tokens capabilities hooks scripts results allow_superuser".split()
 )
 """The top-level keys of a Portico config."""
 

@@ -23,6 +23,8 @@ class DatabaseSpec:
     """What PostgreSQL becomes for each caller; `*` means all others."""
     registry_override: bool = True
     """Whether its tools take the place of code tools of the same name."""
+    allow_superuser: bool = False
+    """Whether PostgreSQL may be asked with a login that is a superuser, or may read files of the server."""
     writes: bool = False
     """Whether tools that are registered as writing are offered, and may write."""
     rows: int = 1_000

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.databases import as_superuser
 
 from portico.errors import CallError
 from portico.providers.database import DatabaseSource
@@ -41,7 +42,7 @@ def test_no_disguise_lets_a_query_read_a_file_or_a_password_of_the_server(filled
     secret.write_text("the secret word")
     with psycopg.connect(filled_url) as connection:
         connection.execute(FUNCTIONS.replace("{file}", str(secret)).replace("{long}", LONG).encode())
-    source = DatabaseSource(filled_url)
+    source = DatabaseSource(as_superuser(filled_url), allow_superuser=True)
     with source.reading() as conn, pytest.raises(CallError) as caught:
         conn.rows(sql.replace("{file}", str(secret)))
     source.close()

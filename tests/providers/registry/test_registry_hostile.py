@@ -11,6 +11,7 @@ import anyio
 import psycopg
 import pytest
 from sqlalchemy import event
+from tests.databases import OWNER
 from tests.registries import ALICE, BOB, Shop
 
 from portico.domain.caller import Caller
@@ -143,10 +144,10 @@ async def test_no_error_of_a_hundred_tells_how_the_database_is_reached(pg: Shop,
     pg.register("raising", "raising", "F", "code CV", "words CV")
     provider = provide(pg, roles={"alice": "hidden_role_9"})
     folder = pg.url.partition("host=")[2]
-    secrets = ("hidden_role_9", "postgres", pg.url, folder)
+    secrets = ("hidden_role_9", OWNER, pg.url, folder)
     told = []
     for state in STATES:
-        for words in (f"as hidden_role_9 at {pg.url}", f'role "hidden_role_9" of postgres in {folder}/x'):
+        for words in (f"as hidden_role_9 at {pg.url}", f'role "hidden_role_9" of {OWNER} in {folder}/x'):
             with pytest.raises(CallError) as failure:
                 await ask(provider, "raising", code=state, words=words)
             told.append(str(failure.value))

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.databases import OWNER
 from tests.interleaving import Interleaving, furnished
 from tests.registries import ALICE, BOB, Shop
 
@@ -94,7 +95,7 @@ async def test_a_function_that_changes_who_it_is_changes_it_for_itself_alone(pg:
     pg.register("become", "become", "F", "name CV")
     provider = RegistryProvider(pg.spec(roles={"alice": "own_role_1", "bob": "own_role_2"}))
     for _ in range(8):
-        await ask(provider, "become", ALICE, name="postgres")
+        await ask(provider, "become", ALICE, name=OWNER)
         row = (await ask(provider, "who", BOB))["rows"][0]
         assert (row[0], row[1]) == ("own_role_2", "bob")
     await provider.aclose()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 import sqlglot
+from tests.databases import OWNER, as_superuser
 from tests.registries import Shop
 
 from portico.errors import UpstreamGone
@@ -156,7 +157,7 @@ def test_a_database_user_sees_the_tools_that_are_mapped_to_it(pg: Shop) -> None:
     pg.run("UPDATE mcp.mcp_tool_users SET DatabaseUser = 'reader_one' WHERE ToolName = 'for_one'")
     seen = {}
     for role in ("reader_one", "reader_two"):
-        own = Loading(Shop(pg.url.replace("postgres:@", f"{role}:@")))
+        own = Loading(Shop(pg.url.replace(f"{OWNER}:@", f"{role}:@")))
         seen[role] = own.again().tools.keys()
         own.close()
     assert seen["reader_one"] - seen["reader_two"] == {"for_one"}
@@ -167,7 +168,7 @@ def test_a_database_user_sees_the_tools_that_are_mapped_to_it(pg: Shop) -> None:
 def test_rights_that_the_user_lacks_are_told_unless_callers_have_roles(pg: Shop) -> None:
     pg.run("DROP ROLE IF EXISTS poor_user", "CREATE ROLE poor_user LOGIN")
     pg.run("REVOKE SELECT ON mcp.sample_sales FROM PUBLIC")
-    poor = Shop(pg.url.replace("postgres:@", "poor_user:@"))
+    poor = Shop(pg.url.replace(f"{OWNER}:@", "poor_user:@"))
     alone, with_roles = Loading(poor), Loading(poor, has_roles=True)
     assert "which the database user who asks may not use" in alone.refused()["sample_sales"].reason
     assert "sample_sales" in with_roles.again().tools
@@ -300,14 +301,15 @@ def test_whose_rights_an_object_has_and_every_way_to_write_its_body_are_part_of_
 
 @pytest.mark.requirement("P-REGISTRY-REFRESH")
 def test_a_glance_at_postgresql_sees_a_right_that_comes_with_a_role(pg: Shop) -> None:
-    pg.run("DROP ROLE IF EXISTS some_members", "CREATE ROLE some_members")
+    superuser = Shop(as_superuser(pg.url))
+    superuser.run("DROP ROLE IF EXISTS some_members", "CREATE ROLE some_members")
     loading = Loading(pg)
     before = loading.again()
     assert loading.loader.is_same(before)
-    pg.run("GRANT some_members TO CURRENT_USER")
+    superuser.run(f"GRANT some_members TO {OWNER}")
     assert not loading.loader.is_same(before)
     loading.close()
-    pg.run("DROP ROLE some_members")
+    superuser.run("DROP ROLE some_members")
 
 
 @pytest.mark.requirement("P-REGISTRY-REFRESH")

@@ -15,6 +15,7 @@ import sqlglot
 from psycopg.rows import dict_row
 from registry_world import BENIGN, INJECTIONS, parameter, registered
 from sqlglot import exp
+from tests.databases import OWNER
 
 from portico.errors import ConfigError
 from portico.providers.database import DatabaseSource
@@ -145,7 +146,7 @@ def test_a_tool_is_shown_to_the_database_users_that_it_is_mapped_to(shop):
         connection.execute("DELETE FROM mcp.mcp_tool_users WHERE ToolName <> 'sample_sales'")
         connection.execute("INSERT INTO mcp.mcp_tool_users VALUES ('sample_revenue', 'registry_reader')")
         seen = {}
-        for role in ("postgres", "registry_reader"):
+        for role in (OWNER, "registry_reader"):
             connection.execute(f"SET ROLE {role}".encode())
             seen[role] = {
                 view: {row["toolname"] for row in connection.execute(f"SELECT * FROM mcp.{view}".encode())}
@@ -153,7 +154,7 @@ def test_a_tool_is_shown_to_the_database_users_that_it_is_mapped_to(shop):
             }
             connection.execute("RESET ROLE")
         connection.rollback()
-    assert seen["postgres"] == {view: {"sample_sales"} for view in SEEN}
+    assert seen[OWNER] == {view: {"sample_sales"} for view in SEEN}
     assert seen["registry_reader"] == {view: {"sample_sales", "sample_revenue"} for view in SEEN}
 
 

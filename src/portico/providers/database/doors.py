@@ -48,8 +48,8 @@ class Door(Protocol):
         """The columns and rows of a plan."""
         ...
 
-    def inspecting(self, connection: Connection) -> AbstractContextManager[Any]:
-        """SQLAlchemy's inspector."""
+    def inspecting(self, connection: Connection | None) -> AbstractContextManager[Any]:
+        """SQLAlchemy's inspector, of this connection where the door has no other."""
         ...
 
     def stop(self, connection: Connection) -> None:
@@ -98,7 +98,7 @@ class AnyDoor:
         return list(result.keys()), [tuple(row) for row in result]
 
     @contextmanager
-    def inspecting(self, connection: Connection) -> Iterator[Any]:
+    def inspecting(self, connection: Connection | None) -> Iterator[Any]:
         """Of the same connection."""
         yield inspect(connection)
 

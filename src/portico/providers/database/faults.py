@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import psycopg
 from sqlalchemy.exc import (
@@ -74,6 +75,10 @@ class Faults:
             return UpstreamTimeout("the database", details=found.details)
         return UpstreamGone("the database", details=found.details if isinstance(found, UpstreamGone) else (AWAY,))
 
+    def mistaken(self, text: str) -> CallError:
+        """The error of who asked for something that cannot be asked."""
+        return self._mistake(text)
+
     def scrubbed(self, text: str) -> str:
         """One line, without what belongs to the way the database is reached."""
         return self._secret.sub("...", " ".join(text.split()))[:LONGEST]
@@ -84,7 +89,7 @@ class Faults:
         if name.startswith(("SQLITE_AUTH", "SQLITE_READONLY", "SQLITE_PERM")) or "authorized" in text:
             return _refused(self.scrubbed(text))
         if name.startswith("SQLITE_INTERRUPT"):
-            return _late()
+            return late()
         if name.startswith(("SQLITE_TOOBIG", "SQLITE_NOMEM")):
             return self._mistake(TOO_BIG)
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -100,7 +105,7 @@ class Faults:
             denied = _PRIVILEGE.search(text)
             return _refused(self.scrubbed(denied[0] if denied else text if state == "25006" else ""))
         if state in _TIMES:
-            return _late()
+            return late()
         if state == "25P02":
             return self._mistake("an earlier statement of this call has failed, so no other is taken")
         if state in _LIMITS:
@@ -121,7 +126,8 @@ def _refused(said: str) -> Refused:
     return Refused("sql", details=details, sent=Sent.ANSWERED)
 
 
-def _late() -> UpstreamTimeout:
+def late() -> UpstreamTimeout:
+    """The error of who has used up the time of a call."""
     return UpstreamTimeout("the database", details=(TOO_LONG,), sent=Sent.ANSWERED)
 
 
@@ -129,3 +135,12 @@ DRIVERS = (SQLAlchemyError, psycopg.Error, sqlite3.Error, sqlite3.Warning)
 """What nobody but a driver raises."""
 HANDLED = (*DRIVERS, OverflowError, UnicodeError, MemoryError)
 """What a driver may raise while it is at work."""
+
+
+@contextmanager
+def translated(faults: Faults, handled: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Let nothing that a driver says pass as it is."""
+    try:
+        yield
+    except handled as error:
+        raise faults.told(error) from error

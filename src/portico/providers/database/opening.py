@@ -21,6 +21,7 @@ from .postgres import PostgresDoor
 from .quick import quick_reading
 from .reading import reading
 from .sqlite import SqliteDoor
+from .sqlite_reading import sqlite_reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,9 @@ class OpenDatabase:
     name: str
 
     def reading(self, caller: Caller) -> AbstractContextManager[OwnConnection]:
-        """A connection for one caller."""
+        """A connection for one caller; agents' SQL on a SQLite file runs in another process."""
+        if isinstance(self.door, SqliteDoor) and self.door.mode is Mode.READ:
+            return sqlite_reading(self.door, self.limits, self.faults, self.name)
         return reading(self.door, caller, self.limits, self.faults, self.name)
 
     def asking(self, caller: Caller) -> AbstractContextManager[Question]:
@@ -54,6 +57,7 @@ def open_door(
     role: str = "",
     roles: Mapping[str, str] | None = None,
     mode: Mode = Mode.READ,
+    allow_superuser: bool = False,
 ) -> OpenDatabase:
     """Make everything ready; nothing is connected yet.
 
@@ -66,7 +70,7 @@ def open_door(
         door: Door = SqliteDoor(file, limits, mode=mode)
         return OpenDatabase(door=door, limits=limits, faults=Faults(secrets), name=file.stem)
     if address.dialect == "postgresql":
-        door = PostgresDoor(address, limits, role=role, roles=roles, mode=mode)
+        door = PostgresDoor(address, limits, role=role, roles=roles, mode=mode, allow_superuser=allow_superuser)
     else:
         door = AnyDoor(address, limits, mode=mode)
     faults = Faults(_secrets(door.engine) | {role, *(roles or {}).values()})

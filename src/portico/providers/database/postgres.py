@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from selectors import EVENT_READ, DefaultSelector
 from time import monotonic, sleep
@@ -11,7 +11,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy import URL, Connection, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 
@@ -24,6 +24,7 @@ from .doors import CONNECT_SECONDS, driver_of, opened
 from .limits import Limits
 from .modes import Mode
 from .naming_types import learn_types
+from .postgres_guard import NAME_BYTES, Guard
 from .statements import Statement
 from .stopping import stopped_after
 
@@ -36,29 +37,21 @@ PATIENCE = 1.0
 """Seconds that a statement has to end after it was told to, before its session is ended."""
 EVERYBODY = "*"
 """Who has no role of their own."""
-NAME_BYTES = 63
-"""Bytes that PostgreSQL keeps of a name, also of an application's."""
+_LOGIN = """
+SELECT CAST(session_user AS text), string_agg(why, ', ') FROM (
+    SELECT 'a superuser' AS why FROM pg_catalog.pg_roles WHERE rolname = session_user AND rolsuper
+    UNION ALL SELECT 'a member of ' || rolname FROM pg_catalog.pg_roles
+    WHERE rolname IN ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program')
+    AND NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = session_user)
+    AND pg_catalog.pg_has_role(session_user, oid, 'MEMBER')
+) AS found
+"""
+UNLOCK = b"SELECT pg_catalog.pg_advisory_unlock_all()"
+"""What a function that only reads can leave behind: the end of a transaction does not undo it."""
 
-VOLATILE_AND_HARMLESS = sorted(
-    "random random_normal gen_random_uuid uuidv4 uuidv7 clock_timestamp timeofday pg_sleep pg_sleep_for pg_sleep_until "
-    "pg_relation_size pg_total_relation_size pg_table_size pg_indexes_size pg_database_size pg_tablespace_size "
-    "pg_is_in_recovery pg_current_wal_lsn pg_backend_pid pg_postmaster_start_time".split()
-)
-"""Functions of PostgreSQL that may give another answer each time and change nothing; sleeping is cut by the limit."""
 
-BARRED = frozenset(
-    "pg_authid pg_shadow pg_hba_file_rules pg_ident_file_mappings pg_file_settings pg_user_mapping pg_user_mappings "
-    "user_mapping_options pg_subscription".split()
-)
-"""Relations that show passwords or files of the server to a superuser, which a careless config lets us be."""
-
-_VOLATILE = text(
-    "SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p "
-    "LEFT JOIN pg_catalog.pg_type t ON t.oid = p.proargtypes[0] AND t.typtype <> 'b' "
-    "WHERE p.provolatile = 'v' "
-    "AND (p.proname = ANY(:called) OR (p.proname = ANY(:attributes) AND t.oid IS NOT NULL)) "
-    "AND NOT (p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY(:harmless)) ORDER BY 1"
-)
+TOLD = "current_setting('transaction_read_only'), current_setting('is_superuser'), current_user"
+"""What the server says of a transaction that has begun."""
 
 
 class PostgresDoor:
@@ -72,16 +65,18 @@ class PostgresDoor:
         role: str = "",
         roles: Mapping[str, str] | None = None,
         mode: Mode = Mode.READ,
+        allow_superuser: bool = False,
     ) -> None:
         self._limits, self._role, self._roles, self.mode = limits, role, roles or {}, mode
+        self._allow_superuser = allow_superuser
+        self._is_powerful, self._guard = False, Guard()
         self.engine = opened(
             _url(address),
             connect_args={"connect_timeout": CONNECT_SECONDS, "application_name": "portico"},
             pool_timeout=limits.seconds,
             pool_recycle=RECYCLE_SECONDS,
         )
-        options = {"writes": mode is Mode.WRITE, "steady": mode is Mode.STEADY}
-        event.listen(self.engine, "connect", lambda driver, record: adapt(driver, **options))
+        event.listen(self.engine, "connect", self._greet)
         event.listen(self.engine, "checkin", _note)
         event.listen(self.engine, "checkout", self._meet)
 
@@ -93,11 +88,15 @@ class PostgresDoor:
         names = {f"n{i}": name for i, name in enumerate(settings)}
         values = {f"v{i}": value for i, value in enumerate(settings.values())}
         # A query, not SET: after a first one the transaction can no longer be made a writing one.
-        asked = text(f"SELECT {parts}, current_setting('transaction_read_only'), current_user")
+        asked = text(f"SELECT {parts}, {TOLD}")
         self.check(connection.execute(asked, {**names, **values}).one(), settings)
         driver = cast("psycopg.Connection[Any]", driver_of(connection))
-        with stopped_after(self._limits.seconds + GRACE, lambda: self._stop(driver)):
-            yield
+        try:
+            with stopped_after(self._limits.seconds + GRACE, lambda: self._stop(driver)):
+                yield
+        finally:
+            if self.mode is Mode.READ:  # what may write loses its session anyway, and the third kind is ours alone
+                _release(connection, driver)
 
     def check(self, told: Sequence[Any], settings: Mapping[str, str]) -> None:
         """Return when the server has taken over what it was told.
@@ -105,26 +104,19 @@ class PostgresDoor:
         Raises:
             UpstreamGone: it has not, so nothing that it says can be trusted.
         """
-        name, read_only, user = told[0], told[-2], told[-1]
+        name, read_only, is_superuser, user = told[0], told[-3], told[-2], told[-1]
         if read_only != ("off" if self.mode is Mode.WRITE else "on") or name != settings["application_name"]:
             detail = "it does not keep a transaction read-only, so it is not asked"
             raise UpstreamGone("the database", details=(detail,))
         if user != settings.get("role", user):
             detail = "it does not take the role that the config gives this caller, so it is not asked"
             raise UpstreamGone("the database", details=(detail,))
+        if is_superuser == "on" and not self._allow_superuser:
+            raise _too_powerful("the role that it becomes is a superuser")
 
     def admit(self, connection: Connection, statement: Statement) -> None:
         """Ask the database which of the functions are volatile: those may write, also outside of the transaction."""
-        if barred := sorted(BARRED.intersection(statement.names)):
-            raise Refused("sql", details=(f"{barred[0]!r} shows passwords or files of the server, and is not read",))
-        if not statement.called and not statement.attributes:
-            return
-        asked = {"called": _cut(statement.called), "attributes": _cut(statement.attributes)}
-        found = connection.execute(_VOLATILE, {**asked, "harmless": VOLATILE_AND_HARMLESS}).scalars().all()
-        if found:
-            names = ", ".join(repr(name) for name in found[:5])
-            advice = "one of your own that only reads can be declared STABLE"
-            raise Refused("sql", details=(f"this database is only read, and {names} may do more; {advice}",))
+        self._guard.admit(connection, statement, is_powerful=self._is_powerful)
 
     def sized(self, sql: str) -> str | None:
         """Let the server leave out the columns of a row that is too large, so that it is never sent.
@@ -149,8 +141,9 @@ class PostgresDoor:
             return ["QUERY PLAN"], cursor.fetchall()
 
     @contextmanager
-    def inspecting(self, connection: Connection) -> Iterator[Any]:
+    def inspecting(self, connection: Connection | None) -> Iterator[Any]:
         """Of the same transaction, so that an agent sees what its role may."""
+        assert connection is not None
         learn_types(connection)
         yield inspect(connection)
 
@@ -186,6 +179,20 @@ class PostgresDoor:
             **({"jit": "off"} if self.mode is Mode.STEADY else {}),
             **({"role": role} if role else {}),
         }
+
+    def _greet(self, driver: psycopg.Connection[Any], record: Any) -> None:
+        """Make a new connection ours, unless its login may do what no agent should be near.
+
+        Raises:
+            Refused: it is a superuser, or may read files of the server, and the config does not allow that.
+        """
+        name, power = driver.execute(_LOGIN).fetchone() or ("", None)
+        driver.rollback()
+        self._is_powerful = self._is_powerful or power is not None
+        if power is not None and not self._allow_superuser:
+            driver.close()
+            raise _too_powerful(f"its login {name!r} is {power}")
+        adapt(driver, writes=self.mode is Mode.WRITE, steady=self.mode is Mode.STEADY)
 
     def _stop(self, driver: psycopg.Connection[Any]) -> None:
         """Cancel what runs; a function may catch that and go on, and then loses its session."""
@@ -225,6 +232,19 @@ class PostgresDoor:
         return found
 
 
+def _release(connection: Connection, driver: psycopg.Connection[Any]) -> None:
+    """Let go of the session's locks; a connection that does not let us is thrown away."""
+    words = UNLOCK + b"; ROLLBACK" if driver.pgconn.transaction_status == TransactionStatus.INTRANS else UNLOCK
+    try:
+        if driver.pgconn.transaction_status not in (TransactionStatus.INTRANS, TransactionStatus.IDLE):
+            driver.rollback()
+        is_done = driver.pgconn.exec_(words).status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+    except psycopg.Error:
+        is_done = False
+    if not is_done:
+        connection.invalidate()
+
+
 def _has_word(socket: int) -> bool:
     """Whether something waits to be read, which from a server that was asked nothing is its farewell."""
     with DefaultSelector() as selector:
@@ -236,9 +256,12 @@ def _note(driver: Any, record: Any) -> None:
     record.info["used"] = monotonic()
 
 
-def _cut(names: Iterable[str]) -> list[str]:
-    """Names as long as PostgreSQL keeps them."""
-    return sorted(name.encode()[:NAME_BYTES].decode(errors="ignore") for name in names)
+def _too_powerful(reason: str) -> Refused:
+    fix = (
+        "let it log in as an ordinary user who may read what agents should see, or set `allow_superuser: true` for "
+        "this database in the config (DATABASE_ALLOW_SUPERUSER=true for that of DATABASE_URI)"
+    )
+    return Refused("the database", details=(f"it is not asked, because {reason}; {fix}",))
 
 
 def _can_be_told(caller: Caller) -> bool:

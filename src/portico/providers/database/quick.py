@@ -16,14 +16,12 @@ from portico.domain.caller import Caller
 
 from .connection import Binds, Result
 from .doors import driver_of
-from .faults import DRIVERS, HANDLED, Faults
+from .faults import DRIVERS, HANDLED, Faults, translated
 from .limits import Limits
-from .postgres import PostgresDoor
-from .reading import taken, translated
+from .postgres import TOLD, UNLOCK, PostgresDoor
+from .taking import taken
 
 _MARK = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
-_UNLOCK = b"SELECT pg_catalog.pg_advisory_unlock_all()"
-"""The one thing that a function which only reads can leave behind: the end of a transaction does not undo it."""
 
 
 class QuickReading:
@@ -67,7 +65,7 @@ def quick_reading(door: PostgresDoor, caller: Caller, limits: Limits, faults: Fa
         try:
             yield QuickReading(connection, door, caller, limits, faults)
             if driver.pgconn.transaction_status == TransactionStatus.INTRANS:
-                _command(driver, _UNLOCK + b"; ROLLBACK")
+                _command(driver, UNLOCK + b"; ROLLBACK")
             else:  # a statement has failed, and whoever asked did not mind
                 _clear(connection)
         except BaseException:
@@ -80,7 +78,7 @@ def _clear(connection: SqlConnection) -> None:
     driver = _driver(connection)
     try:
         driver.rollback()
-        driver.execute(_UNLOCK)
+        driver.execute(UNLOCK)
         driver.rollback()
     except psycopg.Error:
         connection.invalidate()
@@ -113,7 +111,7 @@ def _begin(driver: psycopg.Connection[Any], door: PostgresDoor, caller: Caller) 
     marks = ", ".join(f"set_config(%(n{i})s, %(v{i})s, true)" for i in range(len(settings)))
     names = {f"n{i}": name for i, name in enumerate(settings)}
     values = {f"v{i}": value for i, value in enumerate(settings.values())}
-    who = f"SELECT {marks}, current_setting('transaction_read_only'), current_user"
+    who = f"SELECT {marks}, {TOLD}"
     _command(driver, b"BEGIN READ ONLY")
     door.check(driver.execute(who.encode(), {**names, **values}, prepare=True).fetchone() or (), settings)
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
-import orjson
 from sqlalchemy import Connection as SqlConnection
 from sqlalchemy import TextClause, bindparam, text
 from sqlalchemy.types import NullType
 
 from portico.domain.caller import Caller
 
-from .connection import Binds, Column, Result, Table
+from .connection import Binds, Result
 from .doors import Door
 from .expanding import expanded
-from .faults import DRIVERS, HANDLED, Faults
-from .inspecting import Inspection, quoted
+from .faults import DRIVERS, HANDLED, Faults, translated
 from .limits import Limits
+from .looking import Looking
 from .modes import Mode
 from .statements import read_statement
-from .values import checked_binds, plain
+from .taking import taken
+from .values import checked_binds
 
 AT_ONCE = 16
 """Rows that are asked of a server at once, so that large ones do not come together."""
@@ -29,25 +29,12 @@ MANY = 1_000
 """The same where all statements are ours and read many small rows."""
 
 
-class Reading:
+class Reading(Looking):
     """What a tool is given as `conn`."""
 
     def __init__(self, connection: SqlConnection, door: Door, limits: Limits, faults: Faults, database: str) -> None:
-        self._connection, self._door, self._limits, self._faults = connection, door, limits, faults
-        self._database = database
-        self._open = ExitStack()
-        self._look: Inspection | None = None
-
-    @property
-    def dialect(self) -> str:
-        """What SQL is spoken."""
-        return str(self._connection.dialect.name)
-
-    @property
-    def inspector(self) -> Any:
-        """SQLAlchemy's inspector; on SQLite it has a connection of its own, past the guard."""
-        with self._looking() as look:
-            return look.inspector
+        super().__init__(door, faults, database, connection)
+        self._connection, self._limits = connection, limits
 
     def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> Result:
         """Run one statement that reads."""
@@ -89,44 +76,6 @@ class Reading:
             columns, rows = self._door.explained(self._connection, statement.text, values)
         return taken(tuple(columns), ((False, row) for row in rows), self._limits.rows, self._limits.bytes)
 
-    def schemas(self) -> tuple[str, ...]:
-        """The names of the schemas, the default one first."""
-        with self._looking() as look:
-            return look.schemas()
-
-    def tables(self, schema: str = "") -> tuple[Table, ...]:
-        """The tables and views of a schema."""
-        with self._looking() as look:
-            return look.tables(schema)
-
-    def find(self, table: str, schema: str = "") -> Table:
-        """The table or view of that name."""
-        with self._looking() as look:
-            return look.find(table, schema)
-
-    def columns(self, table: Table) -> tuple[Column, ...]:
-        """The columns of a table in their order."""
-        with self._looking() as look:
-            return look.columns(table)
-
-    def column(self, table: Table, name: str) -> Column:
-        """One column by name."""
-        with self._looking() as look:
-            return look.column(table, name)
-
-    def ddl(self, table: Table) -> str:
-        """The statements that would create a table or view."""
-        with self._looking() as look:
-            return look.ddl(table)
-
-    def quoted(self, subject: Table | Column | str) -> str:
-        """A name between this database's quotes."""
-        return quoted(self._connection.dialect, subject)
-
-    def close(self) -> None:
-        """Let go of what was opened on the way."""
-        self._open.close()
-
     def _asked(self, sql: str, values: dict[str, Any], most: int) -> Result:
         sized = self._door.sized(sql)
         options = {"stream_results": True, "max_row_buffer": MANY if self._door.mode is Mode.STEADY else AT_ONCE}
@@ -136,26 +85,9 @@ class Reading:
             return taken(columns[1:] if sized else columns, rows, most, self._limits.bytes)
 
     @contextmanager
-    def _looking(self) -> Iterator[Inspection]:
-        with self._translated():
-            if self._look is None:
-                inspector = self._open.enter_context(self._door.inspecting(self._connection))
-                self._look = Inspection(inspector, self._database)
-            yield self._look
-
-    @contextmanager
     def _translated(self) -> Iterator[None]:
         with translated(self._faults, HANDLED):
             yield
-
-
-@contextmanager
-def translated(faults: Faults, handled: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Let nothing that a driver says pass as it is."""
-    try:
-        yield
-    except handled as error:
-        raise faults.told(error) from error
 
 
 @contextmanager
@@ -186,26 +118,3 @@ def _bound(clause: TextClause, binds: Binds) -> TextClause:
 def _with_size(found: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, Sequence[Any]]]:
     for is_large, *row in found:
         yield bool(is_large), row
-
-
-def taken(columns: tuple[str, ...], found: Iterable[tuple[bool, Sequence[Any]]], most: int, room: int) -> Result:
-    """Rows until one of the limits is met, and what to do then."""
-    rows: list[tuple[Any, ...]] = []
-    for is_large, raw in found:
-        if len(rows) == most:
-            note = f"only the first {most} rows are shown. Add WHERE, GROUP BY, or LIMIT and OFFSET to see others"
-            return Result(columns=columns, rows=tuple(rows), truncated=True, note=note)
-        is_large = is_large or _weight(raw) > room
-        row = tuple(map(plain, raw)) if not is_large else ()
-        room -= len(orjson.dumps(row, default=str))
-        if is_large or room < 0:
-            which = f"row {len(rows) + 1} and those after it"
-            note = f"{which} are left out: the answer would be too large. Choose fewer columns, or parts of long values"
-            return Result(columns=columns, rows=tuple(rows), truncated=True, note=note)
-        rows.append(row)
-    return Result(columns=columns, rows=tuple(rows))
-
-
-def _weight(raw: Sequence[Any]) -> int:
-    """Bytes that a row has at least, told before any of it is written anew."""
-    return sum(len(value) for value in raw if isinstance(value, str | bytes))

@@ -35,10 +35,12 @@ class DatabaseSource:
         role: str = "",
         roles: Mapping[str, str] | None = None,
         mode: Mode = Mode.READ,
+        allow_superuser: bool = False,
     ) -> None:
         """Check the spelling and the driver.
 
         `role` is what PostgreSQL becomes before each reading; `roles` say so for single callers, and `*` for others.
+        A login that is a superuser, or may read files of the server, is refused unless `allow_superuser` says so.
 
         Raises:
             ConfigError: the URL cannot be used, its driver is not installed, or a limit is not above nothing.
@@ -50,6 +52,7 @@ class DatabaseSource:
             raise ConfigError(f"a {self._address.shown} has no roles to become", where="role", fix="Leave it out")
         self.limits = Limits(rows=rows, bytes=bytes, seconds=seconds)
         self._role, self._roles, self.mode = role, dict(roles or {}), mode
+        self._allow_superuser = allow_superuser
         self._turn = Lock()
         self._opened: OpenDatabase | None = None
 
@@ -98,6 +101,11 @@ class DatabaseSource:
                 # SQLAlchemy takes a fifth of a second to load, which a start without a database must not pay.
                 opening = import_module("portico.providers.database.opening")
                 self._opened = opening.open_door(
-                    self._address, self.limits, role=self._role, roles=self._roles, mode=self.mode
+                    self._address,
+                    self.limits,
+                    role=self._role,
+                    roles=self._roles,
+                    mode=self.mode,
+                    allow_superuser=self._allow_superuser,
                 )
             return self._opened

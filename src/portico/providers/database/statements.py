@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 
 from portico.errors import InvalidArguments, Refused
 
@@ -80,13 +80,19 @@ class Statement:
 
     text: str
     """Without comments and closing semicolon; colons that begin no placeholder are escaped for SQLAlchemy."""
+    plain: str
+    """The same without the escapes."""
     placeholders: frozenset[str]
     called: frozenset[str]
     """Names that stand before a parenthesis, as the database folds them: functions, and words such as `in`."""
-    attributes: frozenset[str]
-    """Names that stand behind a dot; PostgreSQL also calls functions so."""
+    attributes: frozenset[tuple[str, str]]
+    """Names that stand behind a dot, each with the name before it, if there is one; PostgreSQL calls functions so."""
     names: frozenset[str]
     """Every word and quoted name."""
+    operators: frozenset[str]
+    """Runs of the signs that operators are made of; one run may hold several operators."""
+    pieces: tuple[Token, ...] = field(repr=False)
+    """Everything but space and comments."""
 
 
 def tokens(sql: str, dialect: str) -> Iterator[Token]:
@@ -134,10 +140,13 @@ def read_statement(sql: str, dialect: str) -> Statement:
     _check_reading(telling, dialect)
     return Statement(
         text="".join(_written(piece) for piece in pieces).strip(),
+        plain="".join(" " if piece.kind in ("line", "block") else piece.text for piece in pieces).strip(),
         placeholders=frozenset(piece.text[1:] for piece in telling if piece.kind == "placeholder"),
-        called=frozenset(_names(telling, before="open")),
-        attributes=frozenset(_names(telling, behind=".")),
-        names=frozenset(_folded(piece) for piece in telling if piece.kind in _NAMES),
+        called=frozenset(_called(telling)),
+        attributes=frozenset(_attributes(telling)),
+        names=frozenset(folded(piece) for piece in telling if piece.kind in NAMES),
+        operators=frozenset(_operators(telling)),
+        pieces=tuple(telling),
     )
 
 
@@ -152,7 +161,9 @@ def _pattern(dialect: str) -> re.Pattern[str]:
 
 
 _PATTERNS: dict[str, re.Pattern[str]] = {}
-_NAMES = ("word", "quoted", "bracket", "backtick")
+NAMES = ("word", "quoted", "bracket", "backtick")
+"""Kinds of tokens that are names."""
+_SIGNS = frozenset("+-*/<>=~!@#%^&|`?")
 
 
 def _comment_end(sql: str, start: int, *, nests: bool) -> int:
@@ -210,17 +221,25 @@ def _check_reading(pieces: Sequence[Token], dialect: str) -> None:
         raise _refused(f"it holds the word {found[0]!r}; quote it if it is a name")
 
 
-def _names(pieces: Sequence[Token], *, before: str = "", behind: str = "") -> Iterator[str]:
-    for place, piece in enumerate(pieces):
-        if piece.kind not in _NAMES:
-            continue
-        following = pieces[place + 1].kind if place + 1 < len(pieces) else ""
-        preceding = pieces[place - 1].text if place else ""
-        if (before and following == before) or (behind and preceding == behind):
-            yield _folded(piece)
+def _called(pieces: Sequence[Token]) -> Iterator[str]:
+    return (folded(piece) for piece, behind in pairwise(pieces) if piece.kind in NAMES and behind.kind == "open")
 
 
-def _folded(piece: Token) -> str:
+def _attributes(pieces: Sequence[Token]) -> Iterator[tuple[str, str]]:
+    for place in range(1, len(pieces)):
+        if pieces[place].kind in NAMES and pieces[place - 1].text == ".":
+            owner = pieces[place - 2] if place > 1 else pieces[place - 1]
+            yield folded(owner) if owner.kind in NAMES else "", folded(pieces[place])
+
+
+def _operators(pieces: Sequence[Token]) -> Iterator[str]:
+    for is_sign, run in groupby(pieces, lambda piece: piece.kind == "other" and piece.text in _SIGNS):
+        if is_sign:
+            yield "".join(piece.text for piece in run)
+
+
+def folded(piece: Token) -> str:
+    """A name as the database keeps it: without its quotes, or in small letters."""
     if piece.kind == "word":
         return re.sub("[A-Z]+", lambda found: found[0].lower(), piece.text)  # as PostgreSQL does, ASCII alone
     mark = piece.text[-1]

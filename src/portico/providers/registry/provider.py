@@ -260,6 +260,7 @@ def _source(spec: DatabaseSpec, mode: Mode) -> DatabaseSource:
         role=spec.role,
         roles=spec.roles,
         mode=mode,
+        allow_superuser=spec.allow_superuser,
     )
 
 

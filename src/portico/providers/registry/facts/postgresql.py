@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from portico.providers.database import OwnConnection
-from portico.providers.database.postgres import BARRED, VOLATILE_AND_HARMLESS
+from portico.providers.database.postgres_guard import BARRED, VOLATILE_AND_HARMLESS
 from portico.providers.registry.registration import Kind
 
 from .fact import Facts, Form, Found, Named, Views, grouped
