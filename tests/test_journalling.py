@@ -122,9 +122,9 @@ async def test_a_list_is_written_down_with_what_listing_every_tool_would_have_co
 async def test_search_tool_is_a_search_and_shows_where_a_tool_was_found(house: FakeHouse) -> None:
     house.provider("mail").returns("read_mail", {"content": []})
     tools = tools_of(house, Search(house.gateway))
-    answer = await tools._call("search_tool", {"query": "mail"}, Envelope())
+    answer = await tools._call(tools.caller, "search_tool", {"query": "mail"}, Envelope())
     names = [tool["name"] for tool in answer["structuredContent"]["tools"]]
-    await tools._call("execute_tool", {"tool_name": "mail__read_mail", "arguments": {}}, Envelope())
+    await tools._call(tools.caller, "execute_tool", {"tool_name": "mail__read_mail", "arguments": {}}, Envelope())
     (look,) = looks(house)
     assert (look.look, look.text, look.shown) == (Look.SEARCH, "mail", len(names))
     assert house.invocations[-1].rank == names.index("mail__read_mail") + 1

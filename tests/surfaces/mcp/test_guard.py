@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from starlette.types import Message
-from tests.surfaces.mcp.listening import Counting, listening
+from tests.surfaces.mcp.listening import Counting, hello, listening
 
 from portico.domain.http import HttpSettings
 from portico.surfaces.mcp.guard import Guard, names_of
@@ -151,6 +151,22 @@ async def test_pages_of_the_config_may_ask_from_another_site():
     assert await asked(guard, "/mcp", [(b"host", OWN), (b"origin", b"https://app.example.com"), site]) == 204
     assert await asked(guard, "/mcp", [(b"host", OWN), site]) == 403
     assert await asked(guard, "/mcp", [(b"host", OWN), (b"origin", b"https://evil.example.com"), site]) == 403
+
+
+@pytest.mark.requirement("P-DOOR-ALLOWED")
+async def test_a_page_of_the_config_may_read_its_answers_and_others_may_not():
+    async with listening(HttpSettings(allowed_origins=("https://app.example.com",))) as gateway:
+        page = {"Origin": "https://app.example.com", "Sec-Fetch-Site": "cross-site"}
+        wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-session-id,x"}
+        asked = await gateway.ask("/mcp", method="OPTIONS", headers={**page, **wanted})
+        assert (asked.status, asked.headers["access-control-allow-origin"]) == (204, "https://app.example.com")
+        assert asked.headers["access-control-allow-headers"] == "mcp-session-id,x"
+        opened = await gateway.rpc("initialize", hello(), **page)
+        assert (opened.status, opened.headers["access-control-allow-origin"]) == (200, "https://app.example.com")
+        assert "Mcp-Session-Id" in opened.headers["access-control-expose-headers"]
+        evil = await gateway.ask("/mcp", method="OPTIONS", headers={**wanted, "Origin": "https://evil.example"})
+        assert (evil.status, "access-control-allow-origin" in evil.headers) == (403, False)
+        assert "access-control-allow-origin" not in (await gateway.ask("/livez")).headers
 
 
 @pytest.mark.requirement("P-DOOR-ALLOWED")

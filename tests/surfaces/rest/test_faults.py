@@ -185,7 +185,7 @@ async def test_nothing_can_be_changed(method: str):
         assert refused.error["message"].endswith("is not possible on '/api/v1/cache': use DELETE")
 
 
-@pytest.mark.parametrize("path", ["/", "/nothing", "/api", "/api/v1/tools", "/docs", "/redoc", f"{TOOLS}/hot/"])
+@pytest.mark.parametrize("path", ["/nothing", "/api", "/api/v1/tools", "/docs", "/redoc", f"{TOOLS}/hot/"])
 async def test_what_is_not_there_is_answered_with_the_document(path: str):
     answer = await open_rest().get(path)
     assert (answer.status, answer.error["code"]) in ((404, "not_found"), (404, "unknown_tool"))

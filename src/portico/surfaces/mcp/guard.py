@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from portico.domain.http import HttpSettings
 
+from .pages import ASKS, permission, readable_by
 from .refusals import Refusal
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -87,8 +88,20 @@ class Guard:
         elif refusal is not None:
             logger.debug("refused %.200r: %s", scope["path"], refusal.message)
             await refusal.response(scope["path"])(scope, receive, send)
+        elif self.names.pages:
+            await self._answer_page(dict(headers), scope, receive, send)
         else:
             await self.app(scope, receive, send)
+
+    async def _answer_page(self, headers: dict[bytes, bytes], scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that may come from a page of another site, so that its browser lets the page read it."""
+        origin = headers.get(b"origin", b"")
+        if origin.lower() not in self.names.pages:
+            await self.app(scope, receive, send)
+        elif scope["method"] == "OPTIONS" and ASKS in headers:
+            await permission(headers, origin)(scope, receive, send)
+        else:
+            await self.app(scope, receive, readable_by(origin, send))
 
     def _look(self, headers: tuple[tuple[bytes, bytes], ...]) -> Refusal | None:
         refusal = refused(self.names, headers)

@@ -107,11 +107,11 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; those after a body are read and not kept."""
-        self._count(len(name) + len(value) + 4)
+        self._head += len(name) + len(value) + 4
+        if self._head > self.limits.max_head or len(self.headers) >= MOST_HEADERS:
+            raise _TooLarge
         if self._phase is _Phase.HEAD:
             super().on_header(name, value)
-            if len(self.headers) > MOST_HEADERS:
-                raise _TooLarge
 
     def on_headers_complete(self) -> None:
         """A head is complete: the request may begin."""

@@ -8,7 +8,7 @@ from portico.domain.caller import Caller
 from portico.house import House
 from portico.version import VERSION
 
-from . import faults, health, operators, tools
+from . import faults, health, operators, start_page, tools
 from .edge import Edge
 from .figures import registry_of
 
@@ -30,6 +30,7 @@ def build_api(house: House, *, caller: Caller = REST) -> FastAPI:
     tools.add_routes(app, tools.ToolRoutes(house.walk, caller))
     operators.add_routes(app, operators.OperatorRoutes(house.admin, house.walk, caller))
     health.add_routes(app, health.HealthRoutes(house, registry_of(house)))
+    start_page.add_routes(app)
     faults.install(app, lambda spelling: house.gateway.find(caller, spelling))
     app.add_middleware(Edge)
     return app
