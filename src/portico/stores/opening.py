@@ -11,6 +11,7 @@ from pathlib import Path
 from time import time
 
 from portico.errors import StoreError, StoreRefused
+from portico.extras import extra_for
 
 from .addresses import postgres_address, sqlite_file
 from .database import Database
@@ -36,13 +37,15 @@ def open_database(
     is a reason nevertheless.
 
     Raises:
+        ConfigError: the driver of PostgreSQL is not installed.
         StoreRefused: it belongs to a newer Portico, or is not fit for what is stored.
         StoreError: it is spelled wrongly, or cannot be reached or written.
     """
     address = postgres_address(store)
     if address is not None:
         # SQLAlchemy takes a fifth of a second to load, which a command that reads a SQLite file must not pay.
-        server = import_module("portico.stores.postgres").PostgresDatabase(address)
+        with extra_for("PostgreSQL stores"):
+            server = import_module("portico.stores.postgres").PostgresDatabase(address)
         return _brought_up(server, server.bring_up, patient=patient)
     return open_file(sqlite_file(store, data), durable=durable, busy_seconds=busy_seconds)
 
