@@ -18,8 +18,10 @@ from portico.config.settings import Settings
 from portico.config.writing import write_atomically
 from portico.errors import ConfigError
 from portico.surfaces.mcp import instructions
+from portico.surfaces.mcp.discover_tools import definitions
 from portico.surfaces.mcp.early_answers import EarlyAnswers, Greeting
 from portico.surfaces.mcp.early_pipe import EarlyPipe
+from portico.surfaces.mcp.gateway_tools import DEFINITIONS
 from portico.version import VERSION
 
 FOLDER = "greetings"
@@ -92,7 +94,7 @@ def greeting_of(settings: Settings, surface: str) -> Greeting | None:
     """What is known of these settings; None for a surface that does not exist."""
     if surface not in _TEXTS:
         return None
-    return _remembered(settings, surface) or Greeting(_TEXTS[surface](settings), VERSION)
+    return _remembered(settings, surface) or Greeting(_TEXTS[surface](settings), VERSION, _listed(settings, surface))
 
 
 def remember(settings: Settings, surface: str, text: str, tools: Sequence[Any]) -> None:
@@ -132,6 +134,15 @@ def _newest_source() -> str:
     folder = os.path.dirname(instructions.__file__)
     with os.scandir(folder) as entries:
         return str(max(entry.stat().st_mtime_ns for entry in entries))
+
+
+def _listed(settings: Settings, surface: str) -> list[Any] | None:
+    """The tools that a surface lists whatever the servers offer, where it lists no others."""
+    if settings.pins:
+        return None
+    if surface == "discover":
+        return list(definitions(scripts=settings.scripts.enabled))
+    return list(DEFINITIONS) if surface == "gateway" else None
 
 
 def _servers(settings: Settings) -> list[str]:

@@ -106,17 +106,19 @@ def in_one_run(home: Path, *messages: Any, answers: int, args: tuple[str, ...] =
 @pytest.mark.requirement("P-FIRST-ANSWER")
 @pytest.mark.parametrize("message", [INITIALIZE, DISCOVER], ids=["initialize", "discover"])
 def test_the_first_answer_needs_little_of_the_processor(tmp_path: Path, message: dict[str, Any]) -> None:
+    then = {**LIST, "params": {"_meta": META}} if message is DISCOVER else LIST
     servers = {f"server-{number}": {"command": "none"} for number in range(20)}
     (tmp_path / "portico.yaml").write_text(json.dumps({"servers": servers}))
     done = subprocess.run(
         [sys.executable, "-c", OPENING], env=environment(tmp_path), cwd=tmp_path, capture_output=True, text=True,
-        input=json.dumps(message) + "\n", timeout=60, check=True,
+        input="".join(json.dumps(sent) + "\n" for sent in (message, then)), timeout=60, check=True,
     )  # fmt: skip
     seconds, given, *modules = done.stderr.split()
-    assert (given, HEAVY & set(modules)) == ("1", set())
+    assert (given, HEAVY & set(modules)) == ("2", set())
     assert float(seconds) <= CPU_SECONDS
-    [answer] = done.stdout.splitlines()
-    assert "20 servers" in json.loads(answer)["result"]["instructions"]
+    answer, listed = (json.loads(line) for line in done.stdout.splitlines())
+    assert "20 servers" in answer["result"]["instructions"]
+    assert listed["result"]["tools"][0]["name"] == "search_tools"
 
 
 @pytest.mark.requirement("P-FIRST-ANSWER")

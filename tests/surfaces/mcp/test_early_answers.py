@@ -16,10 +16,12 @@ from mcp.shared.message import SessionMessage
 from mcp_types import version as versions
 
 from portico import Catalog, config
-from portico.config import Settings
+from portico.config import ScriptSettings, Settings
+from portico.domain.caller import Caller
+from portico.gateway import DESCRIBE_LIMIT
 from portico.greetings import greeting_of, remember
 from portico.serving import SURFACES
-from portico.surfaces.mcp import handshake
+from portico.surfaces.mcp import discover_tools, handshake, kept
 from portico.surfaces.mcp.early_answers import EarlyAnswers, Greeting
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.version import VERSION
@@ -209,8 +211,27 @@ def test_a_greeting_is_remembered_for_the_same_settings_alone(tmp_path: Path) ->
     for other, surface in ((settings_in(tmp_path, pins=("two",)), "discover"), (same, "search")):
         found = greeting_of(other, surface)
         assert found is not None
-        assert (found.instructions == "what there is", found.tools) == (False, None)
+        assert found.instructions != "what there is"
+        assert found.tools is None
     assert greeting_of(same, "unheard") is None
+
+
+@pytest.mark.requirement("P-FIRST-ANSWER")
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("surface", ["discover", "gateway"])
+async def test_the_first_start_lists_what_the_surface_lists(tmp_path: Path, surface: str, scripts: bool) -> None:
+    mine = settings_in(tmp_path, scripts=ScriptSettings(enabled=scripts))
+    found = greeting_of(mine, surface)
+    house = assemble(Parts(scripts=mine.scripts))
+    assert found is not None
+    assert found.tools == await SURFACES[surface](house, mine).tools(Caller())
+    pinned = greeting_of(settings_in(tmp_path, pins=("x",)), surface)
+    assert pinned is not None
+    assert pinned.tools is None
+
+
+def test_what_is_written_twice_is_the_same() -> None:
+    assert (discover_tools.READ, discover_tools.MOST_DESCRIBED) == (kept.READ, DESCRIBE_LIMIT)
 
 
 def test_a_greeting_in_pieces_is_made_anew(tmp_path: Path) -> None:
