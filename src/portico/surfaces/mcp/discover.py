@@ -22,7 +22,7 @@ from .results import error_result, must_stay_protocol_error, text_result, with_n
 from .running import run_script
 from .surface import Envelope, JsonObject, MetaTool
 
-DEFINITIONS = TOOLS
+DEFINITIONS: tuple[JsonObject, ...] = TOOLS
 
 
 @dataclass(slots=True)
