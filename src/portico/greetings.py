@@ -30,8 +30,11 @@ MOST_BYTES = 65_536
 """A list of tools that is larger is not remembered."""
 STABLE = ("discover", "search", "gateway")
 """Surfaces that list tools without asking servers for theirs."""
-_VALUED = {"--surface": "surface", "--config": "config", "--profile": "profile"}
+_SHARED = {"--config": "config", "--log-level": "log level", "--log-format": "log format"}
+_VALUED = {**_SHARED, "--surface": "surface", "--profile": "profile"}
 _SWITCHES = {"--stdio": "stdio", "--progressive_disclosure": "progressive", "--reload": "reload"}
+UNDERSTOOD = frozenset({*_VALUED, *_SWITCHES})
+"""Options that change nothing of the first answers, or are read here; with any other, the real parser comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +49,11 @@ class Asked:
 def asked_over_stdio(argv: Sequence[str]) -> Asked | None:
     """What a command line asks for; None for any that the real parser should look at first."""
     words, found = list(argv), dict[str, str]()
-    if words[:1] == ["--config"] and len(words) > 2:
-        found["config"], words = words[1], words[2:]
-    if words[:1] != ["serve"] or not _collect(words[1:], found) or "stdio" not in found:
+    if "serve" not in words:
+        return None
+    command = words.index("serve")
+    is_read = _collect(words[:command], found, {}) and _collect(words[command + 1 :], found, _SWITCHES)
+    if not is_read or "stdio" not in found:
         return None
     surface = found.get("surface")
     if "progressive" in found and surface not in (None, "search"):
@@ -57,15 +62,16 @@ def asked_over_stdio(argv: Sequence[str]) -> Asked | None:
     return Asked(config=found.get("config"), surface=surface, profile=found.get("profile"))
 
 
-def _collect(words: Sequence[str], found: dict[str, str]) -> bool:
-    """Read options into `found`; False when one is not known here."""
+def _collect(words: Sequence[str], found: dict[str, str], switches: Mapping[str, str]) -> bool:
+    """Read options into `found`; False when one is not known here. Before the command there are no switches."""
+    valued = _VALUED if switches else _SHARED
     rest = iter(words)
     for word in rest:
         name, given, value = word.partition("=")
-        if word in _SWITCHES:
-            found[_SWITCHES[word]] = word
-        elif name in _VALUED and (value := value if given else next(rest, "")) and not value.startswith("-"):
-            found[_VALUED[name]] = value
+        if word in switches:
+            found[switches[word]] = word
+        elif name in valued and (value := value if given else next(rest, "")) and not value.startswith("-"):
+            found[valued[name]] = value
         else:
             return False
     return True
