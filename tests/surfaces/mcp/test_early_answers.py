@@ -170,6 +170,48 @@ def test_what_is_answered_early_is_what_the_sdk_would_say(
     anyio.run(compared)
 
 
+def plain(method: str, **params: Any) -> dict[str, Any]:
+    """A message of the handshake era."""
+    return {"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}
+
+
+LATER = [
+    plain("ping"), plain("ping", _meta={}), plain("tools/list"), plain("tools/list", cursor=""), plain("prompts/list"),
+    plain("tools/call", name="buy", arguments={}), plain("unheard/of"), initialize("2024-11-05"),
+    modern("tools/list"), modern("server/discover"), modern("ping"),
+]  # fmt: skip
+
+
+@pytest.mark.requirement("P-FIRST-ANSWER")
+@given(
+    first=st.sampled_from([initialize(), modern("server/discover"), modern("tools/list"), plain("ping")]),
+    rest=st.lists(st.sampled_from(LATER), max_size=6),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_conversations_go_on_as_the_sdk_would_lead_them(first: dict[str, Any], rest: list[dict[str, Any]]) -> None:
+    lines = [json.dumps({**message, "id": id}).encode() for id, message in enumerate((first, *rest))]
+
+    async def compared() -> None:
+        server = server_of()
+        early = EarlyAnswers(await greeted_by(server))
+        given = {answer["id"]: answer for line in lines if (answer := json.loads(early.answer(line) or b"null"))}
+        said = {answer["id"]: answer for answer in await sdk_answers(server, *lines)}
+        assert given == {id: said[id] for id in given}
+
+    anyio.run(compared)
+
+
+def test_what_can_be_answered_need_not_wait_for_what_cannot() -> None:
+    early = EarlyAnswers(Greeting("hello", VERSION, []))
+    answers = [
+        early.answer(json.dumps({**message, "id": id}).encode())
+        for id, message in enumerate([initialize(), plain("prompts/list"), plain("ping"), plain("tools/list")])
+    ]
+    assert [answer is not None for answer in answers] == [True, False, True, True]
+    assert early.answer(b"nonsense") is None
+    assert early.answer(json.dumps({**plain("ping"), "id": 9}).encode()) is None
+
+
 @pytest.mark.parametrize(
     "line",
     [
