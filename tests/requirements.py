@@ -41,6 +41,7 @@ PROMISES = {
     "P-IMPORT": "An unmodified client config with eight real servers is imported whole.",
     "P-EVERY-TOOL": "Every tool of eight real servers is found and called, on both surfaces, transports and eras.",
     "P-START-COLD": "A start with known servers spawns no process; a server starts on its first call.",
+    "P-EXTRAS": "A package that is missing is named with the way to install it, and everything else works.",
     "P-FIRST-ANSWER": "Over stdio the first answers come before anything heavy is loaded, and say what the SDK would.",
     "P-PASS-RESULTS": "Results are the same as without a gateway: text, images, structured content, resources.",
     "P-PASS-DEFINITIONS": "Definitions are listed as the server wrote them, but for the name.",

@@ -18,8 +18,10 @@ from portico.config.settings import Settings
 from portico.config.writing import write_atomically
 from portico.errors import ConfigError
 from portico.surfaces.mcp import instructions
+from portico.surfaces.mcp.discover_tools import definitions
 from portico.surfaces.mcp.early_answers import EarlyAnswers, Greeting
 from portico.surfaces.mcp.early_pipe import EarlyPipe
+from portico.surfaces.mcp.gateway_tools import DEFINITIONS
 from portico.version import VERSION
 
 FOLDER = "greetings"
@@ -28,8 +30,11 @@ MOST_BYTES = 65_536
 """A list of tools that is larger is not remembered."""
 STABLE = ("discover", "search", "gateway")
 """Surfaces that list tools without asking servers for theirs."""
-_VALUED = {"--surface": "surface", "--config": "config", "--profile": "profile"}
+_SHARED = {"--config": "config", "--log-level": "log level", "--log-format": "log format"}
+_VALUED = {**_SHARED, "--surface": "surface", "--profile": "profile"}
 _SWITCHES = {"--stdio": "stdio", "--progressive_disclosure": "progressive", "--reload": "reload"}
+UNDERSTOOD = frozenset({*_VALUED, *_SWITCHES})
+"""Options that change nothing of the first answers, or are read here; with any other, the real parser comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +49,11 @@ class Asked:
 def asked_over_stdio(argv: Sequence[str]) -> Asked | None:
     """What a command line asks for; None for any that the real parser should look at first."""
     words, found = list(argv), dict[str, str]()
-    if words[:1] == ["--config"] and len(words) > 2:
-        found["config"], words = words[1], words[2:]
-    if words[:1] != ["serve"] or not _collect(words[1:], found) or "stdio" not in found:
+    if "serve" not in words:
+        return None
+    command = words.index("serve")
+    is_read = _collect(words[:command], found, {}) and _collect(words[command + 1 :], found, _SWITCHES)
+    if not is_read or "stdio" not in found:
         return None
     surface = found.get("surface")
     if "progressive" in found and surface not in (None, "search"):
@@ -55,15 +62,16 @@ def asked_over_stdio(argv: Sequence[str]) -> Asked | None:
     return Asked(config=found.get("config"), surface=surface, profile=found.get("profile"))
 
 
-def _collect(words: Sequence[str], found: dict[str, str]) -> bool:
-    """Read options into `found`; False when one is not known here."""
+def _collect(words: Sequence[str], found: dict[str, str], switches: Mapping[str, str]) -> bool:
+    """Read options into `found`; False when one is not known here. Before the command there are no switches."""
+    valued = _VALUED if switches else _SHARED
     rest = iter(words)
     for word in rest:
         name, given, value = word.partition("=")
-        if word in _SWITCHES:
-            found[_SWITCHES[word]] = word
-        elif name in _VALUED and (value := value if given else next(rest, "")) and not value.startswith("-"):
-            found[_VALUED[name]] = value
+        if word in switches:
+            found[switches[word]] = word
+        elif name in valued and (value := value if given else next(rest, "")) and not value.startswith("-"):
+            found[valued[name]] = value
         else:
             return False
     return True
@@ -92,7 +100,7 @@ def greeting_of(settings: Settings, surface: str) -> Greeting | None:
     """What is known of these settings; None for a surface that does not exist."""
     if surface not in _TEXTS:
         return None
-    return _remembered(settings, surface) or Greeting(_TEXTS[surface](settings), VERSION)
+    return _remembered(settings, surface) or Greeting(_TEXTS[surface](settings), VERSION, _listed(settings, surface))
 
 
 def remember(settings: Settings, surface: str, text: str, tools: Sequence[Any]) -> None:
@@ -132,6 +140,15 @@ def _newest_source() -> str:
     folder = os.path.dirname(instructions.__file__)
     with os.scandir(folder) as entries:
         return str(max(entry.stat().st_mtime_ns for entry in entries))
+
+
+def _listed(settings: Settings, surface: str) -> list[Any] | None:
+    """The tools that a surface lists whatever the servers offer, where it lists no others."""
+    if settings.pins:
+        return None
+    if surface == "discover":
+        return list(definitions(scripts=settings.scripts.enabled))
+    return list(DEFINITIONS) if surface == "gateway" else None
 
 
 def _servers(settings: Settings) -> list[str]:

@@ -15,7 +15,7 @@ import typer
 
 from portico.config import find_paths
 from portico.config.load import load_settings
-from portico.greetings import Asked, asked_over_stdio
+from portico.greetings import UNDERSTOOD, Asked, asked_over_stdio
 from portico.surfaces.cli.app import app
 from portico.surfaces.cli.desk import Desk, Options
 
@@ -106,17 +106,19 @@ def in_one_run(home: Path, *messages: Any, answers: int, args: tuple[str, ...] =
 @pytest.mark.requirement("P-FIRST-ANSWER")
 @pytest.mark.parametrize("message", [INITIALIZE, DISCOVER], ids=["initialize", "discover"])
 def test_the_first_answer_needs_little_of_the_processor(tmp_path: Path, message: dict[str, Any]) -> None:
+    then = {**LIST, "params": {"_meta": META}} if message is DISCOVER else LIST
     servers = {f"server-{number}": {"command": "none"} for number in range(20)}
     (tmp_path / "portico.yaml").write_text(json.dumps({"servers": servers}))
     done = subprocess.run(
         [sys.executable, "-c", OPENING], env=environment(tmp_path), cwd=tmp_path, capture_output=True, text=True,
-        input=json.dumps(message) + "\n", timeout=60, check=True,
+        input="".join(json.dumps(sent) + "\n" for sent in (message, then)), timeout=60, check=True,
     )  # fmt: skip
     seconds, given, *modules = done.stderr.split()
-    assert (given, HEAVY & set(modules)) == ("1", set())
+    assert (given, HEAVY & set(modules)) == ("2", set())
     assert float(seconds) <= CPU_SECONDS
-    [answer] = done.stdout.splitlines()
-    assert "20 servers" in json.loads(answer)["result"]["instructions"]
+    answer, listed = (json.loads(line) for line in done.stdout.splitlines())
+    assert "20 servers" in answer["result"]["instructions"]
+    assert listed["result"]["tools"][0]["name"] == "search_tools"
 
 
 @pytest.mark.requirement("P-FIRST-ANSWER")
@@ -211,11 +213,13 @@ LINES = [
     ["serve", "--progressive_disclosure", "--stdio"],
     ["--config", "f", "serve", "--stdio", "--config", "g"],
     ["serve", "--stdio", "--surface", "static", "--surface", "search"],
+    ["--config=f", "serve", "--stdio"],
 ]
 OTHERS = [
     [], ["serve"], ["demo"], ["list", "--stdio"], ["serve", "--stdio", "--help"], ["--help", "serve", "--stdio"],
     ["serve", "--stdio", "more"], ["serve", "--stdio", "--surface"], ["serve", "--stdio", "--port", "x"],
     ["serve", "--stdio", "--surface", "static", "--progressive_disclosure"], ["serve", "--stdio", "--surface", "--x"],
+    ["--stdio", "serve"], ["--surface", "static", "serve", "--stdio"], ["--config", "serve", "serve", "--stdio"],
     ["--config", "serve", "--stdio"], ["serve", "--stdio=1"], ["serve", "--std"], ["serve", "--", "--stdio"],
 ]  # fmt: skip
 
@@ -236,6 +240,14 @@ def test_a_command_line_is_read_as_the_real_parser_reads_it(line: list[str]) -> 
 @pytest.mark.parametrize("line", OTHERS, ids=" ".join)
 def test_other_command_lines_are_left_to_the_real_parser(line: list[str]) -> None:
     assert asked_over_stdio(line) is None
+
+
+def test_every_option_of_serve_is_understood_or_left_to_the_real_parser() -> None:
+    front = typer.main.get_command(app)
+    serve = front.commands["serve"]  # type: ignore[attr-defined]
+    names = {name for command in (front, serve) for option in command.params for name in option.opts}
+    left = {"--host", "--port", "--version", "--install-completion", "--show-completion", "--help"}
+    assert names - left - UNDERSTOOD == set(), "an option that is new here makes the first answer late"
 
 
 def test_the_same_settings_are_read_twice(tmp_path: Path) -> None:

@@ -10,26 +10,14 @@ from itertools import pairwise
 
 from PIL import Image, ImageDraw, ImageFont
 
+from .chart import Chart
+
 WIDTH, HEIGHT = 960, 560
 LEFT, RIGHT, TOP, BOTTOM = 90, 30, 60, 90
 INK, PALE, PAPER = "#222222", "#dddddd", "#ffffff"
 COLOURS = ("#3366cc", "#dc3912", "#109618", "#ff9900", "#990099", "#0099c6", "#dd4477", "#66aa00")
 LETTERS = 14
 """Letters of a label that are shown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """What is to be seen: one label for each place, and a value or nothing of each series there."""
-
-    title: str
-    labels: Sequence[str]
-    series: Sequence[tuple[str, Sequence[float | None]]]
-
-    @property
-    def values(self) -> list[float]:
-        """Every value that is there."""
-        return [value for _, values in self.series for value in values if value is not None]
 
 
 @dataclass(slots=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
-from portico.errors import InvalidArguments
+from portico.errors import ConfigError, InvalidArguments, Sent, UpstreamGone
+from portico.extras import extra_for
 from portico.providers.database import Connection, Result
 from portico.providers.local.marks import tool
 
-from .drawing import Chart, bar_chart, line_chart, pie_chart
+from .chart import Chart
 
 PLACES = 500
 """Labels that one chart has at most."""
@@ -35,7 +37,7 @@ def handle_plot_line_chart(
       title - what stands above the chart
     """
     chart, note = _chart(conn, labels, columns, table_name, sql, title)
-    return _image(line_chart(chart), chart, note)
+    return _image(_drawn("line_chart", chart), chart, note)
 
 
 @tool(read_only=True, idempotent=True)
@@ -52,7 +54,7 @@ def handle_plot_bar_chart(
       title - what stands above the chart
     """
     chart, note = _chart(conn, labels, columns, table_name, sql, title)
-    return _image(bar_chart(chart), chart, note)
+    return _image(_drawn("bar_chart", chart), chart, note)
 
 
 @tool(read_only=True, idempotent=True)
@@ -74,7 +76,7 @@ def handle_plot_pie_chart(
     if len(chart.labels) > SLICES:
         problem = f"{len(chart.labels)} slices cannot be told apart; group the rows in sql, {SLICES} at most"
         raise InvalidArguments("labels", details=(problem,))
-    return _image(pie_chart(chart), chart, note)
+    return _image(_drawn("pie_chart", chart), chart, note)
 
 
 @tool(read_only=True, idempotent=True)
@@ -102,7 +104,7 @@ def handle_plot_histogram(
         counts[min(bins - 1, int((value - low) / width))] += 1
     labels = [f"{low + place * width:.4g}" for place in range(bins)]
     chart = Chart(title=title or column, labels=labels, series=[(f"rows by {column}", counts)])
-    return _image(bar_chart(chart), chart, found.note)
+    return _image(_drawn("bar_chart", chart), chart, found.note)
 
 
 def _chart(
@@ -155,6 +157,21 @@ def _number(value: Any, column: str) -> float | None:
     if math.isfinite(number) and abs(number) > LARGEST:
         raise InvalidArguments("columns", details=(f"{column!r} holds {number:g}, which no axis can show; scale it",))
     return number if math.isfinite(number) else None
+
+
+def _drawn(kind: str, chart: Chart) -> bytes:
+    """The chart as PNG.
+
+    Raises:
+        UpstreamGone: what draws it is not installed.
+    """
+    try:
+        with extra_for("charts"):
+            draw = getattr(import_module("portico.packaged.drawing"), kind)
+    except ConfigError as error:
+        raise UpstreamGone(f"plot_{kind}", details=(str(error),), sent=Sent.NOTHING) from error
+    png: bytes = draw(chart)
+    return png
 
 
 def _image(png: bytes, chart: Chart, note: str) -> dict[str, Any]:

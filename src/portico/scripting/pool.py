@@ -9,6 +9,7 @@ from collections import deque
 import anyio
 
 from portico.errors import ScriptError
+from portico.extras import install_hint
 
 from .line import Worker
 from .minder import COMMAND, Minder
@@ -108,7 +109,8 @@ class Pool:
         if said is None or said["problem"]:
             await minder.aclose()
             self.problem = said["problem"] if said else ENDED
-            raise ScriptError(f"scripts cannot be run here: {self.problem}")
+            hint = f". {install_hint('scripts')}" if "lupa" in self.problem else ""
+            raise ScriptError(f"scripts cannot be run here: {self.problem}{hint}")
         self.problem, self.missing = "", tuple(said["missing"])
         return minder
 

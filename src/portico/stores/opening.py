@@ -11,6 +11,7 @@ from pathlib import Path
 from time import time
 
 from portico.errors import StoreError, StoreRefused
+from portico.extras import extra_for
 
 from .addresses import postgres_address, sqlite_file
 from .database import Database
@@ -38,13 +39,15 @@ def open_database(
     nevertheless.
 
     Raises:
+        ConfigError: the driver of PostgreSQL is not installed.
         StoreRefused: it belongs to a newer Portico, or is not fit for what is stored.
         StoreError: it is spelled wrongly, or cannot be reached or written.
     """
     address = postgres_address(store)
     if address is not None:
         # SQLAlchemy takes a fifth of a second to load, which a command that reads a SQLite file must not pay.
-        server = import_module("portico.stores.postgres").PostgresDatabase(address)
+        with extra_for("PostgreSQL stores"):
+            server = import_module("portico.stores.postgres").PostgresDatabase(address)
         return _brought_up(server, server.bring_up, patient=patient)
     path, default = sqlite_file(store, data), sqlite_file("sqlite", data)
     is_ours_to_move = path is not None and default is not None and path.resolve() == default.resolve()

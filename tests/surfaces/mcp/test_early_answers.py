@@ -16,10 +16,12 @@ from mcp.shared.message import SessionMessage
 from mcp_types import version as versions
 
 from portico import Catalog, config
-from portico.config import Settings
+from portico.config import ScriptSettings, Settings
+from portico.domain.caller import Caller
+from portico.gateway import DESCRIBE_LIMIT
 from portico.greetings import greeting_of, remember
 from portico.serving import SURFACES
-from portico.surfaces.mcp import handshake
+from portico.surfaces.mcp import discover_tools, handshake, kept
 from portico.surfaces.mcp.early_answers import EarlyAnswers, Greeting
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.version import VERSION
@@ -168,6 +170,48 @@ def test_what_is_answered_early_is_what_the_sdk_would_say(
     anyio.run(compared)
 
 
+def plain(method: str, **params: Any) -> dict[str, Any]:
+    """A message of the handshake era."""
+    return {"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}
+
+
+LATER = [
+    plain("ping"), plain("ping", _meta={}), plain("tools/list"), plain("tools/list", cursor=""), plain("prompts/list"),
+    plain("tools/call", name="buy", arguments={}), plain("unheard/of"), initialize("2024-11-05"),
+    modern("tools/list"), modern("server/discover"), modern("ping"),
+]  # fmt: skip
+
+
+@pytest.mark.requirement("P-FIRST-ANSWER")
+@given(
+    first=st.sampled_from([initialize(), modern("server/discover"), modern("tools/list"), plain("ping")]),
+    rest=st.lists(st.sampled_from(LATER), max_size=6),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_conversations_go_on_as_the_sdk_would_lead_them(first: dict[str, Any], rest: list[dict[str, Any]]) -> None:
+    lines = [json.dumps({**message, "id": id}).encode() for id, message in enumerate((first, *rest))]
+
+    async def compared() -> None:
+        server = server_of()
+        early = EarlyAnswers(await greeted_by(server))
+        given = {answer["id"]: answer for line in lines if (answer := json.loads(early.answer(line) or b"null"))}
+        said = {answer["id"]: answer for answer in await sdk_answers(server, *lines)}
+        assert given == {id: said[id] for id in given}
+
+    anyio.run(compared)
+
+
+def test_what_can_be_answered_need_not_wait_for_what_cannot() -> None:
+    early = EarlyAnswers(Greeting("hello", VERSION, []))
+    answers = [
+        early.answer(json.dumps({**message, "id": id}).encode())
+        for id, message in enumerate([initialize(), plain("prompts/list"), plain("ping"), plain("tools/list")])
+    ]
+    assert [answer is not None for answer in answers] == [True, False, True, True]
+    assert early.answer(b"nonsense") is None
+    assert early.answer(json.dumps({**plain("ping"), "id": 9}).encode()) is None
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -209,8 +253,27 @@ def test_a_greeting_is_remembered_for_the_same_settings_alone(tmp_path: Path) ->
     for other, surface in ((settings_in(tmp_path, pins=("two",)), "discover"), (same, "search")):
         found = greeting_of(other, surface)
         assert found is not None
-        assert (found.instructions == "what there is", found.tools) == (False, None)
+        assert found.instructions != "what there is"
+        assert found.tools is None
     assert greeting_of(same, "unheard") is None
+
+
+@pytest.mark.requirement("P-FIRST-ANSWER")
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("surface", ["discover", "gateway"])
+async def test_the_first_start_lists_what_the_surface_lists(tmp_path: Path, surface: str, scripts: bool) -> None:
+    mine = settings_in(tmp_path, scripts=ScriptSettings(enabled=scripts))
+    found = greeting_of(mine, surface)
+    house = assemble(Parts(scripts=mine.scripts))
+    assert found is not None
+    assert found.tools == await SURFACES[surface](house, mine).tools(Caller())
+    pinned = greeting_of(settings_in(tmp_path, pins=("x",)), surface)
+    assert pinned is not None
+    assert pinned.tools is None
+
+
+def test_what_is_written_twice_is_the_same() -> None:
+    assert (discover_tools.READ, discover_tools.MOST_DESCRIBED) == (kept.READ, DESCRIBE_LIMIT)
 
 
 def test_a_greeting_in_pieces_is_made_anew(tmp_path: Path) -> None:

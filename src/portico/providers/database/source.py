@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from portico.domain.caller import Caller
 from portico.errors import ConfigError
+from portico.extras import extra_for
 
 from .addresses import read_address
 from .connection import OwnConnection, Question
@@ -99,7 +100,8 @@ class DatabaseSource:
         with self._turn:
             if self._opened is None:
                 # SQLAlchemy takes a fifth of a second to load, which a start without a database must not pay.
-                opening = import_module("portico.providers.database.opening")
+                with extra_for("databases"):
+                    opening = import_module("portico.providers.database.opening")
                 self._opened = opening.open_door(
                     self._address,
                     self.limits,

@@ -12,95 +12,17 @@ from portico.domain.caller import Caller
 from portico.errors import CallError, NextCall
 from portico.execution.leniency import unwrap
 from portico.finding import SEARCH_CARDS_LIMIT
-from portico.gateway import DESCRIBE_LIMIT, Gateway, Query
+from portico.gateway import Gateway, Query
 from portico.scripts import Scripts
 
+from .discover_tools import CALL, DESCRIBE, READ, RUN, SEARCH, TOOLS, definitions
 from .instructions import discover_text
-from .kept import READ, read_result
+from .kept import read_result
 from .results import error_result, must_stay_protocol_error, text_result, with_notes
 from .running import run_script
 from .surface import Envelope, JsonObject, MetaTool
 
-SEARCH, DESCRIBE, CALL, RUN = "search_tools", "describe_tools", "call_tool", "run_script"
-_ALWAYS = {"anthropic/alwaysLoad": True}
-# What is left out is the default, or means nothing beside these: every client reads them before its first question.
-_READS = {"readOnlyHint": True, "openWorldHint": False}
-_ACTS = {"readOnlyHint": False, "destructiveHint": True}
-
-DEFINITIONS: tuple[JsonObject, ...] = (
-    {
-        "name": SEARCH,
-        "title": "Search tools",
-        "description": (
-            "Find tools by what they do: one capability in a few words, e.g. 'create issue', 'read csv file'. Returns"
-            " ranked one-line signatures to call at once (? optional, ~ shortened); an exact name returns its full"
-            ' schema; "" returns the map of servers.'
-        ),
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "query": {"type": "string"},
-                "server": {"type": "string", "description": "only this server"},
-                "category": {"type": "string"},
-                "limit": {"type": "integer"},
-                "cursor": {"type": "string", "description": "from the last answer"},
-            },
-            "required": ["query"],
-        },
-        "annotations": _READS,
-        "_meta": _ALWAYS,
-    },
-    {
-        "name": DESCRIBE,
-        "title": "Describe tools",
-        "description": f"Full description, schema and example of up to {DESCRIBE_LIMIT} tools.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"names": {"type": "array", "items": {"type": "string"}, "maxItems": DESCRIBE_LIMIT}},
-            "required": ["names"],
-        },
-        "annotations": _READS,
-        "_meta": _ALWAYS,
-    },
-    {
-        "name": CALL,
-        "title": "Call a tool",
-        "description": "Run a tool found by search_tools. Arguments are checked first; an error names the next call.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "name": {"type": "string", "description": "server.tool"},
-                "arguments": {"type": "object"},
-            },
-            "required": ["name"],
-        },
-        "annotations": _ACTS,
-        "_meta": _ALWAYS,
-    },
-    {
-        "name": READ,
-        "description": "Next part of a shortened result; `grep` searches it, JMESPath `path` selects.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {name: {"type": "string"} for name in ("id", "cursor", "grep", "path")},
-            "required": ["id"],
-        },
-        "annotations": _READS,
-        "_meta": _ALWAYS,
-    },
-    {
-        "name": RUN,
-        "title": "Run a script",
-        "description": "Lua that calls many tools, as server.tool({k = v}):await(); only result(value) comes back.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"script": {"type": "string"}, "timeout_s": {"type": "number", "default": 30}},
-            "required": ["script"],
-        },
-        "annotations": _ACTS,
-        "_meta": _ALWAYS,
-    },
-)
+DEFINITIONS: tuple[JsonObject, ...] = TOOLS
 
 
 @dataclass(slots=True)
@@ -124,7 +46,7 @@ class Discover:
     @property
     def own(self) -> tuple[JsonObject, ...]:
         """The definitions of the meta-tools that there are."""
-        return tuple(d for d in DEFINITIONS if d["name"] != RUN or self.scripts is not None)
+        return definitions(scripts=self.scripts is not None)
 
     def meta_tool(self, name: str) -> MetaTool | None:
         """One of those that are listed before the pins."""

@@ -46,7 +46,7 @@ class EarlyAnswers:
     given: dict[int | str, dict[str, Any]] = field(default_factory=dict)
     """Results by the id of their request."""
     is_over: bool = False
-    """Whether a message came that must wait; all later ones wait too, so that the order stays."""
+    """Whether nothing more is answered here: the first request had to wait, or something came that is no message."""
     _greeted: bool = False
 
     def answer(self, line: bytes) -> bytes | None:
@@ -54,7 +54,9 @@ class EarlyAnswers:
         message = _parsed(line)
         result = None if self.is_over or message is None else self._result(message)
         if message is None or result is None:
-            self.is_over = self.is_over or not _needs_no_answer(message)
+            # The SDK decides by the first request how the connection goes on; later ones may wait for each other.
+            is_first = not self.given and not _needs_no_answer(message)
+            self.is_over = self.is_over or message is None or is_first
             return None
         self.given[message["id"]] = result
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
@@ -69,6 +71,8 @@ class EarlyAnswers:
         modern = _has_envelope(params)
         if method == "server/discover" and modern and not self._greeted:
             return handshake.discover_result(self.greeting.instructions, self.greeting.version)
+        if method == "ping" and self._greeted and not params:
+            return {}
         if method == "tools/list" and _lists_all(params, modern) and self._greeted != modern:
             return self._list(modern)
         return None
