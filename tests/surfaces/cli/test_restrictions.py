@@ -53,7 +53,9 @@ def test_a_program_is_told_at_once(hooks: object, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.requirement("P-RESTRICTIONS")
-@pytest.mark.parametrize("hooks", [["guard.py"], "guard.py", [object()], [None]], ids=["path", "text", "object", "none"])
+@pytest.mark.parametrize(
+    "hooks", [["guard.py"], "guard.py", [object()], [None]], ids=["path", "text", "object", "none"]
+)
 def test_a_catalog_refuses_what_is_no_hook(hooks: object) -> None:
     with pytest.raises(PorticoError):
         Catalog(hooks=hooks)  # type: ignore[arg-type]
