@@ -182,6 +182,8 @@ def examples(tool: Tool) -> list[Json]:
     if told:
         return [{"query": value, "description": "As the server gives it"} for value in told[:EXAMPLES_SHOWN]]
     query = example_arguments(tool)
+    if query is None:
+        return []
     says = "Needs no arguments" if not query else "The required parameters, with values to be replaced"
     return [{"query": query, "description": says}]
 

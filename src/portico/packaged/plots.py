@@ -21,7 +21,7 @@ SLICES = 15
 SERIES = 8
 
 
-@tool(read_only=True, idempotent=True)
+@tool(read_only=True, idempotent=True, examples=[{"labels": "day", "columns": ["amount"], "table_name": "sales"}])
 def handle_plot_line_chart(
     conn: Connection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
 ) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def handle_plot_line_chart(
     return _image(line_chart(chart), chart, note)
 
 
-@tool(read_only=True, idempotent=True)
+@tool(read_only=True, idempotent=True, examples=[{"labels": "day", "columns": ["amount"], "table_name": "sales"}])
 def handle_plot_bar_chart(
     conn: Connection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
 ) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def handle_plot_bar_chart(
     return _image(bar_chart(chart), chart, note)
 
 
-@tool(read_only=True, idempotent=True)
+@tool(read_only=True, idempotent=True, examples=[{"labels": "region", "column": "amount", "table_name": "sales"}])
 def handle_plot_pie_chart(
     conn: Connection, labels: str, column: str, table_name: str = "", sql: str = "", title: str = ""
 ) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def handle_plot_pie_chart(
     return _image(pie_chart(chart), chart, note)
 
 
-@tool(read_only=True, idempotent=True)
+@tool(read_only=True, idempotent=True, examples=[{"column": "amount", "table_name": "sales"}])
 def handle_plot_histogram(
     conn: Connection, column: str, table_name: str = "", sql: str = "", bins: int = 20, title: str = ""
 ) -> dict[str, Any]:
