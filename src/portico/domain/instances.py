@@ -144,7 +144,9 @@ class _Maker:
 
     def _by_type(self, schema: Schema, depth: int, number: int) -> Any:
         declared = schema.get("type", _implied(schema))
-        kinds = [declared] if isinstance(declared, str) else [kind for kind in declared if isinstance(kind, str)]
+        kinds = [
+            kind for kind in ([declared] if isinstance(declared, str) else _list(declared)) if isinstance(kind, str)
+        ]
         kind = next((kind for kind in kinds if kind != "null"), "null")
         if kind == "object":
             return self._object(schema, depth)
