@@ -136,6 +136,8 @@ PROMISES = {
     "P-PAGES-STABLE": "A cursor leads on in its own list; in any other it is named and starts at the beginning.",
     "P-PAGES-COMPLETE": "The pages together are all hits, without repeats.",
     "P-ERROR-FORMAT": "Errors read exactly as the design says.",
+    "P-NEXT-CALL-PASSES": "The next call after a refused one would pass the schema, or the way to the schema is told.",
+    "P-EXAMPLES-RUN": "Every printed example passes the schema of its tool.",
     "P-REPAIR": "A value is repaired only when it can be meant one way.",
     "P-LENIENT-HONEST": "Tools that really have such parameters are left alone.",
     "P-EXECUTED-IS-RECORDED": "A call that was carried out is recorded, whatever fails after it was sent.",

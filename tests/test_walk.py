@@ -18,7 +18,7 @@ from portico.discovery.budgets import water_level
 from portico.discovery.cache import AnswerCache
 from portico.discovery.standings import Standings
 from portico.discovery.tokens import TokenEstimate
-from portico.domain.call import Invocation, Outcome
+from portico.domain.call import Call, Invocation, Outcome
 from portico.domain.caller import Caller
 from portico.domain.category import Category
 from portico.domain.edition import Edition
@@ -903,3 +903,34 @@ async def test_an_alias_that_is_like_a_path_leads_to_the_server():
     _, walk = walking({"letters": [definition("change_case")]}, specs=[spec])
     with pytest.raises(UnknownFilter, match="/api/v1/tools/letters/change_case"):
         await walk.category(AGENT, "change_case")
+
+
+@pytest.mark.requirement("S1-E17")
+async def test_a_huge_tool_is_told_with_as_many_types_as_have_room():
+    huge = definition("huge", "Does all.", **{f"a_long_parameter_{n}": "string" for n in range(3_000)})
+    _, walk = walking({"a": [huge]}, specs=())
+    found = body(await walk.tool(AGENT, "a", "huge"))
+    assert len(found["parameters"]["properties"]) >= 250
+    assert found["parameter_count"] == 3_000
+    view = await walk.tool(AGENT, "a", "huge", budget=1_000)
+    assert view.tokens <= 1_000
+    assert len(body(view)["parameters"]["properties"]) >= 20
+    assert (await walk.verify(AGENT)).ok
+
+
+async def test_what_a_tool_was_seen_to_return_is_told_in_both_tiers():
+    house, walk = walking({"a": [definition("weather", "Tells the weather.", city="string")]}, specs=())
+    assert body(await walk.tool(AGENT, "a", "weather"))["returns"] is None
+    house.provider("a").returns("weather", {"content": [], "structuredContent": {"degrees": 5, "wind": "calm"}})
+    await house.gateway.call(AGENT, Call(tool="a.weather", arguments={"city": "Oslo"}))
+    told = body(await walk.tool(AGENT, "a", "weather"))["returns"]
+    assert set(told["properties"]) == {"degrees", "wind"}
+    (listed,) = body(await walk.category(AGENT, "misc"))["tools"]
+    assert listed["returns"] == "{degrees: integer, wind: string}"
+    assert (await walk.verify(AGENT)).ok
+
+
+async def test_the_report_of_budgets_spells_tools_with_the_alias_of_their_server():
+    spec = ServerSpec(name="long-server-name", transport="stdio", command="x", alias="short")
+    _, walk = walking({"long-server-name": [definition("weather")]}, specs=(spec,))
+    assert (await walk.verify(AGENT)).as_data()["tools"] == ["short::weather"]

@@ -241,6 +241,7 @@ def _card(tool: Tool) -> dict[str, Any]:
         "effect": str(tool.effect),
         "description": tool.description,
         "inputSchema": tool.input_schema,
-        "example": lua_call(tool.handle, example_arguments(tool)),
     }
+    if (arguments := example_arguments(tool)) is not None:
+        card["example"] = lua_call(tool.handle, arguments)
     return {**card, "outputSchema": tool.output_schema} if tool.output_schema else card

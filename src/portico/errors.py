@@ -34,6 +34,9 @@ from typing import Any, ClassVar
 
 from portico.fencing import detail, one_line
 
+LAST_WORDS = "its last words on stderr: "
+"""How a detail begins that is for operators only."""
+
 
 class Sent(StrEnum):
     """What had left the gateway when a call failed; the value is the phrase users read."""
@@ -123,6 +126,11 @@ class CallError(PorticoError):
     ) -> None:
         self.subject, self.details, self.sent, self.next_call = subject, tuple(details), sent, next_call
         super().__init__(self._text())
+
+    @property
+    def public_details(self) -> tuple[str, ...]:
+        """The details without what a server wrote to stderr, which is for its operator."""
+        return tuple(line for line in self.details if not line.startswith(LAST_WORDS))
 
     def add(self, detail: str) -> None:
         """Say one thing more."""

@@ -271,6 +271,11 @@ class Gateway(Finder):
         learned = self.executor.shapes.known(tool)
         return learned.shape if learned else None
 
+    def results_learned(self, tool: Tool) -> int:
+        """From how many results of a tool it is known what they look like."""
+        learned = self.executor.shapes.known(tool)
+        return learned.results if learned else 0
+
     def spelled(self, id: ToolId) -> str:
         """A tool as `server::tool`, with the server's alias where it has one; also a tool that is gone."""
         server = self.edition.servers.get(id.server)

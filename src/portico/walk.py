@@ -190,7 +190,8 @@ class Walk:
             sum([(await self._tool(scene, tool)).tokens for tool in tools]),
         ]
         ids = [tool.id for tool in tools]
-        found = report(costs, counter=self.gateway.counter.name, category=category, tools=ids)
+        names = [self.gateway.spelled(id) for id in ids]
+        found = report(costs, counter=self.gateway.counter.name, category=category, tools=ids, names=names)
         logger.log(logging.INFO if found.ok else logging.ERROR, "%s", "; ".join([str(found), *found.failures]))
         return found
 
@@ -223,6 +224,7 @@ class Walk:
             packaging=self.standings.packaging,
             known=self.standings.known(SHIPPED, gateway.named_categories),
             paths=self.paths,
+            learned=gateway.shape_of,
         )
 
     async def _hot(self, scene: Scene, budget: int | None = None, *, counted: bool = False) -> View:
@@ -346,7 +348,8 @@ class Walk:
 
         async def cost(tool: Tool) -> int:
             await checkpoint()
-            return self._sizes.counted(scene.edition, tool, lambda: scene.schema(tool, UNLIMITED).tokens)
+            made = self.gateway.results_learned(tool)
+            return self._sizes.counted(scene.edition, tool, made, lambda: scene.schema(tool, UNLIMITED).tokens)
 
         rough = self._sizes.largest(scene.edition, scene.visible, limit + CANDIDATES)
         sizes = [(size if size > ENORMOUS else await cost(tool), tool) for size, tool in rough]
@@ -354,7 +357,10 @@ class Walk:
 
     async def _rungs(self, scene: Scene, tool: Tool) -> tuple[int, ...]:
         await checkpoint()
-        return self._sizes.rungs(scene.edition, tool, lambda: scene.schema_costs(tool, UNLIMITED, longest=ENORMOUS))
+        made = self.gateway.results_learned(tool)
+        return self._sizes.rungs(
+            scene.edition, tool, made, lambda: scene.schema_costs(tool, UNLIMITED, longest=ENORMOUS)
+        )
 
     async def _kept(
         self,

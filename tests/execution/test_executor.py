@@ -11,6 +11,7 @@ from anyio import create_task_group, fail_after
 from portico.domain.call import Call, Outcome
 from portico.domain.caller import Caller
 from portico.domain.tool import Tool, ToolId
+from portico.domain.waiting import START_WAIT
 from portico.errors import (
     AmbiguousTool,
     CallError,
@@ -157,3 +158,19 @@ async def test_a_spelling_is_recorded_as_it_came_but_not_at_any_length(house: Fa
     with pytest.raises(UnknownTool):
         await house.gateway.call(AGENT, Call(tool="x" * 10_000, arguments={}))
     assert house.invocations[0].spelled == "x" * 200
+
+
+async def test_the_start_of_a_server_is_no_part_of_the_latency_of_a_call(house: FakeHouse) -> None:
+    class Starting:
+        """A provider whose server starts for an hour, by its own account."""
+
+        async def call(self, *_: object, **__: object) -> Mapping[str, Any]:
+            wait = START_WAIT.get()
+            assert wait is not None
+            wait.seconds += 3_600.0
+            return {"content": []}
+
+    house.gateway.executor.provider_of = lambda _: Starting()  # type: ignore[assignment,return-value]
+    await house.gateway.call(AGENT, WEATHER)
+    assert [entry.seconds for entry in house.invocations] == [0.0]
+    assert START_WAIT.get() is None

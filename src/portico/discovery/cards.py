@@ -14,7 +14,7 @@ from portico.errors import NextCall
 from portico.fencing import fence, json_text
 
 from .budgets import Rungs, Texts
-from .examples import example_arguments
+from .examples import NO_EXAMPLE, example_arguments
 from .sentences import first_sentence
 from .signatures import signature, summary_line
 from .spelling import Spell, as_meta_tool
@@ -71,7 +71,9 @@ def _rendered(tool: Tool, spell: Spell, top: Level, level: Level, render: Render
 
 
 def _whole(tool: Tool, spell: Spell) -> str:
-    example = "example: " + spell(NextCall("call", {"name": tool.handle, "arguments": example_arguments(tool)}))
+    arguments = example_arguments(tool)
+    call = spell(NextCall("call", {"name": tool.handle, "arguments": arguments}))
+    example = f"example: {call}" if arguments is not None else f"example: none could be made; {NO_EXAMPLE}"
     output = f"returns: {_json(tool.output_schema)}\n" if tool.output_schema else ""
     return f"{_without_example(tool, spell)}\n{output}{example}"
 

@@ -1,56 +1,63 @@
-"""Example arguments for a tool, made from its schema."""
+"""Example arguments for a tool, made from its schema; what is shown has passed the schema itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import jsonschema_rs
+import orjson
+
+from portico.domain.instances import proposals
 from portico.domain.tool import Tool
 
-from .parameters import followed, shape, shape_of
+NO_EXAMPLE = "write the arguments by the schema"
+"""What to do where no example could be found."""
+TOOLS_KEPT = 2_000
+SCHEMA_OBJECTS, SCHEMA_PATTERNS = 1_500, 100
+"""Objects and patterns of a schema that examples are checked against; a larger one would take long to compile."""
 
-DEPTH = 4
-_PLACEHOLDERS: Mapping[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null": None, "string": "..."}
-
-
-def example_arguments(tool: Tool) -> dict[str, Any]:
-    """Every required parameter with a value of the right type."""
-    found, root = shape_of(tool), tool.input_schema
-    return {name: example_value(found.fields.get(name), root) for name in found.required}
+_kept: dict[int, tuple[Tool, dict[str, Any] | None]] = {}
 
 
-def example_value(schema: object, root: Mapping[str, Any] | None = None, depth: int = DEPTH) -> Any:
-    """A value that fits a schema as far as one can tell: its own example, choice or default before a placeholder.
+def example_arguments(tool: Tool) -> dict[str, Any] | None:
+    """Arguments that a call of the tool would pass with: its required parameters; None where none could be found."""
+    kept = _kept.get(id(tool))
+    if kept is None or kept[0] is not tool:
+        if len(_kept) >= TOOLS_KEPT:
+            _kept.clear()
+        kept = _kept[id(tool)] = (tool, _found(tool.input_schema))
+    return kept[1]
 
-    References lead into `root`, or into the schema itself.
-    """
-    if not isinstance(schema, Mapping) or depth <= 0:
+
+def example_value(schema: object, root: Mapping[str, Any] | None = None) -> Any:
+    """A value that fits a schema as far as one can tell without checking it; references lead into `root`."""
+    if not isinstance(schema, Mapping):
         return "..."
-    root = schema if root is None else root
-    schema = followed(schema, root)
-    if "const" in schema:
-        return schema["const"]
-    for keyword in ("examples", "enum"):
-        values = schema.get(keyword)
-        if isinstance(values, list) and values:
-            return values[0]
-    if schema.get("default") is not None:
-        return schema["default"]
-    for keyword in ("anyOf", "oneOf"):
-        options = schema.get(keyword)
-        if isinstance(options, list) and options and "properties" not in schema:
-            return example_value(options[0], root, depth - 1)
-    return _by_type(schema, root, depth)
+    return next(proposals(schema, root), "...")
 
 
-def _by_type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
-    declared = schema.get("type", "object" if "properties" in schema else "string")
-    kind = next((k for k in declared if k != "null"), "null") if isinstance(declared, list) else declared
-    if kind == "array":
-        return [example_value(schema.get("items"), root, depth - 1)] if schema.get("items") else []
-    if kind == "object":
-        found = shape(schema, root)
-        return {name: example_value(found.fields.get(name), root, depth - 1) for name in found.required}
-    if kind in ("integer", "number") and isinstance(schema.get("minimum"), int | float):
-        return schema["minimum"]
-    return _PLACEHOLDERS.get(kind, "...") if isinstance(kind, str) else "..."
+def _found(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    validator = _validator(schema)
+    for value in proposals({"type": "object", **schema}, schema):
+        if isinstance(value, dict) and (validator is None or _allows(validator, value)):
+            return value
+    return None
+
+
+def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | None:
+    """What checks an example; None where that would take long, or where nothing can be checked."""
+    try:
+        text = orjson.dumps(schema)
+        if text.count(b"{") > SCHEMA_OBJECTS or text.count(b'"pattern') > SCHEMA_PATTERNS:
+            return None
+        return jsonschema_rs.validator_for(dict(schema), offline=True)
+    except (TypeError, ValueError, jsonschema_rs.ReferencingError):
+        return None
+
+
+def _allows(validator: jsonschema_rs.Validator, value: dict[str, Any]) -> bool:
+    try:
+        return validator.is_valid(value)
+    except (ValueError, RecursionError):
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ import orjson
 from portico.domain.category import Category
 from portico.domain.disclosure import Level
 from portico.domain.server import Packaging, Server
+from portico.domain.shape import shape_line
 from portico.domain.tool import Tool
 from portico.domain.usage import Usage
 
@@ -19,7 +21,7 @@ from .cards import BRIEF_LENGTH, WORDS_LENGTH, shortened
 from .examples import example_arguments
 from .parameters import shape_of
 from .sentences import first_sentence
-from .simplified import flat_schema, returned, simplify_params
+from .simplified import RETURNS_LENGTH, flat_schema, returned, simplify_params
 
 HOT_LENGTH = 160
 """Characters of a description in the hot list."""
@@ -28,6 +30,10 @@ SHORT_LENGTH = 50
 CUT_LENGTH, LONGER_LENGTH = 800, 150
 """Characters of a tool's description, and of a parameter's, where descriptions begin to give way."""
 EXAMPLES_SHOWN = 3
+FEWER = (2_000, 1_400, 1_000, 700, 500, 350, 250, 180, 130, 90, 60, 40, 20)
+"""How many parameters are shown with their types where not even all required ones have room."""
+LEARNED_LENGTH = 1_200
+"""Letters of a learned schema; of a longer one its line is shown."""
 TYPES_SHOWN, NAMES_SHOWN = 40, 8
 """Parameters that are shown where there is no room for all of them."""
 
@@ -57,6 +63,8 @@ class Shown:
     packaging: Packaging = field(default_factory=Packaging)
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What a search adds: the score and its parts."""
+    learned: Mapping[str, Any] | None = None
+    """What its results have looked like, where it does not say so itself."""
 
     @property
     def name(self) -> str:
@@ -100,7 +108,7 @@ def summary_forms(shown: Shown) -> Rungs:
         return {**shown._described(length), "params": simplify_params(tool.input_schema)}
 
     def full(length: int) -> Json:
-        return {**typed(length), "returns": returned(tool), **latency}
+        return {**typed(length), "returns": returned(tool) or _learned_line(shown), **latency}
 
     return _rungs(
         shown,
@@ -122,19 +130,21 @@ def schema_forms(shown: Shown) -> Rungs:
         return {**shown._naming, "description": description, **parts, **_particulars(shown)}
 
     def whole() -> Json:
-        return {"parameters": tool.input_schema, "returns": tool.output_schema}
+        return {"parameters": tool.input_schema, "returns": returns}
 
     def texts(words: int) -> Json:
         return {"parameters": shortened(tool.input_schema, words)}
 
     def both(words: int) -> Json:
-        return {**texts(words), "returns": shortened(tool.output_schema, words)}
+        return {**texts(words), "returns": shortened(returns, words)}
 
     def flat(names: Sequence[str], **how: bool) -> Json:
         schema = flat_schema(tool.input_schema, frozenset(names), **how)
         return {**shown._described(SHORT_LENGTH), "parameters": schema, **counted}
 
+    returns = tool.output_schema if tool.output_schema is not None else _learned_schema(shown)
     every, required = _required_first(tool), shape_of(tool).required
+    fewer = [count for count in FEWER if count < len(every)]
     counted = {"parameter_count": len(every), "handle": tool.handle}
 
     return _rungs(
@@ -150,11 +160,26 @@ def schema_forms(shown: Shown) -> Rungs:
         lambda: flat(every[: max(TYPES_SHOWN, len(required))]),
         lambda: flat(required or every[:NAMES_SHOWN]),
         lambda: flat(required or every[:NAMES_SHOWN], choices=False),
+        # Not even the required ones have room: as many as have, required ones first.
+        *(partial(flat, every[:count], choices=False) for count in fewer),
         lambda: {**shown._naming, "param_names": every, "handle": tool.handle},
         lambda: {"tool": shown.name, **_some_names(tool), "handle": tool.handle},
         lambda: {"tool": shown.name, **counted},
         lambda: {"handle": tool.handle},
     )
+
+
+def _learned_line(shown: Shown) -> str | None:
+    """What results have looked like, in a few words."""
+    return shape_line(shown.learned, RETURNS_LENGTH) if shown.learned else None
+
+
+def _learned_schema(shown: Shown) -> Mapping[str, Any] | None:
+    """The same as a schema; a long one in words."""
+    if not shown.learned:
+        return None
+    is_short = len(orjson.dumps(shown.learned)) <= LEARNED_LENGTH
+    return shown.learned if is_short else {"description": shape_line(shown.learned)}
 
 
 def category_forms(category: Category, tools: int, servers: int, popular: Iterable[str]) -> Rungs:
@@ -182,6 +207,8 @@ def examples(tool: Tool) -> list[Json]:
     if told:
         return [{"query": value, "description": "As the server gives it"} for value in told[:EXAMPLES_SHOWN]]
     query = example_arguments(tool)
+    if query is None:
+        return []
     says = "Needs no arguments" if not query else "The required parameters, with values to be replaced"
     return [{"query": query, "description": says}]
 

@@ -10,13 +10,14 @@ from typing import Any
 from portico.domain.names import LUA_KEYWORDS
 from portico.domain.tool import Tool
 
-from .examples import example_value
+from .examples import example_arguments, example_value
 from .parameters import followed, shape_of
 
 NUMBER = 42
 """Stands for a number of which nothing is known."""
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOTHING = object()
 _OWN = ("const", "examples", "enum", "default", "minimum", "exclusiveMinimum", "multipleOf")
 """What a schema itself says of its values; a placeholder is none of them."""
 
@@ -49,9 +50,13 @@ def call(handle: str, arguments: Mapping[str, Any]) -> str:
 def example(tool: Tool, *, optional: bool = True) -> str:
     """A script that runs as it is: every required parameter with a value of its type, the others behind comments."""
     found, root = shape_of(tool), tool.input_schema
-    needed = [f"{_key(name)} = {as_lua(_placeholder(found.fields.get(name), root))}" for name in found.required]
-    others = [name for name in found.fields if name not in found.required] if optional else []
-    spare = [f"-- {_key(name)} = {as_lua(_placeholder(found.fields[name], root))}," for name in others]
+    known = example_arguments(tool)
+    made = (
+        known if known is not None else {name: example_value(found.fields.get(name), root) for name in found.required}
+    )
+    needed = [f"{_key(name)} = {as_lua(_shown(found.fields.get(name), root, made[name]))}" for name in made]
+    others = [name for name in found.fields if name not in made] if optional else []
+    spare = [f"-- {_key(name)} = {as_lua(_shown(found.fields[name], root))}," for name in others]
     if not needed and not spare:
         return f"local res = {tool.handle}({{}}):await()\nresult(res)"
     lines = [f"{text}," for text in needed[:-1]] + [f"{text}{',' if spare else ''}" for text in needed[-1:]] + spare
@@ -59,8 +64,9 @@ def example(tool: Tool, *, optional: bool = True) -> str:
     return f"local res = {tool.handle}({{\n{inner}\n}}):await()\nresult(res)"
 
 
-def _placeholder(schema: object, root: Mapping[str, Any]) -> Any:
-    value = example_value(schema, root)
+def _shown(schema: object, root: Mapping[str, Any], value: Any = _NOTHING) -> Any:
+    """A value of a parameter; a number of which nothing is known is one that looks like a placeholder."""
+    value = example_value(schema, root) if value is _NOTHING else value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not isinstance(schema, Mapping):
         return value

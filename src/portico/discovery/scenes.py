@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
@@ -78,6 +78,8 @@ class Scene:
     known: Mapping[str, Category] = field(default_factory=dict)
     """Every category that was written down, shipped or named."""
     paths: Paths = REST
+    learned: Callable[[Tool], Mapping[str, Any] | None] = lambda tool: None
+    """What the results of a tool have looked like, where that is known."""
 
     @property
     def tools(self) -> list[Tool]:
@@ -187,4 +189,5 @@ class Scene:
             usage=self.order.usage.get(tool.id),
             packaging=self.packaging.get(server.name, Packaging()),
             extra=extra or {},
+            learned=self.learned(tool),
         )

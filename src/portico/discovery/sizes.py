@@ -27,8 +27,10 @@ class Sizes:
     """How large definitions are, in bytes: enough to tell those apart that are worth counting."""
 
     _kept: WeakKeyDictionary[Chapter, list[tuple[int, ToolId]]] = field(default_factory=WeakKeyDictionary)
-    _counted: WeakKeyDictionary[Chapter, dict[ToolId, int]] = field(default_factory=WeakKeyDictionary)
-    _rungs: WeakKeyDictionary[Chapter, dict[ToolId, tuple[int, ...]]] = field(default_factory=WeakKeyDictionary)
+    _counted: WeakKeyDictionary[Chapter, dict[ToolId, tuple[int, int]]] = field(default_factory=WeakKeyDictionary)
+    _rungs: WeakKeyDictionary[Chapter, dict[ToolId, tuple[int, tuple[int, ...]]]] = field(
+        default_factory=WeakKeyDictionary
+    )
     _summaries: WeakKeyDictionary[Chapter, dict[ToolId, int]] = field(default_factory=WeakKeyDictionary)
 
     def largest(self, edition: Edition, visible: Set[ToolId], limit: int) -> list[tuple[int, Tool]]:
@@ -36,13 +38,15 @@ class Sizes:
         sizes = (row for chapter in edition.chapters.values() for row in self._of(chapter) if row[1] in visible)
         return [(size, edition.tools[id]) for size, id in nlargest(limit, sizes)]
 
-    def counted(self, edition: Edition, tool: Tool, count: Callable[[], int]) -> int:
-        """What a tool costs by a count that is made once."""
-        return _once(self._counted, edition, tool, count)
+    def counted(self, edition: Edition, tool: Tool, learned: int, count: Callable[[], int]) -> int:
+        """What a tool costs by a count that is made once, and again when more is learned of its results."""
+        return _once(self._counted, edition, tool, lambda: (learned, count()), lambda kept: kept[0] == learned)[1]
 
-    def rungs(self, edition: Edition, tool: Tool, count: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
-        """What a tool costs in each of its forms, by a count that is made once."""
-        return _once(self._rungs, edition, tool, count)
+    def rungs(
+        self, edition: Edition, tool: Tool, learned: int, count: Callable[[], tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        """What a tool costs in each of its forms, counted as often as what it costs."""
+        return _once(self._rungs, edition, tool, lambda: (learned, count()), lambda kept: kept[0] == learned)[1]
 
     def summary(self, edition: Edition, tool: Tool) -> int:
         """About how many letters a tool has in a list of summaries."""
@@ -56,9 +60,15 @@ class Sizes:
         return found
 
 
-def _once(kept: WeakKeyDictionary[Chapter, dict[ToolId, T]], edition: Edition, tool: Tool, make: Callable[[], T]) -> T:
+def _once(
+    kept: WeakKeyDictionary[Chapter, dict[ToolId, T]],
+    edition: Edition,
+    tool: Tool,
+    make: Callable[[], T],
+    is_good: Callable[[T], bool] = lambda kept: True,
+) -> T:
     known = kept.setdefault(edition.chapters[tool.id.server], {})
-    if tool.id not in known:
+    if tool.id not in known or not is_good(known[tool.id]):
         known[tool.id] = make()
     return known[tool.id]
 

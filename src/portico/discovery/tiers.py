@@ -126,6 +126,8 @@ class BudgetReport:
     """The category that was measured."""
     tools: tuple[ToolId, ...] = ()
     """The tools that were measured."""
+    names: tuple[str, ...] = ()
+    """The same as they are spelled for callers, with the aliases of their servers."""
 
     @property
     def ok(self) -> bool:
@@ -147,16 +149,23 @@ class BudgetReport:
             "counter": self.counter,
             "tiers": [{**asdict(row), "ok": row.ok} for row in self.rows],
             "category": self.category,
-            "tools": [str(id) for id in self.tools],
+            "tools": list(self.names) or [str(id) for id in self.tools],
             "failures": list(self.failures),
             "text": str(self),
         }
 
 
-def report(tokens: Sequence[int], *, counter: str, category: str = "", tools: Sequence[ToolId] = ()) -> BudgetReport:
+def report(
+    tokens: Sequence[int],
+    *,
+    counter: str,
+    category: str = "",
+    tools: Sequence[ToolId] = (),
+    names: Sequence[str] = (),
+) -> BudgetReport:
     """The report of what each tier costs, T0 first."""
     rows, cumulative = [], 0
     for step, cost in zip(Step, tokens, strict=True):
         cumulative += cost
         rows.append(BudgetRow(tier=step.value, tokens=cost, cumulative=cumulative, limit=step.limit))
-    return BudgetReport(rows=tuple(rows), counter=counter, category=category, tools=tuple(tools))
+    return BudgetReport(rows=tuple(rows), counter=counter, category=category, tools=tuple(tools), names=tuple(names))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import jsonschema_rs
 
+from portico.domain.instances import proposals
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments, NextCall
 
@@ -36,6 +37,8 @@ COMPARED_NAMES = 500
 """Parameters that an unknown name is compared with, letter by letter."""
 COMPARED_LETTERS = 60_000
 """Letters times letters that are compared for all unknown names of one call."""
+PROPOSALS = 3
+"""Calls that are made up to find one that would pass."""
 NEXT_SIZE = 500
 """Values of arguments that an error repeats in its next call."""
 
@@ -174,29 +177,53 @@ def _is_surely_wrong(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     return any(True for _ in _missing(tool, arguments)) or any(True for _ in _mismatches(tool, arguments))
 
 
-def _problems(schema: CheckedSchema, arguments: Mapping[str, Any], size: Size) -> list[str]:
+def _problems(tool: Tool, arguments: Mapping[str, Any], errors: Iterable[jsonschema_rs.ValidationError]) -> list[str]:
     """One line for each of the first problems; none where there are none that can be found in time."""
-    tool = schema.tool
     lines = [f"missing: {name[:NAME_SHOWN]} ({_type_name(tool, name)})" for name in _missing(tool, arguments)]
     lines += _unknown_lines(tool, arguments)
-    found = [line for error in schema.errors(arguments, size) if (line := _error_line(error))]
+    found = [line for error in errors if (line := _error_line(error))]
     lines += found or _mismatches(tool, arguments)
     return [*dict.fromkeys(lines)][:PROBLEMS_SHOWN]
 
 
 def _explained(schema: CheckedSchema, arguments: Mapping[str, Any], size: Size) -> InvalidArguments:
-    lines = _problems(schema, arguments, size)
+    errors = schema.errors(arguments, size)
+    lines = _problems(schema.tool, arguments, errors)
     details = lines or ["the arguments do not fit the schema; there is too much of them to say where"]
-    return InvalidArguments(schema.tool.handle, details=details, next_call=_next_call(schema.tool, arguments))
+    wrong = {error.instance_path[0] for error in errors if error.instance_path}
+    return InvalidArguments(schema.tool.handle, details=details, next_call=_next_call(schema, arguments, wrong))
 
 
-def _next_call(tool: Tool, arguments: Mapping[str, Any]) -> NextCall:
-    """The same call with what is known of it; of large arguments nothing is repeated."""
+def _next_call(schema: CheckedSchema, arguments: Mapping[str, Any], wrong: Set[str | int]) -> NextCall:
+    """A call that would pass: the same with what is missing or wrong replaced, or else the way to the schema.
+
+    What was just refused is never proposed again. Of large arguments nothing is repeated.
+    """
+    tool = schema.tool
     good = arguments if _is_open(tool) else {name: arguments[name] for name in _common(arguments, tool.properties)}
-    if not is_small(good, NEXT_SIZE):
-        return NextCall("describe", {"names": [tool.handle]})
-    missing = dict.fromkeys(_missing(tool, arguments), "...")
-    return NextCall("call", {"name": tool.handle, "arguments": {**good, **missing}})
+    if schema.validator is not None and is_small(good, NEXT_SIZE):
+        for proposed in _proposals(schema.tool, good, wrong):
+            if is_small(proposed, NEXT_SIZE) and schema.is_valid(proposed, measure(proposed)):
+                return NextCall("call", {"name": tool.handle, "arguments": proposed})
+    return NextCall("describe", {"names": [tool.handle]})
+
+
+def _proposals(tool: Tool, good: Mapping[str, Any], wrong: Set[str | int]) -> Iterator[dict[str, Any]]:
+    """Arguments that may pass, those first that keep most of what was given."""
+    whole = [*islice((found for found in proposals(tool.input_schema) if isinstance(found, dict)), PROPOSALS)]
+    kept = {name: value for name, value in good.items() if name not in wrong}
+    for other in whole:
+        yield {**other, **good}
+        mended = {name: _instead(tool, name) for name in good if name in wrong and name not in other}
+        yield {**{name: mended.get(name, value) for name, value in good.items()}, **other, **kept}
+        yield {**other, **kept}
+    yield from whole
+
+
+def _instead(tool: Tool, name: str) -> Any:
+    """A value for a parameter in the place of one that does not fit."""
+    found = tool.properties.get(name)
+    return next(proposals(found, tool.input_schema), None) if isinstance(found, Mapping) else None
 
 
 def _missing(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[str]:

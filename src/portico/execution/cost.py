@@ -25,8 +25,8 @@ COMPILE_UNITS = 500_000
 """What the patterns of one schema may cost to compile: about 10 ms, beside some 20 ms for 256 KB of anything else."""
 NODES_SEEN, NESTED = 6_000, 4
 """Subschemas that are looked at, each as often as it applies; one that has others inside of it counts as several."""
-NODES_COMPILED = 3_000
-"""Objects in a schema that is compiled and looked at; a larger one is not, which would itself take too long."""
+NODES_COMPILED, VALUES_COMPILED = 2_000, 12_000
+"""Objects and other values in a schema that is compiled and looked at; a larger one would itself take too long."""
 COUNTED_PARTS = 20_000
 """Parts of a value that are looked at one by one, where it cannot be written as JSON, or where its depth matters."""
 PATTERN_COMPILED, STATE_COMPILED = 2_000, 30
@@ -250,7 +250,7 @@ def _compiling(schema: Node) -> int:
         text = orjson.dumps(schema)
     except TypeError:  # integers beyond 64 bits
         text = repr(schema).encode().replace(b"'", b'"')
-    if text.count(b"{") > NODES_COMPILED:
+    if text.count(b"{") > NODES_COMPILED or text.count(b",") > VALUES_COMPILED:
         return COMPILE_UNITS + 1
     units = 0
     for node in _all_nodes(schema) if b'"pattern' in text else ():

@@ -16,6 +16,7 @@ from portico.domain.edition import Edition
 from portico.domain.journal import Entry
 from portico.domain.tool import Effect, Tool
 from portico.domain.usage import counts
+from portico.domain.waiting import START_WAIT, StartWait
 from portico.errors import (
     AmbiguousTool,
     Busy,
@@ -76,6 +77,8 @@ class Executor:
         tool: Tool | None = None
         result: Result | None = None
         outcome, code, ended = Outcome.FAILED, "", 0.0
+        wait = StartWait()
+        before = START_WAIT.set(wait)
         try:
             tool = edition.resolver.resolve(call.tool, self.policy.visible(caller, edition))
             result = await self._run(caller, call, tool)
@@ -92,13 +95,15 @@ class Executor:
             raise _internal(error, tool, call, result) from error
         finally:
             # What was carried out is recorded, so that nothing here may raise.
+            START_WAIT.reset(before)
             invocation = Invocation(
                 tool=tool.id if tool else None,
                 spelled=call.tool[:200],
                 caller=caller.name,
                 surface=caller.surface,
                 outcome=outcome,
-                seconds=(ended or time.perf_counter()) - started,  # making it fit is no work of the tool
+                # Neither the start of the server nor making the result fit is work of the tool.
+                seconds=max(0.0, (ended or time.perf_counter()) - started - wait.seconds),
                 code=code,
                 at=at,
                 tokens_in=self._tokens_in(tool, call),

@@ -182,7 +182,7 @@ class Intake:
             try:
                 offering = await provider.offer()
             except CallError as error:
-                self.failures[server] = "; ".join(error.details) or str(error)
+                self.failures[server] = "; ".join(error.public_details) or str(error)
                 await self._in_background(self._save_failure, server)
                 raise
         self.failures.pop(server, None)

@@ -23,7 +23,7 @@ SLICES = 15
 SERIES = 8
 
 
-@tool(read_only=True, idempotent=True)
+@tool(read_only=True, idempotent=True, examples=[{"labels": "day", "columns": ["amount"], "table_name": "sales"}])
 def handle_plot_line_chart(
     conn: Connection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
 ) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def handle_plot_line_chart(
     return _image(_drawn("line_chart", chart), chart, note)
 
 
-@tool(read_only=True, idempotent=True)
+@tool(read_only=True, idempotent=True, examples=[{"labels": "day", "columns": ["amount"], "table_name": "sales"}])
 def handle_plot_bar_chart(
     conn: Connection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
 ) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def handle_plot_bar_chart(
     return _image(_drawn("bar_chart", chart), chart, note)
 
 
-@tool(read_only=True, idempotent=True)
+@tool(read_only=True, idempotent=True, examples=[{"labels": "region", "column": "amount", "table_name": "sales"}])
 def handle_plot_pie_chart(
     conn: Connection, labels: str, column: str, table_name: str = "", sql: str = "", title: str = ""
 ) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def handle_plot_pie_chart(
     return _image(_drawn("pie_chart", chart), chart, note)
 
 
-@tool(read_only=True, idempotent=True)
+@tool(read_only=True, idempotent=True, examples=[{"column": "amount", "table_name": "sales"}])
 def handle_plot_histogram(
     conn: Connection, column: str, table_name: str = "", sql: str = "", bins: int = 20, title: str = ""
 ) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from scripted_results import RICH
 from upstream_world import Upstreams, said, use
 
 from portico.domain.server import ServerSpec, State, Timeouts
+from portico.domain.waiting import START_WAIT, StartWait
 from portico.errors import Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 
 pytestmark = pytest.mark.anyio
@@ -407,3 +408,14 @@ async def test_long_text_with_many_commas_is_one_value(upstreams: Upstreams) -> 
     text = ('{"a": [1, 2, "\\u00e9"]}, ' * 100_000)[: 3 << 20]
     result = await use(upstreams.stdio(), "echo", text=text)
     assert said(result) == {"text": text}
+
+
+async def test_the_wait_for_a_start_is_counted_apart_from_the_call(upstreams: Upstreams) -> None:
+    provider, wait = upstreams.stdio(timeouts=PATIENT), StartWait()
+    before = START_WAIT.set(wait)
+    await use(provider, "echo")
+    first, wait.seconds = wait.seconds, 0.0
+    await use(provider, "echo")
+    START_WAIT.reset(before)
+    assert first > 0
+    assert wait.seconds == 0

@@ -113,6 +113,8 @@ def _definition(name: str, doc: str, mark: ToolMark, taken: _Taken) -> dict[str,
     if mark.title:
         found["title"] = mark.title
     found["inputSchema"] = taken.input_schema()
+    if mark.examples:
+        found["inputSchema"]["examples"] = [*map(dict, mark.examples)]
     if output := _output_schema(taken.hints.get("return", Any)):
         found["outputSchema"] = output
     if mark.annotations:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
@@ -26,6 +26,8 @@ class ToolMark:
     read_only: bool | None = None
     destructive: bool | None = None
     idempotent: bool | None = None
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """Arguments that it can be called with, where the required ones alone say too little."""
 
     def __post_init__(self) -> None:
         for key in ("name", "title", "category", "server"):
@@ -35,6 +37,8 @@ class ToolMark:
             _check(key, getattr(self, key), bool | None, "True or False")
         for tag in self.tags:
             _check("a tag", tag, str, "text")
+        for example in self.examples:
+            _check("an example", example, Mapping, "a dict of arguments")
 
     @property
     def annotations(self) -> dict[str, bool]:
@@ -64,11 +68,12 @@ def tool(
     destructive: bool | None = None,
     idempotent: bool | None = None,
     title: str = "",
+    examples: Sequence[Mapping[str, Any]] = (),
 ) -> Callable[[_F], _F]:
     """Used with what it shall say."""
 
 
-def tool(name: Any = None, *, tags: Sequence[str] = (), **said: Any) -> Any:
+def tool(name: Any = None, *, tags: Sequence[str] = (), examples: Sequence[Mapping[str, Any]] = (), **said: Any) -> Any:
     """Make a function a tool, whatever it is called; the function itself stays as it is.
 
     Without arguments it is used bare, `@tool`; a name, a description or hints may be given: `@tool("rename")`.
@@ -79,7 +84,7 @@ def tool(name: Any = None, *, tags: Sequence[str] = (), **said: Any) -> Any:
         raise TypeError(f"a tool's name is text, not {name!r}: write @tool or @tool('name')")
     if isinstance(tags, str):
         raise TypeError(f"tags are a list of texts, not {tags!r}: write tags=[{tags!r}]")
-    mark = ToolMark(name=name or "", tags=tuple(tags), **said)
+    mark = ToolMark(name=name or "", tags=tuple(tags), examples=tuple(examples), **said)
     return lambda function: _marked(function, mark)
 
 

@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from portico.domain.call import OnProgress
+from portico.domain.waiting import waiting_for_start
 from portico.errors import Sent
 
 from .backoff import Backoff
@@ -114,7 +115,8 @@ class Owner:
             self._opening = asyncio.get_running_loop().create_future()
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._run(), name=f"upstream {self._server}")
-        outcome = await asyncio.shield(self._opening)
+        with waiting_for_start():
+            outcome = await asyncio.shield(self._opening)
         if isinstance(outcome, Fault):
             raise outcome.with_traceback(None)
         return outcome

@@ -13,6 +13,7 @@ from portico.domain.call import OnProgress
 from portico.domain.caller import Caller
 from portico.domain.redaction import Redactor, certain_secrets_of, secrets_of
 from portico.domain.server import Health, Offering, ServerSpec, State
+from portico.errors import LAST_WORDS, CallError
 from portico.ports import OnChange, OnNotice
 
 from .dialling import Dialler
@@ -77,7 +78,16 @@ class UpstreamProvider:
         return Health(state=State.READY if self._was_asked else State.UNKNOWN, stderr=words)
 
     async def offer(self) -> Offering:
-        """Ask the server for everything it offers, whole."""
+        """Ask the server for everything it offers, whole; an error also tells what it wrote to stderr."""
+        try:
+            return await self._offer()
+        except CallError as error:
+            words = [line.strip() for line in self.health().stderr.splitlines() if line.strip()][-5:]
+            if words:
+                error.add(LAST_WORDS + " | ".join(words)[-1000:])
+            raise
+
+    async def _offer(self) -> Offering:
         subject = f"the offering of {self.server}"
         try:
             self._require_enabled()
@@ -146,7 +156,7 @@ class UpstreamProvider:
             if error.code != HEADER_MISMATCH or self._dialler.header_maps:
                 raise
         # The tool wants headers that only its definition names; the server refused before it did anything.
-        await self.offer()
+        await self._offer()
         return await self._owner.request("tools/call", params, self._patience, on_progress)
 
     def _without_secrets(self, offering: Offering) -> Offering:

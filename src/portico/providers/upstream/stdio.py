@@ -199,7 +199,7 @@ class Child(asyncio.SubprocessProtocol):
         happened = reason if code is None else _ending(code)
         if not self._is_lost and (words := self.stderr.strip()):
             said = Redactor(secrets_of(self._spec)).text(words)
-            logger.warning("server %r is gone (%s); its last words on stderr: %s", self._spec.name, happened, said)
+            logger.info("server %r is gone (%s); its last words on stderr: %s", self._spec.name, happened, said)
         self._give_up(Lost(f"the process of {self._spec.command!r} is gone: {happened}", *self._hints()))
 
     def _give_up(self, fault: Lost) -> None:

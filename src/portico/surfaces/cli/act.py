@@ -269,7 +269,10 @@ def _print_checkup(report: ServerReport, failure: CallError | None) -> None:
     if report.server and report.server.protocol and not failure and not disabled:
         about += f", protocol {report.server.protocol}"
     say(f"{mark:>2}  {report.name}: {about}".rstrip(": "))
-    for line in (*(failure.details if failure else ()), *(f"refused {r.name}: {r.reason}" for r in report.rejected)):
+    for line in (
+        *(failure.public_details if failure else ()),
+        *(f"refused {r.name}: {r.reason}" for r in report.rejected),
+    ):
         say(f"      {line}")
     for line in _last_words(report) if failure else ():
         say(f"      stderr: {line}")

@@ -159,10 +159,11 @@ def _page_result(page: Page) -> JsonObject:
 
 def _known_result(tool: Tool, schema: Mapping[str, Any]) -> JsonObject:
     """The shape of a tool's answers as it is known; nothing is executed for it."""
-    script = f"result({lua_call(tool.handle, example_arguments(tool))})"
+    arguments = example_arguments(tool)
+    script = f" In a script: result({lua_call(tool.handle, arguments)})" if arguments is not None else ""
     text = (
         f"What {tool.handle} returns is known; nothing was executed.\n\n{as_text(schema)}\n\n"
-        f"To execute it all the same, give sampleArgs ({{}} for none). In a script: {script}"
+        f"To execute it all the same, give sampleArgs ({{}} for none).{script}"
     )
     return {**text_result(text), "structuredContent": {"executed": False, "schema": schema}}
 
