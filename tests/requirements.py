@@ -149,6 +149,8 @@ PROMISES = {
     "P-REGISTRY-USERS": "Rights decide in one place which registered tools a database user and a caller see.",
     "P-REGISTRY-IDENTITY": "The database sees each call as its caller's, whatever happened on the connection before.",
     "P-REGISTRY-ROWS": "A row that cannot be used is refused with a reason and what to do, and the others load.",
+    "P-INSTALL-UNDO": "What install entered is taken out alone, and nothing else that a client's file holds is lost.",
+    "P-IMPORT-FORMATS": "The config files of clients are read in the formats that they document.",
     "P-TRUST": "A config found in the working directory is used only as the user trusted it; else nothing in it is.",
     "P-STORE-FOREIGN": "A file that is not a database of ours is refused, and never changed or moved.",
     "P-STORE-CORRUPT": "Damage is moved aside, ignored, or our own error.",

@@ -22,7 +22,7 @@ from .masking import mask
 from .paths import absolute
 from .servers import KNOWN, read_server
 from .settings import PORT
-from .shapes import Found, find_entries, recognise
+from .shapes import Found, find_entries, has_table, recognise
 
 Action = Literal["add", "same", "conflict", "skip", "problem"]
 
@@ -86,6 +86,9 @@ def plan_import(
         look = _Look(document=document, dialect=dialect, environ=environ, port=port)
         entries = find_entries(document, dialect, cwd)
         problems += entries.problems
+        if source not in CLIENTS and not has_table(document, dialect, cwd):
+            fix = "Its servers should stand under mcpServers, servers, mcp, mcp_servers, context_servers or extensions."
+            raise ConfigError("no servers were found: this is no config that we know", file=str(document.file), fix=fix)
         for found in entries.found:
             item = _beside(look.judge(found), known, rename)
             if item.action == "add":
@@ -140,19 +143,29 @@ class _Look:
             variables=variables,
             dialect=self.dialect,
         )
+        own = _own_part(found.raw) if self.dialect == "goose" else ""
         item = ImportItem(
             name=found.name,
-            action="add",
+            action="skip" if own else "add",
             file=self.document.file,
             line=self.document.line(found.path),
             entry=_settled(_comparable(found.raw, self.dialect), variables),
-            reason=_missing(found.raw, self.environ),
+            reason=own or _missing(found.raw, self.environ),
         )
+        if own:
+            return item
         if outcome.spec is None:
             return replace(item, action="problem", reason="; ".join(map(str, outcome.problems)))
         if _is_portico(outcome.spec.command, outcome.spec.args, outcome.spec.url, self.port):
             return replace(item, action="skip", reason="this is Portico itself")
         return item
+
+
+def _own_part(entry: Any) -> str:
+    """Why an extension of Goose is no server of its own."""
+    inner = entry.get("config", entry) if isinstance(entry, Mapping) else {}
+    kind = inner.get("type") if isinstance(inner, Mapping) else None
+    return f"a part of Goose itself ({kind})" if kind in ("builtin", "platform", "frontend", "inline_python") else ""
 
 
 def _beside(item: ImportItem, known: Mapping[str, Any], rename: bool) -> ImportItem:
@@ -179,9 +192,10 @@ def _comparable(entry: Any, dialect: Dialect) -> dict[str, Any]:
 def _settled(entry: dict[str, Any], variables: Variables) -> dict[str, Any]:
     """The entry without words that mean the folder of the file it came from."""
     settled: dict[str, Any] = _replaced(entry, variables)
-    cwd = settled.get("cwd")
-    if isinstance(cwd, str) and cwd and not cwd.startswith(("$", "~")):
-        settled["cwd"] = os.fspath(variables.folder / cwd)
+    for key in ("cwd", "envFile"):
+        path = settled.get(key)
+        if isinstance(path, str) and path and not path.startswith(("$", "~")):
+            settled[key] = os.fspath(variables.folder / path)
     return settled
 
 
