@@ -129,7 +129,7 @@ def test_what_a_client_says_of_a_server_is_kept(home: Home) -> None:
     opencode = written(home, imported(home, "opencode"))
     assert (opencode["here"].command, opencode["here"].args) == ("npx", ("-y", "my-mcp"))
     assert opencode["here"].env == {"TOKEN": "secret"}
-    assert opencode["there"].headers == {"A": "secret"}
+    assert opencode["there"].headers == {"A": "Bearer secret"}
     assert not opencode["there"].enabled
     (home.folder / "imported.yaml").unlink()
     goose = written(home, imported(home, "goose"))

@@ -11,7 +11,7 @@ from portico.errors import ConfigError
 from portico.trees.tree import Path
 
 from .dialects import Dialect
-from .documents import Document
+from .documents import Document, dotted
 
 OWN_KEYS = (
     "surface servers mcpServers databases python yaml pins store journal host port categories search semantic"
@@ -54,6 +54,8 @@ class Entries:
 
     found: tuple[Found, ...]
     problems: tuple[ConfigError, ...]
+    unusable: tuple[str, ...] = ()
+    """Where servers should be, and something else stands."""
 
 
 def recognise(document: Document) -> Dialect:
@@ -79,6 +81,7 @@ def find_entries(document: Document, dialect: Dialect, folder: File) -> Entries:
     """All server entries of a document; of two with one name the first counts and the second is a problem."""
     found: dict[str, Found] = {}
     problems: list[ConfigError] = []
+    unusable: list[str] = []
     tables = _server_tables(document.data, dialect, folder)
     problems += (
         again(document, twice.path, first=twice.first, second=twice.second)
@@ -95,13 +98,14 @@ def find_entries(document: Document, dialect: Dialect, folder: File) -> Entries:
         if not isinstance(raw, dict):
             fix = "Write a name for each server, with its entry below it."
             problems.append(document.error("the servers must be a table", table, fix=fix))
+            unusable.append(dotted(table))
             continue
         for name in raw:
             entry = Found(name=name, path=(*table, name), words=words[name], raw=raw[name])
             if found.setdefault(name, entry) is not entry:
                 first, second = document.line(found[name].path), document.line(entry.path)
                 problems.append(again(document, entry.path, first=first or 1, second=second or 1))
-    return Entries(found=tuple(found.values()), problems=tuple(problems))
+    return Entries(found=tuple(found.values()), problems=tuple(problems), unusable=tuple(unusable))
 
 
 def has_table(document: Document, dialect: Dialect, folder: File) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from portico.config import (
 from portico.errors import PorticoError, UnknownServer
 
 from .browse import Json
+from .completing import complete_server
 from .desk import Exit, options
 from .output import data, fail, problems, say
 
@@ -37,7 +39,7 @@ def add(
     name: Annotated[str, typer.Argument(help="What the server is to be called.")],
     target: Annotated[list[str], typer.Argument(help="-- COMMAND ARG..., or a URL.", metavar="-- COMMAND... | URL")],
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="KEY=VALUE for the command.")] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME=VALUE for the URL.")] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="'NAME: VALUE' for the URL.")] = None,
 ) -> None:
     """Add a server to the config."""
     entry = _entry(target, env or [], header or [])
@@ -52,7 +54,8 @@ def add(
 
 
 def remove(
-    ctx: typer.Context, name: Annotated[str, typer.Argument(help="The server, as the config calls it.")]
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="The server, as the config calls it.", autocompletion=complete_server)],
 ) -> None:
     """Remove a server from the config."""
     try:
@@ -107,9 +110,20 @@ def config_file(ctx: typer.Context) -> Path:
 
 def _entry(target: list[str], env: list[str], headers: list[str]) -> dict[str, Any]:
     if len(target) == 1 and target[0].startswith(("http://", "https://")):
-        return {"url": target[0], **({"headers": _pairs(headers, "--header")} if headers else {})}
+        return {"url": target[0], **({"headers": _headers(headers)} if headers else {})}
     entry: dict[str, Any] = {"command": target[0], "args": target[1:]}
     return entry | ({"env": _pairs(env, "--env")} if env else {})
+
+
+def _headers(given: list[str]) -> dict[str, str]:
+    """Headers as curl takes them, `Name: value`, or as `Name=value`; the sign that comes first tells."""
+    found: dict[str, str] = {}
+    for header in given:
+        match = re.fullmatch(r"\s*([^:=\s]+)\s*(?::\s*|=)(.*)", header)
+        if match is None:
+            raise typer.BadParameter("--header takes 'NAME: VALUE' or NAME=VALUE")
+        found[match[1]] = match[2].strip()
+    return found
 
 
 def _pairs(given: list[str], option: str) -> dict[str, str]:
