@@ -70,10 +70,12 @@ def plan_import(
     rename: bool = False,
     port: int = PORT,
     platform: str = sys.platform,
+    project: bool = True,
 ) -> ImportPlan:
     """Look at a client's servers (by the client's name or a file's path) beside the entries that are there already.
 
-    A name that is taken by a different entry is left out, or with `rename` added under the next free name.
+    A name that is taken by a different entry is left out, or with `rename` added under the next free name. Without
+    `project`, what a client's file in the working directory holds is left out too: a clone brings its own.
 
     Raises:
         ConfigError: the client or file is not known, or a file cannot be read.
@@ -89,8 +91,9 @@ def plan_import(
         if source not in CLIENTS and not has_table(document, dialect, cwd):
             fix = "Its servers should stand under mcpServers, servers, mcp, mcp_servers, context_servers or extensions."
             raise ConfigError("no servers were found: this is no config that we know", file=str(document.file), fix=fix)
+        is_held = not project and document.file in _project_files(source, environ, cwd, platform)
         for found in entries.found:
-            item = _beside(look.judge(found), known, rename)
+            item = _held(look.judge(found)) if is_held else _beside(look.judge(found), known, rename)
             if item.action == "add":
                 known[item.name] = _comparable(item.entry, "portico")
             items.append(item)
@@ -122,6 +125,21 @@ def _files(source: str, environ: Mapping[str, str], cwd: Path, platform: str) ->
         looked = " and ".join(str(file) for file in places)
         raise ConfigError(f"{client.title} has no config file", fix=f"Looked for {looked}; name the file instead.")
     return found
+
+
+def _project_files(source: str, environ: Mapping[str, str], cwd: Path, platform: str) -> tuple[Path, ...]:
+    """The files of a client in the working directory that are not the user's own."""
+    client = CLIENTS.get(source)
+    if client is None or client.project is None:
+        return ()
+    theirs, own = client_files(client, environ=environ, cwd=cwd, platform=platform)
+    return () if theirs == own else (theirs,)
+
+
+def _held(item: ImportItem) -> ImportItem:
+    if item.action != "add":
+        return item
+    return replace(item, action="skip", reason="it is of this folder; add --project to bring it in")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,9 @@ def import_(
     ctx: typer.Context,
     source: Annotated[str | None, typer.Argument(help=f"{', '.join(CLIENTS)}, or a FILE.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Do it; without this, only show what would be done.")] = False,
+    project: Annotated[
+        bool, typer.Option("--project", help="Also what the client's file in this folder holds.")
+    ] = False,
     rename: Annotated[bool, typer.Option("--rename", help="Add a server whose name is taken as NAME-2.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -84,7 +87,9 @@ def import_(
     try:
         file = config_file(ctx)
         existing = server_entries(file) if file.exists() else {}
-        plan = plan_import(source, environ=os.environ, cwd=Path.cwd(), existing=existing, rename=rename)
+        plan = plan_import(
+            source, environ=os.environ, cwd=Path.cwd(), existing=existing, rename=rename, project=project
+        )
         if write and plan.additions:
             with edited(file, os.environ, Path.cwd()):
                 apply_import(plan, file)
