@@ -30,6 +30,8 @@ class House:
     """Servers of which nothing is remembered: they have to be asked before their tools can be found."""
     problems: tuple[ConfigError, ...] = ()
     """Parts of the config that could not be used."""
+    refused: Mapping[str, tuple[ConfigError, ...]] = field(default_factory=dict)
+    """Servers of the config that cannot be used, by name."""
     surface: str = "discover"
     """The surface that the config chooses."""
     meanings: MeaningSource | None = None

@@ -267,6 +267,7 @@ def build(settings: Settings) -> House:
     if parts.hooks is not None:
         house.closing.insert(0, parts.hooks.close)
     house.problems = (*settings.problems, *(registries.problems if registries else ()))
+    house.refused = settings.refused
     house.registries = registries
     house.surface, house.is_reloading = settings.surface, settings.reload
     house.unknown = house.admin.intake.load()
@@ -295,10 +296,21 @@ def settings_for(config: str | None, *, profile: str | None = None, reload: bool
     """The settings that the command line, the environment and the config file give.
 
     Raises:
-        ConfigError: the file cannot be used at all.
+        ConfigError: the file cannot be used at all, or none of its servers can.
     """
     settings = replace(load_settings(config, os.environ, Path.cwd(), profile=profile), reload=reload)
+    _refuse_serverless(settings)
     return replace(settings, problems=(*settings.problems, *_not_installed(settings)))
+
+
+def _refuse_serverless(settings: Settings) -> None:
+    """Do nothing where a server of the config can be used, or none is written: what starts must serve something."""
+    if settings.servers or not settings.refused:
+        return
+    for problem in settings.problems:
+        logger.warning("config: %s", problem)
+    told = f"no server of it can be used ({len(settings.refused)} refused)"
+    raise ConfigError(told, file=str(settings.file), fix="Mend what is said above, or take the servers out.")
 
 
 def watch(house: House, tasks: TaskGroup) -> None:

@@ -199,13 +199,6 @@ def test_an_unknown_field_that_resembles_nothing_is_told_and_the_server_runs(hom
     assert [problem.where for problem in settings.problems] == ["servers.s.wibble"]
 
 
-def test_a_file_of_variables_is_told_to_be_unread(home: Home) -> None:
-    file = home.write(".vscode/mcp.json", '{"servers": {"s": {"command": "a",\n"envFile": "${workspaceFolder}/.env"}}}')
-    settings = home.load(file)
-    assert [spec.name for spec in settings.servers] == ["s"]
-    assert str(settings.problems[0]).startswith(f"{file}:2: servers.s.envFile: Portico does not read")
-
-
 def test_no_line_of_comments_takes_long_to_edit() -> None:
     text = '{"servers": {\n"a": 1 ' + "/**/" * 5000 + ' , "b": 2}}'
     assert parse_document(with_server(text, Path("c.json"), "c", {}), Path("c.json")).data["servers"]["c"] == {}

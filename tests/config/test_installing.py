@@ -9,10 +9,11 @@ import tomllib
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.config import CLIENTS, InstallPlan, apply, plan_install, undo
+from portico.config import CLIENTS, InstallPlan, apply, plan_install, plan_local_removal, plan_undo, undo
 from portico.config.jsontext import drop_member, put_member
 from portico.config.tomltext import drop_table, put_table
 from portico.errors import ConfigError
@@ -22,6 +23,8 @@ from .test_documents import TABLES, TEXTS
 
 ENTRY = {"command": "portico", "args": ["serve", "--stdio"]}
 URL = "http://127.0.0.1:8421/mcp"
+GOOSE = {"name": "portico", "enabled": True, "timeout": 300}
+GOOSE_HTTP = {"type": "streamable_http", "uri": URL}
 SECRET = "ghp_abcdefghijklmnop0123456789"
 
 
@@ -43,6 +46,20 @@ def take_back(home: Home, client: str, **options: Any) -> Any:
         ("codex", {**ENTRY, "startup_timeout_sec": 30}, {"url": URL}),
         ("gemini", ENTRY, {"httpUrl": URL}),
         ("windsurf", ENTRY, {"serverUrl": URL}),
+        ("copilot-cli", {"type": "local", **ENTRY, "tools": ["*"]}, {"type": "http", "url": URL, "tools": ["*"]}),
+        (
+            "opencode",
+            {"type": "local", "command": ["portico", "serve", "--stdio"], "enabled": True},
+            {"type": "remote", "url": URL, "enabled": True},
+        ),
+        ("goose", {"type": "stdio", "cmd": "portico", "args": ENTRY["args"], **GOOSE}, {**GOOSE_HTTP, **GOOSE}),
+        ("zed", {**ENTRY, "source": "custom"}, {"url": URL}),
+        ("cline", {"type": "stdio", **ENTRY}, {"type": "streamableHttp", "url": URL}),
+        ("roo", {"type": "stdio", **ENTRY}, {"type": "streamable-http", "url": URL}),
+        ("lm-studio", ENTRY, {"url": URL}),
+        ("amp", ENTRY, {"url": URL}),
+        ("kiro", ENTRY, {"url": URL}),
+        ("warp", ENTRY, {"url": URL}),
     ],
 )
 def test_a_client_without_a_file_gets_one_with_portico_in_its_own_spelling(
@@ -57,7 +74,7 @@ def test_a_client_without_a_file_gets_one_with_portico_in_its_own_spelling(
         assert made.is_change
         apply(made)
         text = made.path.read_text()
-        data = tomllib.loads(text) if client == "codex" else json.loads(text)
+        data = tomllib.loads(text) if client == "codex" else yaml.safe_load(text)
         assert data == {CLIENTS[client].table: {"portico": entry}}
         (spec,) = home.load(made.path).servers
         assert (spec.command or spec.url) in ("portico", URL)
@@ -140,7 +157,7 @@ def test_backups_are_numbered_and_undone_one_by_one(home: Home) -> None:
     assert done.kept.read_text() == second
     take_back(home, "cursor")
     assert file.read_text() == "{}"
-    with pytest.raises(ConfigError, match=r"mcp\.json: there is no backup to go back to"):
+    with pytest.raises(ConfigError, match=r"mcp\.json: there is no entry 'portico' in it"):
         take_back(home, "cursor")
 
 
@@ -269,3 +286,131 @@ def test_toml_tables_come_and_go(name: str, entry: dict[str, Any]) -> None:
     assert tomllib.loads(added) == expected
     if '"' not in name and "\\" not in name and "]" not in name and "[" not in name and name != "a":
         assert tomllib.loads(drop_table(added, ("mcp_servers", name))) == tomllib.loads(CODEX)
+
+
+MINE = json.dumps({"mcpServers": {"mine": {"command": "x", "env": {"TOKEN": SECRET}}}}, indent=2) + "\n"
+
+
+def add_later(home: Home, name: str, server: str) -> None:
+    """Somebody adds a server to a client's file after the installation."""
+    file = home.folder / name
+    data = json.loads(file.read_text())
+    data["mcpServers"][server] = {"command": "later"}
+    file.write_text(json.dumps(data))
+
+
+@pytest.mark.requirement("P-INSTALL-UNDO")
+def test_undo_takes_our_entry_alone_and_keeps_what_came_later(home: Home) -> None:
+    file = home.write(".cursor/mcp.json", MINE)
+    apply(plan(home, "cursor"))
+    add_later(home, ".cursor/mcp.json", "later")
+    done = take_back(home, "cursor")
+    assert done.exists
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["mine", "later"]
+    assert "portico" in done.diff
+    assert SECRET not in done.diff
+    assert done.kept is not None
+    assert "portico" in done.kept.read_text()
+
+
+@pytest.mark.requirement("P-INSTALL-UNDO")
+def test_undo_restores_the_file_to_the_letter_when_nothing_else_has_changed(home: Home) -> None:
+    file = home.write(".cursor/mcp.json", MINE)
+    apply(plan(home, "cursor"))
+    take_back(home, "cursor")
+    assert file.read_text() == MINE
+
+
+@pytest.mark.requirement("P-INSTALL-UNDO")
+def test_a_file_that_install_created_goes_only_when_nothing_else_is_in_it(home: Home) -> None:
+    made = plan(home, "cursor")
+    apply(made)
+    add_later(home, ".cursor/mcp.json", "later")
+    assert take_back(home, "cursor").exists
+    assert list(json.loads(made.path.read_text())["mcpServers"]) == ["later"]
+    made.path.unlink()
+    apply(plan(home, "cursor"))
+    made.path.write_text(json.dumps(json.loads(made.path.read_text())))  # only its layout has changed
+    assert not take_back(home, "cursor").exists
+    assert not made.path.exists()
+
+
+@pytest.mark.requirement("P-INSTALL-UNDO")
+def test_an_entry_that_has_changed_is_refused_until_it_is_forced(home: Home) -> None:
+    file = home.write(".cursor/mcp.json", MINE)
+    apply(plan(home, "cursor"))
+    data = json.loads(file.read_text())
+    data["mcpServers"]["portico"]["env"] = {"A": "b"}
+    file.write_text(json.dumps(data))
+    before = file.read_text()
+    with pytest.raises(ConfigError, match=r"the entry has changed since it was installed.*--force"):
+        take_back(home, "cursor")
+    assert file.read_text() == before
+    take_back(home, "cursor", force=True)
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["mine"]
+
+
+@pytest.mark.requirement("P-INSTALL-UNDO")
+def test_undo_brings_back_what_replace_took_out(home: Home) -> None:
+    file = home.write(".cursor/mcp.json", MINE)
+    apply(plan(home, "cursor", replace=True))
+    add_later(home, ".cursor/mcp.json", "later")
+    take_back(home, "cursor")
+    found = json.loads(file.read_text())["mcpServers"]
+    assert found == {"later": {"command": "later"}, "mine": {"command": "x", "env": {"TOKEN": SECRET}}}
+
+
+@pytest.mark.requirement("P-INSTALL-UNDO")
+def test_planning_an_undo_writes_nothing(home: Home) -> None:
+    file = home.write(".cursor/mcp.json", MINE)
+    apply(plan(home, "cursor"))
+    before = file.read_text()
+    made = plan_undo("cursor", environ=home.environ, cwd=home.project, platform="linux")
+    assert '-    "portico": {' in made.diff
+    assert file.read_text() == before
+
+
+@pytest.mark.requirement("P-INSTALL-UNDO")
+def test_a_yaml_file_keeps_its_comments_through_install_and_undo(home: Home) -> None:
+    text = "# mine\nGOOSE_PROVIDER: x\nextensions:\n  developer:\n    type: builtin\n    enabled: true\n"
+    file = home.write(".config/goose/config.yaml", text)
+    apply(plan(home, "goose"))
+    assert file.read_text().startswith(text.rstrip("\n"))
+    file.write_text(file.read_text() + "GOOSE_MODE: auto\n")
+    take_back(home, "goose")
+    assert yaml.safe_load(file.read_text()) == {**yaml.safe_load(text), "GOOSE_MODE": "auto"}
+    assert "# mine" in file.read_text()
+
+
+@pytest.mark.requirement("P-INSTALL-UNDO")
+def test_replace_keeps_what_portico_cannot_serve(home: Home) -> None:
+    home.write(".cursor/mcp.json", '{"mcpServers": {"good": {"command": "x"}, "odd": {"sse_magic": 1}, "bad": []}}')
+    made = plan(home, "cursor", replace=True)
+    assert (made.removed, made.kept) == (("good",), ("odd", "bad"))
+    apply(made)
+    assert sorted(json.loads(made.path.read_text())["mcpServers"]) == ["bad", "odd", "portico"]
+
+
+@pytest.mark.requirement("P-INSTALL-UNDO")
+def test_servers_of_one_folder_are_planned_apart(home: Home) -> None:
+    folder = str(home.project)
+    user = {"mcpServers": {}, "projects": {folder: {"mcpServers": {"near": {"command": "n"}}, "history": [1]}}}
+    file = home.write(".claude.json", json.dumps(user, indent=2))
+    shared = home.write("project/.mcp.json", '{"mcpServers": {"team": {"command": "t"}}}')
+    first = plan(home, "claude-code", replace=True)
+    assert first.removed == ()
+    plans = plan_local_removal("claude-code", environ=home.environ, cwd=home.project, platform="linux")
+    assert [(one.path, one.removed) for one in plans] == [(shared, ("team",)), (file, ("near",))]
+    for one in plans:
+        apply(one)
+    assert json.loads(shared.read_text()) == {"mcpServers": {}}
+    assert json.loads(file.read_text())["projects"][folder] == {"mcpServers": {}, "history": [1]}
+
+
+def test_continue_is_installed_for_a_project_only(home: Home) -> None:
+    with pytest.raises(ConfigError, match="holds a list"):
+        plan(home, "continue")
+    made = plan(home, "continue", scope="project")
+    apply(made)
+    assert made.path == home.project / ".continue/mcpServers/portico.json"
+    assert json.loads(made.path.read_text()) == {"mcpServers": {"portico": {"type": "stdio", **ENTRY}}}

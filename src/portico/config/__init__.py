@@ -17,10 +17,9 @@ from .importing import ImportPlan as ImportPlan
 from .importing import apply_import as apply_import
 from .importing import plan_import as plan_import
 from .installing import InstallPlan as InstallPlan
-from .installing import Undone as Undone
 from .installing import apply as apply
 from .installing import plan_install as plan_install
-from .installing import undo as undo
+from .installing import plan_local_removal as plan_local_removal
 from .load import load_settings as load_settings
 from .locating import edited as edited
 from .locating import find_config as find_config
@@ -42,3 +41,8 @@ from .trust import TrustBook as TrustBook
 from .trust import Trusted as Trusted
 from .trust import location as location
 from .trust import open_trust as open_trust
+from .undoing import Undone as Undone
+from .undoing import UndoPlan as UndoPlan
+from .undoing import apply_undo as apply_undo
+from .undoing import plan_undo as plan_undo
+from .undoing import undo as undo

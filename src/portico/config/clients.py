@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, assert_never
 
@@ -28,8 +28,9 @@ class Client:
     dialect: Dialect
     table: str
     """The key of its servers in its file."""
-    folder: Literal["home", "config"]
-    """What the user's file is relative to: the home folder, or where the platform keeps its applications' config."""
+    folder: Literal["home", "config", "xdg"]
+    """What the user's file is relative to: the home folder, where the platform keeps its applications' config, or
+    `~/.config` on every platform."""
     user: str
     project: str | None = None
     home_variable: str = ""
@@ -40,6 +41,12 @@ class Client:
     """The field of an HTTP server's address; None when the client starts programs only."""
     starting: tuple[tuple[str, int], ...] = ()
     """Fields that give a program more time to start."""
+    local: str | None = None
+    """The key of the user's file that holds servers of single folders, by their paths."""
+    kinds: Mapping[Via, str] = field(default_factory=dict)
+    """What a typed entry calls its transports, where it has words of its own."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that every entry of this client has."""
 
 
 CLIENTS: Mapping[str, Client] = {
@@ -64,6 +71,7 @@ CLIENTS: Mapping[str, Client] = {
             project=".mcp.json",
             home_variable="CLAUDE_CONFIG_DIR",
             typed=True,
+            local="projects",
         ),
         Client(
             name="cursor",
@@ -115,6 +123,119 @@ CLIENTS: Mapping[str, Client] = {
             user=".codeium/windsurf/mcp_config.json",
             url_field="serverUrl",
         ),
+        Client(
+            name="copilot-cli",
+            title="Copilot CLI",
+            dialect="mcpServers",
+            table="mcpServers",
+            folder="home",
+            user=".copilot/mcp-config.json",
+            project=".github/mcp.json",
+            typed=True,
+            kinds={"stdio": "local"},
+            extra={"tools": ["*"]},
+        ),
+        Client(
+            name="opencode",
+            title="opencode",
+            dialect="opencode",
+            table="mcp",
+            folder="xdg",
+            user="opencode/opencode.json",
+            project="opencode.json",
+            typed=True,
+            kinds={"stdio": "local", "http": "remote"},
+            extra={"enabled": True},
+        ),
+        Client(
+            name="goose",
+            title="Goose",
+            dialect="goose",
+            table="extensions",
+            folder="xdg",
+            user="goose/config.yaml",
+            typed=True,
+            kinds={"http": "streamable_http"},
+            url_field="uri",
+            extra={"name": "portico", "enabled": True, "timeout": 300},
+        ),
+        Client(
+            name="zed",
+            title="Zed",
+            dialect="zed",
+            table="context_servers",
+            folder="xdg",
+            user="zed/settings.json",
+            project=".zed/settings.json",
+            extra={"source": "custom"},
+        ),
+        Client(
+            name="continue",
+            title="Continue",
+            dialect="continue",
+            table="mcpServers",
+            folder="home",
+            user=".continue/config.yaml",
+            project=".continue/mcpServers/portico.json",
+            typed=True,
+            kinds={"http": "streamable-http"},
+        ),
+        Client(
+            name="cline",
+            title="Cline",
+            dialect="mcpServers",
+            table="mcpServers",
+            folder="config",
+            user="Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+            typed=True,
+            kinds={"http": "streamableHttp"},
+        ),
+        Client(
+            name="roo",
+            title="Roo Code",
+            dialect="mcpServers",
+            table="mcpServers",
+            folder="config",
+            user="Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+            project=".roo/mcp.json",
+            typed=True,
+            kinds={"http": "streamable-http"},
+        ),
+        Client(
+            name="lm-studio",
+            title="LM Studio",
+            dialect="mcpServers",
+            table="mcpServers",
+            folder="home",
+            user=".lmstudio/mcp.json",
+        ),
+        Client(
+            name="amp",
+            title="Amp",
+            dialect="amp",
+            table="amp.mcpServers",
+            folder="xdg",
+            user="amp/settings.json",
+            project=".amp/settings.json",
+        ),
+        Client(
+            name="kiro",
+            title="Kiro",
+            dialect="mcpServers",
+            table="mcpServers",
+            folder="home",
+            user=".kiro/settings/mcp.json",
+            project=".kiro/settings/mcp.json",
+        ),
+        Client(
+            name="warp",
+            title="Warp",
+            dialect="mcpServers",
+            table="mcpServers",
+            folder="home",
+            user=".warp/.mcp.json",
+            project=".warp/.mcp.json",
+        ),
     )
 }
 """All clients by the name that the command line uses."""
@@ -148,8 +269,7 @@ def client_file(
             moved = environ.get(client.home_variable) if client.home_variable else None
             if moved:
                 return Path(moved) / Path(client.user).name
-            base = home_folder(environ) if client.folder == "home" else _config_folder(environ, platform)
-            return base / client.user
+            return _base(client, environ, platform) / client.user
         case _:
             assert_never(scope)
 
@@ -168,12 +288,36 @@ def portico_entry(client: Client, *, via: Via, port: int, command: str, args: Se
     Raises:
         ConfigError: the client cannot reach servers over HTTP.
     """
-    kind = {"type": via} if client.typed else {}
+    kind = {"type": client.kinds.get(via, via)} if client.typed else {}
+    extra = dict(client.extra)
     if via == "stdio":
-        return {**kind, "command": command, "args": list(args), **dict(client.starting)}
+        return {**kind, **_command_line(client, command, args), **extra, **dict(client.starting)}
     if client.url_field is None:
         raise ConfigError(f"{client.title} starts programs only; it reads no url", fix="Install it through stdio.")
-    return {**kind, client.url_field: f"http://127.0.0.1:{port}/mcp"}
+    extra.pop("source", None)
+    return {**kind, client.url_field: f"http://127.0.0.1:{port}/mcp", **extra}
+
+
+def _command_line(client: Client, command: str, args: Sequence[str]) -> dict[str, Any]:
+    match client.dialect:
+        case "opencode":
+            return {"command": [command, *args]}
+        case "goose":
+            return {"cmd": command, "args": list(args)}
+        case _:
+            return {"command": command, "args": list(args)}
+
+
+def _base(client: Client, environ: Mapping[str, str], platform: str) -> Path:
+    match client.folder:
+        case "home":
+            return home_folder(environ)
+        case "config":
+            return _config_folder(environ, platform)
+        case "xdg":
+            return _config_folder(environ, "linux")
+        case _:
+            assert_never(client.folder)
 
 
 def _config_folder(environ: Mapping[str, str], platform: str) -> Path:

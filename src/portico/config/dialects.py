@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from portico.trees.tree import Path
 
-Dialect = Literal["portico", "mcpServers", "vscode", "codex", "gemini", "zed"]
+Dialect = Literal["portico", "mcpServers", "vscode", "codex", "gemini", "zed", "opencode", "goose", "continue", "amp"]
 
+_BRACED_VARIABLE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _BARE_VARIABLE = re.compile(r"(?<![\\$])\$(?=[A-Za-z_])([A-Za-z_][A-Za-z0-9_]*)")
 
 _RENAMED: Mapping[str, Path] = {
@@ -18,6 +19,11 @@ _RENAMED: Mapping[str, Path] = {
     "serverUrl": ("url",),
     "http_headers": ("headers",),
     "environment": ("env",),
+    "working_directory": ("cwd",),
+    "cmd": ("command",),
+    "envs": ("env",),
+    "uri": ("url",),
+    "available_tools": ("tools", "allow"),
     "startup_timeout_sec": ("timeouts", "start"),
     "tool_timeout_sec": ("timeouts", "call"),
     "enabled_tools": ("tools", "allow"),
@@ -32,8 +38,9 @@ _RENAMED: Mapping[str, Path] = {
 _REFERENCES: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "env_http_headers": ("headers", lambda name: f"${{{name}}}"),
     "env_vars": ("env", lambda name: f"${{{name}}}"),
+    "env_keys": ("env", lambda name: f"${{{name}}}"),
 }
-"""Codex fields that name variables instead of referring to them."""
+"""Fields of Codex and Goose that name variables instead of referring to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +53,7 @@ class Normal:
 
 def normalise(entry: Mapping[str, Any], dialect: Dialect) -> Normal:
     """Bring one entry into Portico's shape, variables unexpanded; what does not fit stays, for the reader to refuse."""
-    draft = _Draft(entry)
+    draft = _Draft(_flat(entry) if dialect == "goose" else entry)
     draft.open_command()
     draft.move_renamed()
     draft.move_references()
@@ -57,6 +64,8 @@ def normalise(entry: Mapping[str, Any], dialect: Dialect) -> Normal:
         if "url" in entry and "httpUrl" not in entry:
             draft.entry.setdefault("type", "sse")
         draft.entry = _braced(draft.entry)
+    if dialect == "opencode":
+        draft.entry = _with_variables(draft.entry)
     return Normal(entry=draft.entry, moved=draft.moved)
 
 
@@ -87,7 +96,8 @@ class _Draft:
         tools = self.entry.get("tools")
         if isinstance(tools, list):
             del self.entry["tools"]
-            self._put(("tools", "allow"), tools, ("tools",))
+            if tools != ["*"]:  # which means all of them
+                self._put(("tools", "allow"), tools, ("tools",))
 
     def move_references(self) -> None:
         for theirs, (ours, refer) in _REFERENCES.items():
@@ -110,6 +120,22 @@ class _Draft:
         # A field of the wrong kind stays as it is: the reader names it.
         if table is None or isinstance(table, dict):
             self.entry[field] = {**(table or {}), key: value}
+
+
+def _flat(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Older files of Goose nest all but the switch in `config`; an empty list of tools means all of them."""
+    inner = entry.get("config")
+    whole = {**{k: v for k, v in entry.items() if k != "config"}, **inner} if isinstance(inner, dict) else entry
+    return {key: value for key, value in whole.items() if not (key == "available_tools" and value == [])}
+
+
+def _with_variables(value: Any) -> Any:
+    """opencode writes `{env:NAME}`."""
+    if isinstance(value, dict):
+        return {key: _with_variables(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_variables(item) for item in value]
+    return _BRACED_VARIABLE.sub(r"${\1}", value) if type(value) is str else value
 
 
 def _braced(value: Any) -> Any:

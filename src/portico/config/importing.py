@@ -22,7 +22,7 @@ from .masking import mask
 from .paths import absolute
 from .servers import KNOWN, read_server
 from .settings import PORT
-from .shapes import Found, find_entries, recognise
+from .shapes import Found, find_entries, has_table, recognise
 
 Action = Literal["add", "same", "conflict", "skip", "problem"]
 
@@ -70,10 +70,12 @@ def plan_import(
     rename: bool = False,
     port: int = PORT,
     platform: str = sys.platform,
+    project: bool = True,
 ) -> ImportPlan:
     """Look at a client's servers (by the client's name or a file's path) beside the entries that are there already.
 
-    A name that is taken by a different entry is left out, or with `rename` added under the next free name.
+    A name that is taken by a different entry is left out, or with `rename` added under the next free name. Without
+    `project`, what a client's file in the working directory holds is left out too: a clone brings its own.
 
     Raises:
         ConfigError: the client or file is not known, or a file cannot be read.
@@ -86,8 +88,12 @@ def plan_import(
         look = _Look(document=document, dialect=dialect, environ=environ, port=port)
         entries = find_entries(document, dialect, cwd)
         problems += entries.problems
+        if source not in CLIENTS and not has_table(document, dialect, cwd):
+            fix = "Its servers should stand under mcpServers, servers, mcp, mcp_servers, context_servers or extensions."
+            raise ConfigError("no servers were found: this is no config that we know", file=str(document.file), fix=fix)
+        is_held = not project and document.file in _project_files(source, environ, cwd, platform)
         for found in entries.found:
-            item = _beside(look.judge(found), known, rename)
+            item = _held(look.judge(found)) if is_held else _beside(look.judge(found), known, rename)
             if item.action == "add":
                 known[item.name] = _comparable(item.entry, "portico")
             items.append(item)
@@ -121,6 +127,21 @@ def _files(source: str, environ: Mapping[str, str], cwd: Path, platform: str) ->
     return found
 
 
+def _project_files(source: str, environ: Mapping[str, str], cwd: Path, platform: str) -> tuple[Path, ...]:
+    """The files of a client in the working directory that are not the user's own."""
+    client = CLIENTS.get(source)
+    if client is None or client.project is None:
+        return ()
+    theirs, own = client_files(client, environ=environ, cwd=cwd, platform=platform)
+    return () if theirs == own else (theirs,)
+
+
+def _held(item: ImportItem) -> ImportItem:
+    if item.action != "add":
+        return item
+    return replace(item, action="skip", reason="it is of this folder; add --project to bring it in")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
     document: Document
@@ -140,19 +161,29 @@ class _Look:
             variables=variables,
             dialect=self.dialect,
         )
+        own = _own_part(found.raw) if self.dialect == "goose" else ""
         item = ImportItem(
             name=found.name,
-            action="add",
+            action="skip" if own else "add",
             file=self.document.file,
             line=self.document.line(found.path),
             entry=_settled(_comparable(found.raw, self.dialect), variables),
-            reason=_missing(found.raw, self.environ),
+            reason=own or _missing(found.raw, self.environ),
         )
+        if own:
+            return item
         if outcome.spec is None:
             return replace(item, action="problem", reason="; ".join(map(str, outcome.problems)))
         if _is_portico(outcome.spec.command, outcome.spec.args, outcome.spec.url, self.port):
             return replace(item, action="skip", reason="this is Portico itself")
         return item
+
+
+def _own_part(entry: Any) -> str:
+    """Why an extension of Goose is no server of its own."""
+    inner = entry.get("config", entry) if isinstance(entry, Mapping) else {}
+    kind = inner.get("type") if isinstance(inner, Mapping) else None
+    return f"a part of Goose itself ({kind})" if kind in ("builtin", "platform", "frontend", "inline_python") else ""
 
 
 def _beside(item: ImportItem, known: Mapping[str, Any], rename: bool) -> ImportItem:
@@ -179,9 +210,10 @@ def _comparable(entry: Any, dialect: Dialect) -> dict[str, Any]:
 def _settled(entry: dict[str, Any], variables: Variables) -> dict[str, Any]:
     """The entry without words that mean the folder of the file it came from."""
     settled: dict[str, Any] = _replaced(entry, variables)
-    cwd = settled.get("cwd")
-    if isinstance(cwd, str) and cwd and not cwd.startswith(("$", "~")):
-        settled["cwd"] = os.fspath(variables.folder / cwd)
+    for key in ("cwd", "envFile"):
+        path = settled.get(key)
+        if isinstance(path, str) and path and not path.startswith(("$", "~")):
+            settled[key] = os.fspath(variables.folder / path)
     return settled
 
 

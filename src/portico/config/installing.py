@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,18 +11,17 @@ from typing import Any
 
 from portico.errors import ConfigError
 
-from . import jsontext, tomltext
+from . import jsontext
+from .client_text import difference, edited
 from .clients import Client, Scope, Via, client_file, find_client, portico_entry
 from .documents import Document, parse_document, read_text
-from .masking import masked_text
+from .expansion import Variables
+from .paths import find_paths
+from .servers import read_server
 from .settings import PORT
-from .writing import free_name, latest_name, write_atomically
-
-NAME = "portico"
-"""What the entry is called in every client."""
-
-BACKUP = "portico-backup"
-UNDONE = "portico-undone"
+from .shapes import recognise
+from .undoing import BACKUP, NAME, RECORDS, Record, digest_of, remember_install
+from .writing import free_name, write_atomically
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +37,17 @@ class InstallPlan:
     """The change as a unified diff, with secrets masked."""
     removed: tuple[str, ...] = ()
     """The client's other servers that go."""
+    kept: tuple[str, ...] = ()
+    """Those that stay although all others go, because Portico cannot serve them."""
+    entry: Mapping[str, Any] | None = field(default=None, repr=False)
+    """What is entered; None where servers are only taken out."""
+    records: Path | None = None
+    """Where it is written down what was installed."""
 
     @property
     def is_change(self) -> bool:
         """Whether applying it would write anything."""
         return self.before != self.after
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
-    """What an undo did: the file, the backup it came from, and where its last text is kept."""
-
-    path: Path
-    backup: Path
-    kept: Path | None
-    exists: bool
-    """False when there had been no file before the installation, and there is none now."""
 
 
 def plan_install(
@@ -72,18 +65,77 @@ def plan_install(
 ) -> InstallPlan:
     """Work out a client's file with Portico in it; with `replace`, the client's other servers go.
 
+    Servers that Portico cannot serve stay.
+
     Raises:
         ConfigError: the client is not known or cannot use that transport, or its file is broken; nothing is written.
     """
     known = find_client(client)
     path = client_file(known, scope, environ=environ, cwd=cwd, platform=platform)
+    if known.dialect == "continue" and scope == "user":
+        fix = "Add --project, or write a list item with name, command and args under mcpServers by hand."
+        raise ConfigError("Continue's own file holds a list, which is not edited here", file=str(path), fix=fix)
     entry = portico_entry(known, via=via, port=port, command=command, args=args)
     before = read_text(path) if os.path.exists(path) else None
     document = parse_document(before or "", path)
-    others = _others(document, known) if replace else ()
-    after = _edited(document, known, entry, others)
-    diff = _diff(document, parse_document(after, path)) if after != before else ""
-    return InstallPlan(client=client, path=path, before=before, after=after, diff=diff, removed=others)
+    _refuse_unusable(document, known)
+    goes, stays = _others(document, known, environ) if replace else ((), ())
+    after = edited(document, known.table, {NAME: entry}, goes)
+    diff = difference(document, parse_document(after, path)) if after != before else ""
+    records = find_paths(environ, cwd).data / RECORDS
+    return InstallPlan(
+        client=client,
+        path=path,
+        before=before,
+        after=after,
+        diff=diff,
+        removed=goes,
+        kept=stays,
+        entry=entry,
+        records=records,
+    )
+
+
+def plan_local_removal(
+    client: str, *, environ: Mapping[str, str], cwd: Path, platform: str = sys.platform
+) -> tuple[InstallPlan, ...]:
+    """Work out how the servers go that a client has for this folder alone: in the project's file, and as local scope.
+
+    Raises:
+        ConfigError: one of the files is broken.
+    """
+    known = find_client(client)
+    plans: list[InstallPlan] = []
+    if known.project is not None:
+        plans.append(_removal(known, client_file(known, "project", environ=environ, cwd=cwd), known.table, environ))
+    if known.local is not None:
+        user = client_file(known, "user", environ=environ, cwd=cwd, platform=platform)
+        plans.append(_local_removal(known, user, cwd, environ))
+    return tuple(plan for plan in plans if plan.removed)
+
+
+def _removal(client: Client, path: Path, table: str, environ: Mapping[str, str]) -> InstallPlan:
+    before = read_text(path) if os.path.exists(path) else None
+    document = parse_document(before or "", path)
+    _refuse_unusable(document, client)
+    goes, stays = _others(document, client, environ)
+    after = edited(document, table, {}, goes) if goes else document.text
+    diff = difference(document, parse_document(after, path))
+    return InstallPlan(client=client.name, path=path, before=before, after=after, diff=diff, removed=goes, kept=stays)
+
+
+def _local_removal(client: Client, path: Path, cwd: Path, environ: Mapping[str, str]) -> InstallPlan:
+    """Claude Code keeps servers of one folder in the user's file, below the folder's path."""
+    before = read_text(path) if os.path.exists(path) else None
+    document = parse_document(before or "", path)
+    place = (str(client.local), str(cwd), client.table)
+    entries = document.value(*place)
+    goes = tuple(name for name in entries if name != NAME) if isinstance(entries, dict) else ()
+    after = document.text
+    for name in goes:
+        after = jsontext.drop_member(after, (*place, name))
+    diff = difference(document, parse_document(after, path))
+    return InstallPlan(client=client.name, path=path, before=before, after=after, diff=diff, removed=goes)
 
 
 def apply(plan: InstallPlan) -> Path | None:
@@ -103,83 +155,31 @@ def apply(plan: InstallPlan) -> Path | None:
     # An empty backup says that there was no file.
     write_atomically(backup, plan.path.read_bytes() if current is not None else b"", like=plan.path)
     write_atomically(plan.path, plan.after.encode())
+    if plan.records is not None and plan.entry is not None:
+        record = Record(entry=plan.entry, removed=plan.removed, after=digest_of(plan.after))
+        remember_install(plan.records, plan.path, record)
     return backup
 
 
-def undo(
-    client: str, *, environ: Mapping[str, str], cwd: Path, scope: Scope = "user", platform: str = sys.platform
-) -> Undone:
-    """Put a client's file back as it was before the last installation; its present text is kept beside it.
-
-    Raises:
-        ConfigError: there is no backup, or the file cannot be written.
-    """
-    path = client_file(find_client(client), scope, environ=environ, cwd=cwd, platform=platform)
-    backup = latest_name(path, BACKUP)
-    if backup is None:
-        fix = f"Remove the entry {NAME!r} by hand, if there is one."
-        raise ConfigError("there is no backup to go back to", file=str(path), fix=fix)
-    try:
-        saved = backup.read_bytes()
-        kept = _keep(path)
-        if saved:
-            write_atomically(path, saved)
-        else:
-            path.unlink(missing_ok=True)
-        backup.unlink()
-    except OSError as error:
-        reason = f"the backup cannot be restored ({error.strerror or error})"
-        raise ConfigError(reason, file=str(backup), fix="Copy it over the file by hand.") from None
-    return Undone(path=path, backup=backup, kept=kept, exists=bool(saved))
-
-
-def _keep(path: Path) -> Path | None:
-    if not path.exists():
-        return None
-    kept = free_name(path, UNDONE)
-    write_atomically(kept, path.read_bytes(), like=path)
-    return kept
-
-
-def _others(document: Document, client: Client) -> tuple[str, ...]:
-    table = document.value(client.table)
-    return tuple(name for name in table if name != NAME) if isinstance(table, dict) else ()
-
-
-def _edited(document: Document, client: Client, entry: Mapping[str, Any], others: tuple[str, ...]) -> str:
-    _refuse_unusable(document, client)
-    table = document.value(client.table) or {}
-    wanted = {name: value for name, value in table.items() if name not in others} | {NAME: dict(entry)}
-    if wanted == table:
-        return document.text
-    edit = _edit_toml if document.format == "toml" else _edit_json
-    after = edit(document.text, client.table, entry, others)
-    if _reads_as(after, document.file, whole := {**(document.data or {}), client.table: wanted}):
-        return after
-    if document.format == "toml":
-        block = tomltext.put_table("", (client.table, NAME), entry).strip().replace("\n", " | ")
-        fix = f"Add this table by hand: {block}"
-        raise document.error("the servers are written in a way that cannot be edited here", (client.table,), fix=fix)
-    return jsontext.dump(whole, indent=jsontext.indent_of(document.text)) + "\n"
-
-
-def _edit_json(text: str, table: str, entry: Mapping[str, Any], others: tuple[str, ...]) -> str:
-    for name in others:
-        text = jsontext.drop_member(text, (table, name))
-    return jsontext.put_member(text, (table, NAME), entry)
-
-
-def _edit_toml(text: str, table: str, entry: Mapping[str, Any], others: tuple[str, ...]) -> str:
-    for name in others:
-        text = tomltext.drop_table(text, (table, name))
-    return tomltext.put_table(text, (table, NAME), entry)
-
-
-def _reads_as(text: str, file: Path, wanted: Mapping[str, Any]) -> bool:
-    try:
-        return bool(parse_document(text, file).data == wanted)
-    except ConfigError:
-        return False
+def _others(document: Document, client: Client, environ: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The client's other servers: those that Portico can serve, and those that it cannot."""
+    table, words = document.value(client.table), document.words(client.table)
+    names = [name for name in table if name != NAME] if isinstance(table, dict) else []
+    variables = Variables(environ=environ, folder=document.file.absolute().parent, lenient=True)
+    dialect = recognise(document)
+    served = {
+        name: read_server(
+            name,
+            words[name],
+            document=document,
+            path=(client.table, name),
+            variables=variables,
+            dialect=dialect,
+        ).spec
+        is not None
+        for name in names
+    }
+    return tuple(n for n in names if served[n]), tuple(n for n in names if not served[n])
 
 
 def _refuse_unusable(document: Document, client: Client) -> None:
@@ -192,10 +192,3 @@ def _refuse_unusable(document: Document, client: Client) -> None:
         if twice.path[0] == client.table and len(twice.path) <= 2:
             problem = f"this key already stands on line {twice.first}"
             raise document.error(problem, twice.path, line=twice.second, fix="Delete one of the two.")
-
-
-def _diff(before: Document, after: Document) -> str:
-    old, new = (masked_text(document).splitlines(keepends=True) for document in (before, after))
-    lines = difflib.unified_diff(old, new, fromfile=str(before.file), tofile=str(after.file))
-    # A last line without an end would run into the next one.
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)

@@ -101,12 +101,15 @@ def read_settings(document: Document, home: Paths, environ: Mapping[str, str], c
     settings = _own(fields, document, home) if dialect == "portico" else Settings(home=home)
     problems = sorted((*fields.problems, *servers.problems), key=lambda problem: problem.line or 0)
     refuse_unrestricted(problems)
-    return replace(settings, servers=servers.specs, problems=tuple(problems), file=document.file)
+    return replace(
+        settings, servers=servers.specs, refused=servers.refused, problems=tuple(problems), file=document.file
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Servers:
     specs: tuple[ServerSpec, ...]
+    refused: Mapping[str, tuple[ConfigError, ...]]
     problems: tuple[ConfigError, ...]
 
 
@@ -117,6 +120,12 @@ def _servers(document: Document, dialect: Dialect, variables: Variables, folder:
         for entry in entries.found
     ]
     return _Servers(
+        refused=dict.fromkeys(entries.unusable, entries.problems)
+        | {
+            entry.name: outcome.problems
+            for entry, outcome in zip(entries.found, outcomes, strict=True)
+            if outcome.spec is None
+        },
         specs=tuple(outcome.spec for outcome in outcomes if outcome.spec is not None),
         problems=(
             *entries.problems,

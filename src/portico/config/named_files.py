@@ -121,7 +121,8 @@ def _mentioned(data: Any, folder: Path, variables: Variables) -> Iterator[Path]:
     texts = [*_texts(data)]
     folders = [folder, *(folder / _expanded(text, variables) for text in _working_folders(data))]
     for text in texts:
-        for word in dict.fromkeys((text, *text.split())):
+        # A command line may be one text; a word of a longer text is a path only where it looks like one.
+        for word in dict.fromkeys((text, *(word for word in text.split() if "/" in word or "." in word))):
             for place in folders:
                 path = _local_path(_expanded(word, variables), place, folder)
                 if path is not None and path.is_file():

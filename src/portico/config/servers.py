@@ -15,6 +15,7 @@ from portico.trees.tree import Path
 
 from .dialects import Dialect, normalise
 from .documents import Document
+from .env_files import read_env_file
 from .expansion import Variables
 from .fields import Fields, is_address, meant
 from .paths import absolute
@@ -23,13 +24,13 @@ from .results import LEAST_TOKENS, MOST_TOKENS
 
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"
-    " result_tokens"
+    " result_tokens envFile"
 ).split()
 """The fields of a server entry."""
 
 TOLERATED = frozenset(
     "autoApprove alwaysAllow trust gallery version oauth auth authProviderType note icon source settings dev sandbox"
-    " sandboxEnabled envFile required name id scopes instructions".split()
+    " sandboxEnabled required name id scopes instructions bundled display_name watchPaths".split()
 )
 """Fields that clients keep for themselves; Portico leaves them alone."""
 
@@ -76,9 +77,6 @@ def read_server(
     if not enabled:
         fields.variables = replace(variables, lenient=True)
     _report_unknown(fields, is_ours=dialect == "portico")
-    if "envFile" in entry:
-        fix = "Write its variables under env, or export them."
-        fields.report("Portico does not read files of variables", "envFile", fix=fix, fatal=False)
     spec = _spec(name, fields, enabled)
     return Outcome(spec=spec if fields.is_usable else None, problems=tuple(fields.problems))
 
@@ -222,11 +220,24 @@ def _path_of(url: str) -> str:
 
 
 def _environment(fields: Fields) -> dict[str, str]:
-    env = fields.pairs("env")
+    """What `env` says, and below it what the file of `envFile` says."""
+    env = {**_from_file(fields), **fields.pairs("env")}
     for name in env:
         if not name or "=" in name or "\0" in name:
             fields.report("this is not a variable's name", "env", name, fix='Write the variable as NAME: "value".')
     return env
+
+
+def _from_file(fields: Fields) -> dict[str, str]:
+    name = fields.text("envFile").strip()
+    if not name:
+        return {}
+    try:
+        return read_env_file(absolute(name, fields.variables.environ, fields.variables.folder))
+    except ConfigError as error:
+        line = f" (line {error.line})" if error.line else ""
+        fields.report(f"{error.problem}{line}", "envFile", fix=error.fix, fatal=not fields.variables.lenient)
+        return {}
 
 
 def _headers(fields: Fields) -> dict[str, str]:

@@ -144,6 +144,8 @@ class Settings:
     """Whether tools are loaded again when their files change."""
     problems: tuple[ConfigError, ...] = ()
     """What could not be used; everything else is in force."""
+    refused: Mapping[str, tuple[ConfigError, ...]] = field(default_factory=dict)
+    """The servers that cannot be used, by name, with what is wrong; the same problems are in `problems`."""
     file: Path | None = None
 
     @property

@@ -11,7 +11,7 @@ from portico.errors import ConfigError
 from portico.trees.tree import Path
 
 from .dialects import Dialect
-from .documents import Document
+from .documents import Document, dotted
 
 OWN_KEYS = (
     "surface servers mcpServers databases python yaml pins store journal host port http categories search semantic"
@@ -25,6 +25,8 @@ _BY_NAME: Mapping[str, Dialect] = {
     ".claude.json": "mcpServers",
     "mcp_config.json": "mcpServers",
     "cline_mcp_settings.json": "mcpServers",
+    "mcp_settings.json": "mcpServers",
+    "mcp-config.json": "mcpServers",
 }
 _BY_FOLDER: Mapping[str, Dialect] = {
     ".cursor": "mcpServers",
@@ -52,6 +54,8 @@ class Entries:
 
     found: tuple[Found, ...]
     problems: tuple[ConfigError, ...]
+    unusable: tuple[str, ...] = ()
+    """Where servers should be, and something else stands."""
 
 
 def recognise(document: Document) -> Dialect:
@@ -63,6 +67,8 @@ def recognise(document: Document) -> Dialect:
         return "codex"
     if "context_servers" in data:
         return "zed"
+    if not file.name.startswith("portico.") and (told := _by_shape(data)) is not None:
+        return told
     if _has_http_url(data.get("mcpServers")):
         return "gemini"
     by_place = _BY_NAME.get(file.name) or _BY_FOLDER.get(file.parent.name)
@@ -75,6 +81,7 @@ def find_entries(document: Document, dialect: Dialect, folder: File) -> Entries:
     """All server entries of a document; of two with one name the first counts and the second is a problem."""
     found: dict[str, Found] = {}
     problems: list[ConfigError] = []
+    unusable: list[str] = []
     tables = _server_tables(document.data, dialect, folder)
     problems += (
         again(document, twice.path, first=twice.first, second=twice.second)
@@ -83,16 +90,27 @@ def find_entries(document: Document, dialect: Dialect, folder: File) -> Entries:
     )
     for table in tables:
         raw, words = document.value(*table) or {}, document.words(*table)
+        if isinstance(raw, list) and dialect == "continue":
+            for index, entry in enumerate(raw):
+                name = str(entry.get("name", "")) if isinstance(entry, dict) else ""
+                found.setdefault(name, Found(name=name, path=(*table, index), words=words[index], raw=entry))
+            continue
         if not isinstance(raw, dict):
             fix = "Write a name for each server, with its entry below it."
             problems.append(document.error("the servers must be a table", table, fix=fix))
+            unusable.append(dotted(table))
             continue
         for name in raw:
             entry = Found(name=name, path=(*table, name), words=words[name], raw=raw[name])
             if found.setdefault(name, entry) is not entry:
                 first, second = document.line(found[name].path), document.line(entry.path)
                 problems.append(again(document, entry.path, first=first or 1, second=second or 1))
-    return Entries(found=tuple(found.values()), problems=tuple(problems))
+    return Entries(found=tuple(found.values()), problems=tuple(problems), unusable=tuple(unusable))
+
+
+def has_table(document: Document, dialect: Dialect, folder: File) -> bool:
+    """Whether a document has a table of servers at all, be it empty."""
+    return bool(_server_tables(document.data, dialect, folder))
 
 
 def again(document: Document, path: Path, *, first: int, second: int) -> ConfigError:
@@ -109,8 +127,31 @@ def _server_tables(data: Any, dialect: Dialect, folder: File) -> tuple[Path, ...
         "codex": (("mcp_servers",),),
         "gemini": (("mcpServers",),),
         "zed": (("context_servers",),),
+        "opencode": (("mcp",),),
+        "goose": (("extensions",),),
+        "continue": (("mcpServers",),),
+        "amp": (("amp.mcpServers",),),
     }
     return tuple(path for path in candidates[dialect] if _holds(data, path))
+
+
+def _by_shape(data: dict[str, Any]) -> Dialect | None:
+    """Files that look like no other: of opencode, Goose, Amp and Continue."""
+    if "amp.mcpServers" in data:
+        return "amp"
+    if _entries_with(data.get("extensions"), ("cmd", "uri", "config", "bundled")) or "GOOSE_PROVIDER" in data:
+        return "goose"
+    is_opencode = "opencode" in str(data.get("$schema", "")) or _entries_with(data.get("mcp"), ("type", "command"))
+    if is_opencode and not _holds(data, ("mcp", "servers")):
+        return "opencode"
+    servers = data.get("mcpServers")
+    is_list = isinstance(servers, list) and bool(servers) and all(isinstance(s, dict) and "name" in s for s in servers)
+    return "continue" if is_list else None
+
+
+def _entries_with(table: Any, fields: tuple[str, ...]) -> bool:
+    entries = table.values() if isinstance(table, dict) else ()
+    return any(isinstance(entry, dict) and any(field in entry for field in fields) for entry in entries)
 
 
 def _by_keys(document: Document, data: dict[str, Any]) -> Dialect:

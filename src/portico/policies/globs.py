@@ -55,4 +55,5 @@ class GlobPolicy:
 
     def _permits(self, tool: Tool) -> bool:
         filter = self.filters.get(tool.id.server)
-        return filter is None or permits_tool(filter, tool.id.server, tool.id.name, tool.handle)
+        is_open = filter is None or not (filter.allow or filter.deny)
+        return is_open or permits_tool(filter, tool.id.server, tool.id.name, tool.handle)

@@ -174,3 +174,31 @@ def test_install_names_the_config_by_its_full_path_and_keeps_modules_of_the_fold
     assert f'"--config", "{config}", "serve", "--stdio"' in " ".join(entry.split()), done.stderr
     assert config.exists()
     assert hostile.traces() == []
+
+
+@pytest.mark.requirement("P-TRUST")
+def test_an_import_brings_in_a_clones_servers_only_when_it_is_told_to(hostile: Hostile) -> None:
+    (hostile.home / ".claude.json").write_text('{"mcpServers": {"mine": {"command": "x"}}}')
+    config = hostile.home / ".config" / "portico" / "portico.yaml"
+    done = hostile.run("import", "claude-code", "--write")
+    assert "evil: skip (it is of this folder; add --project to bring it in)" in done.stdout
+    assert "evil" not in config.read_text()
+    assert "mine" in config.read_text()
+    hostile.run("import", "claude-code", "--project", "--write")
+    assert "evil" in config.read_text()
+    config.unlink()
+    hostile.run("import", ".mcp.json", "--write")
+    assert "evil" in config.read_text()
+
+
+@pytest.mark.requirement("P-TRUST")
+def test_packaged_tools_leave_the_folder_out_of_the_path(hostile: Hostile) -> None:
+    code = (
+        "import sys; sys.path[:] = [path for path in sys.path if path];"
+        "from portico.wiring import build, settings_for;"
+        "house = build(settings_for(None, profile='base'));"
+        "print(len(house.gateway.edition.tools) > 5, any('clone' in path for path in sys.path))"
+    )
+    done = hostile.run(program=[sys.executable, "-P", "-c", code])
+    assert done.stdout.split() == ["True", "False"], done.stderr
+    assert hostile.traces() == []

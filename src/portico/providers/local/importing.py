@@ -20,6 +20,7 @@ from portico.errors import ConfigError
 from .printing import prints_aside, stdout_kept
 
 SETTING = "python"
+_OURS = __name__.partition(".")[0]
 LONG_SECONDS = 10.0
 """An import that takes longer is named."""
 
@@ -58,9 +59,9 @@ def import_name(name: str, folder: Path, *, is_again: bool = False) -> ModuleTyp
         ConfigError: it cannot be imported.
     """
     if not is_again:
-        with _explained(name, ""), _findable(folder), _watched(name):
+        with _explained(name, ""), _findable(folder, name), _watched(name):
             return importlib.import_module(name)
-    with _replacing(name), _explained(name, ""), _findable(folder), _watched(name):
+    with _replacing(name), _explained(name, ""), _findable(folder, name), _watched(name):
         importlib.invalidate_caches()
         return importlib.import_module(name)
 
@@ -96,9 +97,10 @@ def _forget_compiled(module: ModuleType) -> None:
 
 
 @contextmanager
-def _findable(folder: Path) -> Iterator[None]:
-    # At the end, so that nothing in the folder stands in the way of a library of the same name.
-    if str(folder) not in sys.path:
+def _findable(folder: Path, name: str = "") -> Iterator[None]:
+    # At the end, so that nothing in the folder stands in the way of a library of the same name. Modules of ours need
+    # nothing of it, and without a config it is whatever folder somebody works in.
+    if str(folder) not in sys.path and not name.startswith(f"{_OURS}."):
         sys.path.append(str(folder))
     yield
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +17,11 @@ from portico.domain.caller import Caller
 from portico.domain.overview import Checkup, ServerReport
 from portico.domain.script import Sandbox
 from portico.domain.server import State
-from portico.errors import CallError, UnknownServer
+from portico.errors import CallError, ConfigError, UnknownServer
 from portico.ports import MeaningSource
 
 from .browse import Json, report_data
+from .completing import complete_server, complete_tool
 from .desk import Exit, options
 from .output import data, say, warn
 from .waiting import ask, in_house
@@ -34,7 +36,7 @@ STDERR_LINES = 8
 
 def call(
     ctx: typer.Context,
-    tool: Annotated[str, typer.Argument(help="The tool, in any spelling.")],
+    tool: Annotated[str, typer.Argument(help="The tool, in any spelling.", autocompletion=complete_tool)],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="key=value ..., a JSON object, @FILE with one, or - for standard input."),
@@ -58,7 +60,9 @@ def call(
 
 def refresh(
     ctx: typer.Context,
-    servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
+    servers: Annotated[
+        list[str] | None, typer.Argument(help="Only these servers.", autocompletion=complete_server)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Ask servers for their definitions again."""
@@ -83,16 +87,25 @@ def refresh(
 
 def doctor(
     ctx: typer.Context,
-    servers: Annotated[list[str] | None, typer.Argument(help="Only these servers.")] = None,
+    servers: Annotated[
+        list[str] | None, typer.Argument(help="Only these servers.", autocompletion=complete_server)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check each server: does it start, does it speak, how many tools, what to do next; the store; the sandbox."""
 
     async def work(house: House) -> Findings:
         wanted = _named(house, servers)
+        asked = wanted - set(house.admin.disabled)
+
+        def show(server: str, failure: CallError | None) -> None:
+            if not as_json:
+                _print_checkup(house.admin.report(server), failure)
+
         return Findings(
-            outcomes=await ask(house, wanted - set(house.admin.disabled), tell=False),
+            outcomes=await ask(house, asked, tell=False, on_done=show),
             reports=[r for r in house.admin.reports() if not servers or r.name in wanted],
+            refused={name: told for name, told in house.refused.items() if not servers or name in servers},
             embedder=await _examined(house.meanings) if house.meanings and not servers else None,
             checkup=await house.admin.checkup() if not servers else None,
             sandbox=await house.scripts.examine() if house.scripts and not servers else None,
@@ -100,23 +113,31 @@ def doctor(
         )
 
     found = in_house(options(ctx), work, as_json=as_json, complete=False)
-    failed, embedder, checkup = found.failed, found.embedder, found.checkup
     if as_json:
         data(_findings_data(found))
     else:
-        for report in found.reports:
-            _print_checkup(report, failed.get(report.name))
-        if embedder:
-            say(f"{'ok' if embedder.is_well else 'x':>2}  embedder {embedder.name}: {embedder.state}")
-        if checkup:
-            _print_store(checkup)
-        if found.sandbox:
-            say(f"{'x' if found.sandbox.problem else 'ok':>2}  scripts: {found.sandbox.state}")
-        say(f"{len(found.outcomes) - len(failed)} of {len(found.outcomes)} servers are well.")
-    if not failed and (found.problems or (checkup and checkup.problem) or (found.sandbox and found.sandbox.problem)):
+        _print_findings(found)
+    if not found.failed and found.has_config_problem:
         raise typer.Exit(Exit.CONFIG)
-    if failed or (embedder and not embedder.is_well):
+    if found.failed or (found.embedder and not found.embedder.is_well):
         raise typer.Exit(Exit.UPSTREAM)
+
+
+def _print_findings(found: Findings) -> None:
+    """Print what was not printed while servers were asked."""
+    for report in found.reports:
+        if report.name not in found.outcomes:
+            _print_checkup(report, None)
+    for name, told in found.refused.items():
+        _print_refused(name, told)
+    if found.embedder:
+        say(f"{'ok' if found.embedder.is_well else 'x':>2}  embedder {found.embedder.name}: {found.embedder.state}")
+    if found.checkup:
+        _print_store(found.checkup)
+    if found.sandbox:
+        say(f"{'x' if found.sandbox.problem else 'ok':>2}  scripts: {found.sandbox.state}")
+    count = len(found.outcomes) + len(found.refused)
+    say(f"{len(found.outcomes) - len(found.failed)} of {count} servers are well.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +146,20 @@ class Findings:
 
     outcomes: dict[str, CallError | None]
     reports: list[ServerReport]
+    refused: Mapping[str, tuple[ConfigError, ...]]
+    """Servers of the config that cannot be used, such as one with a variable that is not set."""
     embedder: Embedder | None
     checkup: Checkup | None
     sandbox: Sandbox | None
     """What holds scripts in; None where they are switched off."""
     problems: int
     """Parts of the config that are not in force."""
+
+    @property
+    def has_config_problem(self) -> bool:
+        """Whether something other than a server has to be mended."""
+        is_unwell = (self.checkup and self.checkup.problem) or (self.sandbox and self.sandbox.problem)
+        return bool(self.problems or is_unwell)
 
     @property
     def failed(self) -> dict[str, CallError]:
@@ -153,6 +182,10 @@ def _findings_data(found: Findings) -> list[dict[str, Any]]:
         report_data(r, with_tools=False)
         | {"ok": r.name not in failed, "next": _advice(r, failed.get(r.name)), "stderr": _last_words(r)}
         for r in found.reports
+    ]
+    rows += [
+        {"name": name, "state": "refused", "ok": False, "reason": "; ".join(map(str, told)), "next": _mend(name)}
+        for name, told in found.refused.items()
     ]
     if embedder:
         rows.append({"embedder": embedder.name, "state": embedder.state, "ok": embedder.is_well})
@@ -233,14 +266,14 @@ def _named(house: House, servers: list[str] | None) -> set[str]:
     """The servers that are meant, by their names or identifiers; all that are switched on when none is named."""
     if not servers:
         return set(house.admin.providers)
-    known = {name: name for name in (*house.admin.providers, *house.admin.disabled)}
+    known = {name: name for name in (*house.admin.providers, *house.admin.disabled, *house.refused)}
     spelled = {server.identifier: name for name, server in house.gateway.edition.servers.items()} | known
     unknown = [name for name in servers if name not in spelled]
     if unknown:
         raise UnknownServer(
             f"no server is called {', '.join(unknown)}; configured: {', '.join(sorted(known)) or 'none'}"
         )
-    return {spelled[name] for name in servers}
+    return {spelled[name] for name in servers} - house.refused.keys()
 
 
 def print_result(result: Result, *, with_notes: bool) -> None:
@@ -289,6 +322,17 @@ def _print_checkup(report: ServerReport, failure: CallError | None) -> None:
 def _last_words(report: ServerReport) -> list[str]:
     """The end of what a server wrote to stderr: for its operator, and for nobody else."""
     return [line.strip() for line in report.health.stderr.splitlines() if line.strip()][-STDERR_LINES:]
+
+
+def _print_refused(name: str, problems: tuple[ConfigError, ...]) -> None:
+    say(f" x  {name}: cannot be used")
+    for problem in problems:
+        say(f"      {problem.where}: {problem.problem}. {problem.fix}")
+    say(f"      next: {_mend(name)}")
+
+
+def _mend(name: str) -> str:
+    return f"mend its entry in the config, then: portico doctor {name}"
 
 
 def _advice(report: ServerReport, failure: CallError | None) -> str:

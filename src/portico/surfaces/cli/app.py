@@ -11,7 +11,7 @@ import typer
 
 from portico.domain.printable import printable
 
-from . import act, browse, configure, operate, registry, run, serve, stats, trust
+from . import act, browse, configure, install, operate, registry, run, serve, stats, trust
 from .desk import Desk, Exit, Options, options
 from .output import warn
 
@@ -41,7 +41,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "add": configure.add,
     "remove": configure.remove,
     "import": configure.import_,
-    "install": configure.install,
+    "install": install.install,
     "trust": trust.trust,
 }
 _GROUPS = {

@@ -14,9 +14,12 @@ from portico.domain.query import Query
 from portico.domain.tool import Tool
 from portico.errors import UnknownServer
 
+from .completing import complete_server, complete_tool
 from .desk import Exit, options
 from .explaining import explanation
 from .output import data, fail, say, spell, table, warn
+from .own_names import SERVER as OWN_SERVER
+from .own_names import OwnNames
 from .waiting import in_house
 
 if TYPE_CHECKING:
@@ -28,15 +31,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def list_(
     ctx: typer.Context,
-    server: Annotated[str | None, typer.Argument(help="Only this server, with its tools.")] = None,
+    server: Annotated[
+        str | None, typer.Argument(help="Only this server, with its tools.", autocompletion=complete_server)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the servers, or one server's tools."""
 
-    async def work(house: House) -> tuple[list[ServerReport], int]:
-        return house.admin.reports(), len(house.problems)
+    async def work(house: House) -> tuple[list[ServerReport], int, OwnNames]:
+        return house.admin.reports(), len(house.problems), OwnNames(house, CALLER)
 
-    reports, problems = in_house(options(ctx), work, as_json=as_json)
+    reports, problems, own = in_house(options(ctx), work, as_json=as_json)
     if server is not None:
         reports = [r for r in reports if server in (r.name, r.server.identifier if r.server else r.name)]
         if not reports:
@@ -44,7 +49,7 @@ def list_(
     if as_json:
         data([report_data(report, with_tools=server is not None) for report in reports])
     elif server is not None:
-        _print_tools(reports[0])
+        _print_tools(reports[0], own)
     else:
         _print_servers(reports, problems)
 
@@ -52,7 +57,7 @@ def list_(
 def search(
     ctx: typer.Context,
     query: Annotated[str, typer.Argument(help="What the tool should do, in a few words.")],
-    server: Annotated[str, typer.Option(help="Only this server.")] = "",
+    server: Annotated[str, typer.Option(help="Only this server.", autocompletion=complete_server)] = "",
     category: Annotated[str, typer.Option(help="Only this category.")] = "",
     tag: Annotated[str, typer.Option(help="Only tools with this tag.")] = "",
     source: Annotated[str, typer.Option(help="Only upstream, database, local or library tools.")] = "",
@@ -76,32 +81,35 @@ def search(
         limit=limit or 0,
     )
 
-    async def work(house: House) -> tuple[Sequence[Hit], Disclosure]:
+    async def work(house: House) -> tuple[Sequence[Hit], Disclosure, OwnNames]:
         await house.gateway.warm(query)
         found = house.gateway.search(CALLER, question, spell=spell)
         hits = house.gateway.best(CALLER, question).hits if found.fits else house.gateway.nearest(CALLER, question)
-        return hits, found
+        return hits, found, OwnNames(house, CALLER)
 
-    hits, found = in_house(options(ctx), work, as_json=as_json)
+    hits, found, own = in_house(options(ctx), work, as_json=as_json)
     if as_json:
         listed = [hit_data(hit, explain=explain) for hit in hits]
         data(listed if found.fits else {"fits": False, "query": query, "nearest": listed})
     else:
-        say(explanation(hits) if explain and found.fits and query.strip() else found.text)
+        say(own.shorten(explanation(hits) if explain and found.fits and query.strip() else found.text))
     if not found.fits:
         raise typer.Exit(Exit.UNKNOWN)
 
 
 def describe(
     ctx: typer.Context,
-    tools: Annotated[list[str], typer.Argument(help="Tools, in any spelling.", metavar="TOOL...")],
+    tools: Annotated[
+        list[str], typer.Argument(help="Tools, in any spelling.", metavar="TOOL...", autocompletion=complete_tool)
+    ],
     as_json: Json = False,
 ) -> None:
     """Show all there is to know about tools."""
 
     async def work(house: House) -> tuple[str, list[Tool]]:
         gateway = house.gateway
-        text = gateway.describe(CALLER, tools, tokens=1_000_000, spell=spell).text
+        described = gateway.describe(CALLER, tools, tokens=1_000_000, spell=spell).text
+        text = OwnNames(house, CALLER).shorten(described)
         visible = gateway.policy.visible(CALLER, gateway.edition)
         found = [gateway.edition.resolver.resolve(name, visible) for name in tools] if as_json else []
         return text, found
@@ -211,7 +219,7 @@ def _print_servers(reports: list[ServerReport], problems: int) -> None:
         return
     rows = [
         (
-            report.server.identifier if report.server else report.name,
+            report.server.identifier if report.server and report.name != OWN_SERVER else report.name,
             str(report.health.state),
             str(len(report.tools)) + (f" ({report.hidden} hidden)" if report.hidden else ""),
             str(len(report.rejected)) if report.rejected else "",
@@ -225,11 +233,11 @@ def _print_servers(reports: list[ServerReport], problems: int) -> None:
             warn(f"refused {report.name}/{refusal.name}: {refusal.reason}")
 
 
-def _print_tools(report: ServerReport) -> None:
-    rows = [(t.handle, f"[{t.effect}]", " ".join(t.description.split())[:80]) for t in report.tools]
+def _print_tools(report: ServerReport, own: OwnNames) -> None:
+    rows = [(own.shorten(t.handle), f"[{t.effect}]", " ".join(t.description.split())[:80]) for t in report.tools]
     table(("TOOL", "EFFECT", "WHAT IT DOES"), rows)
     for refusal in report.rejected:
         warn(f"refused {refusal.name}: {refusal.reason}")
     for tool in report.tools:
         for note in tool.notes:
-            warn(f"note on {tool.handle}: {note}")
+            warn(f"note on {own.shorten(tool.handle)}: {note}")

@@ -1,10 +1,9 @@
-"""Commands that write config files: add, remove, import, install."""
+"""Commands that write our config file: add, remove, import."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import sys
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +11,8 @@ import typer
 
 from portico.config import (
     CLIENTS,
-    PORT,
     ImportPlan,
     add_server,
-    add_servers,
-    apply,
     apply_import,
     client_files,
     edited,
@@ -24,17 +20,15 @@ from portico.config import (
     find_paths,
     mask,
     plan_import,
-    plan_install,
     remove_server,
     server_entries,
-    undo,
 )
-from portico.domain.printable import printable
 from portico.errors import PorticoError, UnknownServer
 
 from .browse import Json
+from .completing import complete_server
 from .desk import Exit, options
-from .output import data, fail, problems, say, warn
+from .output import data, fail, problems, say
 
 MARKS = {"add": "+", "same": "=", "conflict": "!", "skip": "-", "problem": "x"}
 """What an import would do to each server."""
@@ -45,7 +39,7 @@ def add(
     name: Annotated[str, typer.Argument(help="What the server is to be called.")],
     target: Annotated[list[str], typer.Argument(help="-- COMMAND ARG..., or a URL.", metavar="-- COMMAND... | URL")],
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="KEY=VALUE for the command.")] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME=VALUE for the URL.")] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="'NAME: VALUE' for the URL.")] = None,
 ) -> None:
     """Add a server to the config."""
     entry = _entry(target, env or [], header or [])
@@ -60,7 +54,8 @@ def add(
 
 
 def remove(
-    ctx: typer.Context, name: Annotated[str, typer.Argument(help="The server, as the config calls it.")]
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="The server, as the config calls it.", autocompletion=complete_server)],
 ) -> None:
     """Remove a server from the config."""
     try:
@@ -79,6 +74,9 @@ def import_(
     ctx: typer.Context,
     source: Annotated[str | None, typer.Argument(help=f"{', '.join(CLIENTS)}, or a FILE.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Do it; without this, only show what would be done.")] = False,
+    project: Annotated[
+        bool, typer.Option("--project", help="Also what the client's file in this folder holds.")
+    ] = False,
     rename: Annotated[bool, typer.Option("--rename", help="Add a server whose name is taken as NAME-2.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -89,7 +87,9 @@ def import_(
     try:
         file = config_file(ctx)
         existing = server_entries(file) if file.exists() else {}
-        plan = plan_import(source, environ=os.environ, cwd=Path.cwd(), existing=existing, rename=rename)
+        plan = plan_import(
+            source, environ=os.environ, cwd=Path.cwd(), existing=existing, rename=rename, project=project
+        )
         if write and plan.additions:
             with edited(file, os.environ, Path.cwd()):
                 apply_import(plan, file)
@@ -101,45 +101,6 @@ def import_(
         _print_plan(plan, file, written=write)
     if any(item.action == "problem" for item in plan.items):
         raise typer.Exit(Exit.CONFIG)
-
-
-def install(
-    ctx: typer.Context,
-    client: Annotated[str, typer.Argument(help=f"One of: {', '.join(CLIENTS)}.")],
-    via: Annotated[str, typer.Option(help="stdio, or http for a gateway that is already running.")] = "stdio",
-    project: Annotated[bool, typer.Option("--project", help="The project's file instead of the user's.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Take the client's other servers out.")] = False,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The gateway's port, with --via http.")] = PORT,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the difference.")] = False,
-    undo_: Annotated[bool, typer.Option("--undo", help="Put the file back as it was.")] = False,
-) -> None:
-    """Enter Portico in a client's config file, with a backup; --undo takes it back."""
-    if via not in ("stdio", "http"):
-        raise typer.BadParameter(f"--via is stdio or http, not {via!r}")
-    scope: Any = "project" if project else "user"
-    try:
-        if undo_:
-            done = undo(client, environ=os.environ, cwd=Path.cwd(), scope=scope)
-            say(f"{done.path} is as it was" if done.exists else f"{done.path} is gone again, as it was before")
-            return
-        command, args = _own_command(ctx)
-        plan = plan_install(
-            client,
-            environ=os.environ,
-            cwd=Path.cwd(),
-            via="http" if via == "http" else "stdio",
-            port=port,
-            command=command,
-            args=args,
-            scope=scope,
-            replace=replace,
-        )
-        backup = None if dry_run else apply(plan)
-        if not dry_run and via == "stdio":
-            _begin_config(ctx)
-    except PorticoError as error:
-        raise fail(error) from error
-    _print_install(plan.diff, plan.path, changed=plan.is_change, written=not dry_run, backup=backup)
 
 
 def config_file(ctx: typer.Context) -> Path:
@@ -154,9 +115,20 @@ def config_file(ctx: typer.Context) -> Path:
 
 def _entry(target: list[str], env: list[str], headers: list[str]) -> dict[str, Any]:
     if len(target) == 1 and target[0].startswith(("http://", "https://")):
-        return {"url": target[0], **({"headers": _pairs(headers, "--header")} if headers else {})}
+        return {"url": target[0], **({"headers": _headers(headers)} if headers else {})}
     entry: dict[str, Any] = {"command": target[0], "args": target[1:]}
     return entry | ({"env": _pairs(env, "--env")} if env else {})
+
+
+def _headers(given: list[str]) -> dict[str, str]:
+    """Headers as curl takes them, `Name: value`, or as `Name=value`; the sign that comes first tells."""
+    found: dict[str, str] = {}
+    for header in given:
+        match = re.fullmatch(r"\s*([^:=\s]+)\s*(?::\s*|=)(.*)", header)
+        if match is None:
+            raise typer.BadParameter("--header takes 'NAME: VALUE' or NAME=VALUE")
+        found[match[1]] = match[2].strip()
+    return found
 
 
 def _pairs(given: list[str], option: str) -> dict[str, str]:
@@ -165,25 +137,6 @@ def _pairs(given: list[str], option: str) -> dict[str, str]:
         if not key or not equals:
             raise typer.BadParameter(f"{option} takes NAME=VALUE")
     return {key: value for key, _, value in pairs}
-
-
-def _own_command(ctx: typer.Context) -> tuple[str, list[str]]:
-    """How a client starts this very installation: by its full path, since clients have a PATH of their own."""
-    script = Path(sys.executable).with_name("portico")
-    found = str(script) if os.access(script, os.X_OK) else shutil.which("portico")
-    # Clients start it in the project's folder: -P keeps modules that lie there from being imported.
-    command, args = (os.path.abspath(found), []) if found else (sys.executable, ["-P", "-m", "portico"])
-    # Always by its full path: which config is meant must not depend on the folder that a client starts it in.
-    return command, [*args, "--config", os.path.abspath(config_file(ctx)), "serve", "--stdio"]
-
-
-def _begin_config(ctx: typer.Context) -> None:
-    """Write an empty config where there is none yet: one that is named has to exist."""
-    file = config_file(ctx)
-    if not file.exists():
-        with edited(file, os.environ, Path.cwd()):
-            add_servers(file, {})
-        say(f"began {file}, which has no servers yet; next: portico add NAME -- COMMAND, or portico import CLIENT")
 
 
 def _show_clients(*, as_json: bool) -> None:
@@ -227,17 +180,3 @@ def _plan_data(plan: ImportPlan, file: Path, *, written: bool) -> dict[str, Any]
         ],
         "problems": [str(problem) for problem in plan.problems],
     }
-
-
-def _print_install(diff: str, path: Path, *, changed: bool, written: bool, backup: Path | None) -> None:
-    if not changed:
-        say(f"{path} has Portico already; nothing to do")
-        return
-    for line in printable(diff).splitlines():
-        colour = {"+": "green", "-": "red"}.get(line[:1])
-        typer.secho(line, fg=colour)
-    if not written:
-        warn("nothing was written (--dry-run)")
-        return
-    say(f"wrote {path}" + (f"; the file as it was: {backup}" if backup else ""))
-    say("next: restart the client; to take it back: the same command with --undo")

@@ -48,12 +48,11 @@ def in_house(
 
 
 async def _complete(house: House) -> None:
-    """Ask the servers that nothing is known of, but for those that failed a moment ago: they would again."""
-    failed = house.unknown & house.admin.intake.failures.keys()
-    for server in sorted(failed):
-        reason = house.admin.intake.failures[server]
-        warn(f"{server}: failed lately and is not asked again now ({reason}); next: portico doctor {server}")
-    await ask(house, house.unknown - failed)
+    """Ask the servers that nothing is known of, but for those that failed a moment ago: they would again.
+
+    The command that saw them fail has said so; from then on `doctor` and `list` do.
+    """
+    await ask(house, house.unknown - house.admin.intake.failures.keys())
 
 
 def first_of_ours(group: BaseExceptionGroup[BaseException]) -> PorticoError | None:
@@ -66,14 +65,19 @@ def first_of_ours(group: BaseExceptionGroup[BaseException]) -> PorticoError | No
     return None
 
 
-async def ask(house: House, servers: set[str], *, tell: bool = True) -> dict[str, CallError | None]:
-    """Ask servers for their definitions behind a progress bar; failures are returned and, with `tell`, said."""
+async def ask(
+    house: House, servers: set[str], *, tell: bool = True, on_done: OnDone | None = None
+) -> dict[str, CallError | None]:
+    """Ask servers for their definitions; failures are returned and, with `tell`, said.
+
+    A progress bar shows how far it is, unless `on_done` is called for each server as it answers.
+    """
     outcomes: dict[str, CallError | None] = {}
-    with progress(len(servers), "Asking servers") as advance:
+    with progress(0 if on_done else len(servers), "Asking servers") as advance:
 
         def done(server: str, failure: CallError | None) -> None:
             outcomes[server] = failure
-            advance(server)
+            (on_done(server, failure) if on_done else advance(server))
 
         await house.admin.refresh(servers, done)
     for server, failure in sorted(outcomes.items()):
@@ -85,7 +89,7 @@ async def ask(house: House, servers: set[str], *, tell: bool = True) -> dict[str
 @contextmanager
 def progress(total: int, label: str) -> Iterator[Callable[[str], None]]:
     """A progress bar on stderr where someone is watching, nothing where nobody is."""
-    if not sys.stderr.isatty():
+    if not total or not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console  # loaded only where a bar is drawn: every command would pay for it
