@@ -41,7 +41,7 @@ class Postgres:
         self._emptied: list[str] = []
         for setting in _HASTE:
             self._run(sql.SQL("ALTER SYSTEM SET " + setting))
-        self._run(sql.SQL("CREATE ROLE tester LOGIN CREATEROLE"))
+        self._run(sql.SQL("CREATE ROLE tester LOGIN CREATEROLE CREATEDB"))
         self._run(sql.SQL("ALTER ROLE tester SET createrole_self_grant = 'set, inherit'"))
         self._run(sql.SQL("SELECT pg_reload_conf()"))
 

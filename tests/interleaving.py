@@ -14,7 +14,7 @@ import anyio
 import psycopg
 
 from portico.domain.caller import Caller
-from portico.errors import InvalidArguments, Sent
+from portico.errors import Sent, UpstreamError
 from portico.providers.registry.provider import RegistryProvider
 from tests.registries import Shop
 
@@ -82,7 +82,7 @@ class Interleaving:
     async def _failed(self, name: str) -> None:
         try:
             await self._ask(name, "fail_inside")
-        except InvalidArguments as error:
+        except UpstreamError as error:
             self.counts["failed"] += error.sent is Sent.ANSWERED and "failed inside" in str(error)
 
     async def _cancelled(self, name: str, watcher: psycopg.AsyncConnection[Any], turn: anyio.Lock) -> None:

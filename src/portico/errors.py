@@ -13,10 +13,11 @@
         ├── UnknownItem        no such prompt or resource
         ├── UnknownFilter      a search for a server, category, tag or source that no tool has
         ├── InvalidArguments   the arguments do not fit the tool's schema
+        │   └── RefusedValue   a value fits the schema, and the database does not take it
         ├── Refused            a policy says no
         ├── UpstreamGone       the server cannot be started or reached, or died
         ├── UpstreamTimeout    the server did not answer in time
-        ├── UpstreamError      the server answered with a protocol error
+        ├── UpstreamError      the server answered with a protocol error, or a database with one of its own
         ├── UnknownResult      no such result handle, or no longer
         ├── ScriptError        a script that did not come to its end
         └── InternalError      a step of the gateway itself failed
@@ -184,6 +185,10 @@ class InvalidArguments(CallError):
     code = "invalid_arguments"
 
 
+class RefusedValue(InvalidArguments):
+    """A value fits the tool's schema, and the database does not take it for what it should be."""
+
+
 class Refused(CallError):
     """A policy does not allow the call."""
 
@@ -209,15 +214,25 @@ class UpstreamTimeout(CallError):
 
 
 class UpstreamError(CallError):
-    """The server answered with a protocol error, kept whole so that a surface can pass it on."""
+    """The server answered with a protocol error, kept whole so that a surface can pass it on.
+
+    `details` are for what speaks no such protocol: a database.
+    """
 
     code = "upstream_error"
 
     def __init__(
-        self, subject: str, *, rpc_code: int, message: str, data: Any = None, sent: Sent = Sent.ANSWERED
+        self,
+        subject: str,
+        *,
+        rpc_code: int,
+        message: str,
+        data: Any = None,
+        details: Sequence[str] = (),
+        sent: Sent = Sent.ANSWERED,
     ) -> None:
         self.rpc_code, self.message, self.data = rpc_code, message, data
-        super().__init__(subject, details=(f"the server said: {message} (code {rpc_code})",), sent=sent)
+        super().__init__(subject, details=details or (f"the server said: {message} (code {rpc_code})",), sent=sent)
 
 
 class UnknownResult(CallError):

@@ -21,7 +21,7 @@ from portico.providers.registry.provider import RegistryProvider
 from portico.providers.registry.refreshing import Following
 from portico.providers.registry.registration import Registration
 from portico.providers.registry.rows import Problem
-from portico.providers.registry.statements import statement_template
+from portico.providers.registry.statements import is_written_out, literal_example, statement_template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,13 @@ class Checked:
 
     @property
     def refused(self) -> int:
-        """Rows that do not load."""
-        return sum(not problem.loads for problem in self.problems)
+        """Rows that do not load, although the config would let them."""
+        return sum(not problem.loads and not problem.is_withheld for problem in self.problems)
+
+    @property
+    def withheld(self) -> int:
+        """Rows that the config keeps back."""
+        return sum(problem.is_withheld for problem in self.problems)
 
     def as_data(self) -> dict[str, Any]:
         """The same for programs."""
@@ -126,6 +131,10 @@ def _shown(one: Registration, dialect: str) -> Shown:
         return Shown(sql=f"(cannot run on {dialect}: {error})", binds={})
     marks = dict.fromkeys(re.findall(r":p[0-9]+", sql))
     names = [f"{p.name} ({p.type.name}{', required' if p.required else ''})" for p in one.parameters]
+    if is_written_out(one, dialect):
+        examples = (literal_example(parameter, dialect) for parameter in one.parameters)
+        told = zip(names, examples, strict=True)
+        return Shown(sql=sql, binds={str(n): f"{name}, written out as {e}" for n, (name, e) in enumerate(told, 1)})
     if one.kind.has_columns:
         return Shown(sql=sql, binds=dict.fromkeys(marks, "limit"))
     return Shown(sql=sql, binds=dict(zip(marks, names, strict=False)))

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from alembic.script import ScriptDirectory
 from psycopg import sql
+from tests.databases import OWNER
 
 from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Batch
@@ -300,7 +301,7 @@ def test_a_url_is_taken_apart_as_it_is_meant() -> None:
 @pytest.mark.requirement("P-STORE-SECRET")
 def test_a_login_that_is_refused_is_told_without_the_user(postgres_url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r'role "\.\.\." does not exist') as raised:
-        open_database(postgres_url.replace("postgres:", "mallory:", 1), tmp_path)
+        open_database(postgres_url.replace(f"{OWNER}:", "mallory:", 1), tmp_path)
     assert "mallory" not in str(raised.value)
 
 
@@ -390,7 +391,7 @@ def test_a_database_in_which_no_tables_may_be_made_is_refused_with_what_to_do(
             with pytest.raises(
                 StoreRefused, match=r"cannot be brought up to date: permission denied.*may create tables"
             ):
-                open_database(postgres_url.replace("postgres:", "reader:", 1), tmp_path, patient=True)
+                open_database(postgres_url.replace(f"{OWNER}:", "reader:", 1), tmp_path, patient=True)
         finally:
             admin.execute("DROP ROLE reader")
 

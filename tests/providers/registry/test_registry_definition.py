@@ -22,7 +22,7 @@ def test_a_definition_says_what_the_registry_says():
         "type": "object",
         "properties": {
             "region": {"type": "string", "maxLength": 20, "description": "Where"},
-            "since": {"type": "string", "description": "From when, such as 2026-05-31T12:30:00"},
+            "since": {"type": ["string", "null"], "description": "From when, such as 2026-05-31T12:30:00"},
         },
         "additionalProperties": False,
         "required": ["region"],

@@ -15,7 +15,7 @@ from tests.databases import OWNER
 from tests.registries import ALICE, BOB, Shop
 
 from portico.domain.caller import Caller
-from portico.errors import CallError, InvalidArguments, Refused, Sent, UpstreamGone, UpstreamTimeout
+from portico.errors import CallError, Refused, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 from portico.providers.registry import provider as providing
 from portico.providers.registry.provider import RegistryProvider
 
@@ -96,7 +96,7 @@ async def test_locks_that_a_reading_function_takes_end_with_its_call(pg: Shop, p
     pg.register("locking", "locking", "F", "n I")
     provider = provide(pg)
     assert await ask(provider, "locking", n=1) == {"result": 1}
-    with pytest.raises(InvalidArguments, match="the database says: no"):
+    with pytest.raises(UpstreamError, match="the database says: no"):
         await ask(provider, "locking", n=2)
     assert await count(pg, "pg_locks WHERE locktype = 'advisory'") == 0
 
@@ -127,11 +127,11 @@ async def test_what_a_function_raises_on_purpose_is_told_and_counts_as_no_outage
     pg.register("twice", "twice", "M", Writes="Y")
     pg.register("keeping", "keeping", "M", Writes="Y")
     provider = provide(pg, writes=True)
-    with pytest.raises(InvalidArguments, match=r"for raising;.*\n.*the amount must be above 0"):
+    with pytest.raises(UpstreamError, match=r"for raising;.*\n.*the amount must be above 0"):
         await ask(provider, "raising", code="P0001", words="the amount must be above 0")
-    with pytest.raises(InvalidArguments, match="duplicate key"):
+    with pytest.raises(UpstreamError, match="duplicate key"):
         await ask(provider, "twice")
-    with pytest.raises(InvalidArguments, match="invalid transaction termination"):
+    with pytest.raises(UpstreamError, match="invalid transaction termination"):
         await ask(provider, "keeping")
     with pytest.raises(UpstreamGone, match="in the way"):
         await ask(provider, "raising", code="40001", words="x")

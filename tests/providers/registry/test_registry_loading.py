@@ -136,7 +136,7 @@ def test_parameters_must_be_as_many_as_the_function_takes(pg: Shop) -> None:
 def test_what_could_do_more_than_read_is_refused(pg: Shop) -> None:
     pg.register("files", "pg_read_file", "F", "name CV", DataBaseName="pg_catalog")
     pg.register("passwords", "pg_authid", "T", "rolname CV?", DataBaseName="pg_catalog")
-    pg.register("renames", "sample_rename_product", "M", "old_name CV", "new_name CV")
+    pg.register("renames", "sample_rename_product", "M", "old_name CV", "new_name CV", Writes="Y")
     loading = Loading(pg)
     refused = loading.refused()
     assert "may do more than read" in refused["files"].reason

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import psycopg
 import pytest
 from tests.registries import ALICE, Shop, sqlite_shop
 
@@ -139,7 +140,7 @@ async def test_a_reading_tool_never_writes_whatever_its_function_does(pg: Shop, 
     pg.register("sneak_plainly", "sneak_plainly", "F")
     provider = provide(pg, writes=True)
     for name in ("sneak", "sneak_plainly"):
-        with pytest.raises((Refused, InvalidArguments)):
+        with pytest.raises(Refused):
             await ask(provider, name)
     assert pg.rows("SELECT count(*) FROM mcp.sample_sales") == [(6,)]
 
@@ -161,7 +162,7 @@ async def test_a_tool_that_is_declared_as_writing_writes_once_and_whole(pg: Shop
     provider = provide(pg, writes=True)
     assert await ask(provider, "sample_rename_product", old_name="lamp", new_name="light") == {"done": True}
     assert pg.rows("SELECT count(*) FROM mcp.sample_sales WHERE product = 'light'") == [(3,)]
-    with pytest.raises(InvalidArguments, match="division by zero"):
+    with pytest.raises(UpstreamError, match="division by zero"):
         await ask(provider, "half", n=1)
     assert pg.rows("SELECT count(*) FROM mcp.sample_sales") == [(6,)]
     assert await ask(provider, "clear") == {"result": 1}
@@ -206,7 +207,7 @@ async def test_a_function_that_was_dropped_fails_its_call_with_a_reason(pg: Shop
     provider.on_suspicion = lambda: suspicions.append("now")
     await provider.offer()
     pg.run("DROP FUNCTION mcp.sample_revenue(text, date)")
-    with pytest.raises(InvalidArguments, match="does not exist"):
+    with pytest.raises(UpstreamError, match="does not exist"):
         await ask(provider, "sample_revenue", region="north")
     assert suspicions == ["now"]
     assert await provider.has_changed()
@@ -369,3 +370,29 @@ async def test_errors_of_the_database_tell_nothing_of_how_it_is_reached(pg: Shop
     assert "hidden_role_7" not in str(failure.value)
     assert pg.url not in str(failure.value)
     pg.run("DROP ROLE hidden_role_7")
+
+
+SEED_VIEWS = """
+CREATE SCHEMA tools;
+CREATE TABLE tools.log (entry text);
+CREATE PROCEDURE tools.report(INOUT n integer) LANGUAGE plpgsql AS $$ BEGIN n := n * 2; END $$;
+CREATE PROCEDURE tools.enter(entry text) LANGUAGE sql AS $$ INSERT INTO tools.log VALUES (entry) $$;
+CREATE VIEW tools.mcp_list_tools ("ToolName", "DataBaseName", "TableName", "ToolType", docstring, "Tags") AS VALUES
+  ('report', 'tools', 'report', 'M', 'Doubles a number.', 'a'), ('enter', 'tools', 'enter', 'M', 'Writes.', 'a');
+CREATE VIEW tools."mcp_list_toolParams"
+  ("ToolName", "ParamName", "ParamType", "ParamLength", "ParamPosition", "ParamRequired", "ParamComment") AS VALUES
+  ('report', 'n', 'I', NULL, 1, 'Y', 'A number'), ('enter', 'entry', 'CV', NULL, 1, 'Y', 'A text');
+"""
+
+
+@pytest.mark.requirement("S4-35")
+async def test_procedures_load_from_the_views_of_the_design_and_only_read(postgres_url: str, provide: Provide) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(SEED_VIEWS.encode())
+    shop = Shop(postgres_url)
+    provider = provide(shop, registry="tools")
+    assert {tool["name"] for tool in (await provider.offer()).tools} == {"enter", "report"}
+    assert (await ask(provider, "report", n=21))["rows"] == [[42]]
+    with pytest.raises(Refused, match="registered as reading"):
+        await ask(provider, "enter", entry="x")
+    assert shop.rows("SELECT count(*) FROM tools.log") == [(0,)]

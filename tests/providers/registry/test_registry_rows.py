@@ -75,12 +75,12 @@ def test_nothing_said_makes_a_parameter_required_and_a_column_not():
         assert found.parameters[0].required is required
 
 
-def test_a_macro_counts_as_writing_until_its_row_says_otherwise():
+def test_what_its_row_does_not_declare_as_writing_only_reads():
     told = {
         cell: read_rows([tool_row(ToolType="M", Writes=cell)], []).registrations[0].writes
         for cell in ("Y", "N", None, "?")
     }
-    assert told == {"Y": True, "N": False, None: True, "?": True}
+    assert told == {"Y": True, "N": False, None: False, "?": True}
     assert read_rows([tool_row(ToolType="F")], []).registrations[0].writes is False
     assert read_rows([tool_row(ToolType="F", Writes="Y")], []).registrations[0].writes is True
     assert read_rows([tool_row(ToolType="V", Writes="Y")], []).registrations[0].writes is False

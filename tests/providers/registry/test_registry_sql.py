@@ -64,7 +64,7 @@ def test_a_macro_is_run_with_literals_on_teradata():
     assert statement.positional() == (statement.sql, ())
     assert build_registry_sql(found, {"n": -5}, "teradata").sql == 'EXEC "shop"."thing"(-5, NULL, NULL)'
     assert build_registry_sql(registered(Kind.MACRO), {}, "teradata").sql == 'EXEC "shop"."thing"'
-    assert statement_template(found, "teradata") == 'EXEC "shop"."thing"(:p1, :p2, :p3)'
+    assert statement_template(found, "teradata") == "EXEC \"shop\".\"thing\"(1, DATE '2026-01-31', 'note')"
 
 
 @pytest.mark.requirement("S4-37")

@@ -64,8 +64,8 @@ class Address:
         return f"{self.dialect} database"
 
 
-def read_address(url: str) -> Address:
-    """Take a URL as people write it.
+def read_address(url: str, *, needs_driver: bool = True) -> Address:
+    """Take a URL as people write it; whoever only wants to know the kind of database needs no driver.
 
     Raises:
         ConfigError: it is no URL of a database, or its driver is not installed.
@@ -77,7 +77,8 @@ def read_address(url: str) -> Address:
     driver = _SPELLINGS.get(scheme, scheme)
     if driver == "sqlite":
         return Address(dialect="sqlite", url="sqlite://", file=_sqlite_file(rest))
-    _check_driver(driver)
+    if needs_driver:
+        _check_driver(driver)
     _check_port(rest)
     if driver.startswith("postgresql"):
         rest = rest.replace("?ssl=", "?sslmode=").replace("&ssl=", "&sslmode=")  # asyncpg's word for it

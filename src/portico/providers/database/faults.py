@@ -19,13 +19,32 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from portico.errors import CallError, InvalidArguments, Refused, Sent, UpstreamGone, UpstreamTimeout
+from portico.errors import (
+    CallError,
+    InvalidArguments,
+    Refused,
+    RefusedValue,
+    Sent,
+    UpstreamError,
+    UpstreamGone,
+    UpstreamTimeout,
+)
 
 LONGEST = 300
 """Characters of a driver's sentence that are passed on."""
 
-_TOLD = ("0A", "21", "22", "23", "2D", "2F", "3F", "42", "54", "55", "P0")
+_TOLD = ("0A", "21", "22", "23", "2D", "2F", "38", "39", "3F", "42", "54", "55", "P0")
 """Classes of SQLSTATE that speak of the statement and its values alone, or are what a function raises on purpose."""
+_WORDS = ("0A", "21", "3F", "42", "54")
+"""Those of them that are about the words of a statement: whoever wrote it can put it right."""
+_VALUES = ("22", "23")
+"""Those that are about values."""
+_WORKED_OUT = frozenset({"22012", "22004", "2201E", "2201F", "2201G", "22013", "22002"})
+"""Values that no caller gave: a division by zero, the logarithm of nothing, a NULL where none may be."""
+_INSIDE = re.compile(r"\bfunction\b")
+"""How PostgreSQL says that something happened within a function."""
+FAILED = -32_603
+"""The code of a failure inside of a server, in the protocol that agents speak."""
 _WRITES = frozenset({"25006", "25001", "42501", "2F002", "2F003", "2F004"})
 _TIMES = frozenset({"57014", "55P03", "25P03", "25P04"})
 _LIMITS = frozenset({"53200", "53400", "54000"})
@@ -95,13 +114,13 @@ class Faults:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return UpstreamGone("the database", details=(LOCKED,), sent=Sent.ANSWERED)
         if name in ("", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_RANGE", "SQLITE_CONSTRAINT"):
-            return self._mistake(text)
+            return self._failed(text) if getattr(cause, "is_running", False) else self._mistake(text)
         return UpstreamGone("the database", details=(AWAY,), sent=Sent.ANSWERED)
 
     def _state(self, state: str, cause: Exception) -> CallError:
         said = getattr(cause, "diag", None)
         text = str(getattr(said, "message_primary", None) or "")
-        if state in _WRITES:
+        if state in _WRITES or (state == "0A000" and "non-volatile function" in text):
             denied = _PRIVILEGE.search(text)
             return _refused(self.scrubbed(denied[0] if denied else text if state == "25006" else ""))
         if state in _TIMES:
@@ -112,13 +131,21 @@ class Faults:
             return self._mistake(TOO_BIG)
         if state.startswith("40"):
             return UpstreamGone("the database", details=(IN_THE_WAY,), sent=Sent.ANSWERED)
-        if state.startswith(_TOLD):
-            hint = getattr(said, "message_hint", None)
-            return self._mistake(f"{text}. {hint}" if hint else text)
-        return UpstreamGone("the database", details=(AWAY,), sent=Sent.ANSWERED)
+        if not state.startswith(_TOLD):
+            return UpstreamGone("the database", details=(AWAY,), sent=Sent.ANSWERED)
+        hint = getattr(said, "message_hint", None)
+        told = f"{text}. {hint}" if hint else text
+        is_inside = bool(_INSIDE.search(getattr(said, "context", None) or ""))
+        if state.startswith("23") or (state.startswith(_VALUES) and state not in _WORKED_OUT and not is_inside):
+            return self._mistake(told, RefusedValue)
+        return self._mistake(told) if state.startswith(_WORDS) and not is_inside else self._failed(told)
 
-    def _mistake(self, text: str) -> InvalidArguments:
-        return InvalidArguments("sql", details=(f"the database says: {self.scrubbed(text)}",), sent=Sent.ANSWERED)
+    def _mistake(self, text: str, kind: type[InvalidArguments] = InvalidArguments) -> InvalidArguments:
+        return kind("sql", details=(f"the database says: {self.scrubbed(text)}",), sent=Sent.ANSWERED)
+
+    def _failed(self, text: str) -> UpstreamError:
+        told = f"the database says: {self.scrubbed(text)}"
+        return UpstreamError("sql", rpc_code=FAILED, message=told, details=(told,))
 
 
 def _refused(said: str) -> Refused:

@@ -204,4 +204,5 @@ def _fault(told: Mapping[str, str]) -> SqliteFault:
     else:
         error = sqlite3.OperationalError(text)
         error.sqlite_errorname = str(told.get("name", ""))
+        error.is_running = told.get("stage") == "run" and bool(told.get("name"))  # type: ignore[attr-defined]
     return SqliteFault(error, is_open=told.get("stage") == "open")

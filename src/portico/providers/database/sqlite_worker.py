@@ -159,7 +159,7 @@ class _Session:
             wake(connection)
             return _rows(connection, request)
         except (sqlite3.Error, sqlite3.Warning, MemoryError, OverflowError, UnicodeError) as error:
-            return _fault(error, "run")
+            return _fault(error, "run" if _can_be_prepared(connection, request["sql"]) else "prepare")
 
     def _open(self) -> Guarded:
         found = identity(self._file)
@@ -194,6 +194,17 @@ def _rows(connection: Guarded, request: dict[str, Any]) -> bytes:
         cursor.close()
     head = _json({"columns": columns, "cut": cut})
     return head[:-1] + b',"rows":[' + b",".join(parts) + b"]}"
+
+
+def _can_be_prepared(connection: Guarded, sql: str) -> bool:
+    """Whether the words of a statement are right, so that what failed was its work."""
+    try:
+        connection.execute(f"EXPLAIN {sql}").close()
+    except sqlite3.ProgrammingError:
+        return True  # values are missing, and nothing else
+    except (sqlite3.Error, sqlite3.Warning, MemoryError):
+        return False
+    return True
 
 
 def _fault(error: BaseException, stage: str) -> bytes:

@@ -15,6 +15,7 @@ from portico.domain.call import OnProgress
 from portico.domain.caller import Caller
 from portico.domain.server import Health, Offering, State
 from portico.errors import (
+    CallError,
     ConfigError,
     InvalidArguments,
     InvalidDefinition,
@@ -26,6 +27,7 @@ from portico.errors import (
     UpstreamTimeout,
 )
 
+from .blaming import SQL, blamed
 from .functions import LocalTool
 from .injection import Connection, Need, RequestContext, Source
 from .loops import Loops
@@ -217,7 +219,13 @@ class LocalProvider:
         patience = Patience(self.timeout, self.total)
         async with reporting(on_progress, patience.renew) as report:
             context = RequestContext(caller=caller or Caller(), meta=meta, report=report)
-            return await self._finish(run_of(tool, arguments, read, self.inject, context), patience)
+            try:
+                return await self._finish(run_of(tool, arguments, read, self.inject, context), patience)
+            except InvalidArguments as error:
+                told = _blamed(error, tool, arguments)
+                if told is error:
+                    raise
+                raise told from error
 
     def calls_at_once(self, name: str) -> int:
         """How many calls of a tool's kind run at once: each holds a thread or a connection; 0 for any number."""
@@ -273,6 +281,14 @@ class LocalProvider:
 
 def _is_from(tool: object, other: LocalProvider) -> bool:
     return isinstance(tool, _Borrowed) and tool.provider is other
+
+
+def _blamed(error: InvalidArguments, tool: LocalTool, arguments: Mapping[str, Any]) -> CallError:
+    """What a connection says of SQL is about the caller's own only where a tool takes some."""
+    properties = tool.definition.get("inputSchema", {}).get("properties", {})
+    if error.subject != SQL or SQL in properties:
+        return error
+    return blamed(error, tool.name, has_values=bool(arguments))
 
 
 def _plain_run(run: Runner, name: str, arguments: Mapping[str, Any]) -> Run:

@@ -9,8 +9,9 @@ from threading import Lock
 from typing import Any
 
 from portico.domain.caller import Caller
-from portico.errors import CallError, InvalidArguments, Refused, Sent, UpstreamGone, UpstreamTimeout
+from portico.errors import CallError, InvalidArguments, Refused, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 from portico.providers.database import DatabaseSource, OwnConnection, Question, Result
+from portico.providers.local.blaming import blamed
 from portico.providers.local.results import as_result
 
 from .registration import Registration
@@ -51,7 +52,7 @@ class StatementRun:
                     found = question.prepared(self.statement.sql, self.statement.values, limit=self.statement.limit)
             return as_result(answer(self.registration, self.statement, found))
         except CallError as error:
-            raise _told(error, self.registration, is_sent=is_sent) from error
+            raise told(error, self.registration, is_sent=is_sent) from error
         finally:
             self.is_over = True
 
@@ -103,14 +104,17 @@ def _advice(registration: Registration, statement: Statement, found: Result) -> 
     return f"{found.note.partition('.')[0]}. Choose fewer columns, or a smaller limit"
 
 
-def _told(error: CallError, registration: Registration, *, is_sent: bool) -> CallError:
+def told(error: CallError, registration: Registration, *, is_sent: bool) -> CallError:
     """What a database's refusal means for somebody who wrote no SQL; what a writing tool did before is not known."""
     if isinstance(error, Refused) and error.sent is Sent.ANSWERED:
         said = [line for line in error.details if line.startswith("the database says")]
         owner = "it is registered as reading and would do more; its owner can register it with Writes = 'Y'"
         return Refused(registration.name, details=(owner, *said), sent=Sent.ANSWERED)
     if isinstance(error, InvalidArguments):
-        return InvalidArguments(registration.name, details=error.details, sent=error.sent)
+        return blamed(error, registration.name, has_values=bool(registration.parameters))
+    if isinstance(error, UpstreamError):
+        error.about(registration.name)
+        return error
     if isinstance(error, UpstreamTimeout) and error.sent is Sent.ANSWERED:
         return UpstreamTimeout(registration.name, details=(TOO_LONG,), sent=error.sent)
     is_open = is_sent and isinstance(error, UpstreamGone | UpstreamTimeout)

@@ -41,7 +41,7 @@ def _described(registration: Registration) -> str:
 
 def _called(registration: Registration) -> dict[str, Any]:
     return _object(
-        {one.name: _schema(one) for one in registration.parameters},
+        {one.name: _schema(one) if one.required else _or_null(_schema(one)) for one in registration.parameters},
         [one.name for one in registration.parameters if one.required],
     )
 
@@ -110,6 +110,13 @@ def _schema(parameter: Parameter) -> dict[str, Any]:
     found = parameter.type.schema()
     text = ", ".join(part for part in (parameter.comment, parameter.type.hint) if part)
     return {**found, "description": text} if text else found
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same for what may be left out: null does that too."""
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    choices = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [*types, "null"], **choices}
 
 
 def _listed(items: dict[str, Any], text: str = "") -> dict[str, Any]:

@@ -49,8 +49,10 @@ UNION ALL SELECT CASE p.prokind WHEN 'p' THEN 'M' ELSE 'F' END FROM pg_catalog.p
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = :database AND p.proname = :object
 """
 _POSTGRES_PARAMS = """
-SELECT coalesce(nullif(p.proargnames[a.place], ''), 'p' || a.place), pg_catalog.format_type(a.type, NULL),
-    a.place <= p.pronargs - p.pronargdefaults
+SELECT coalesce(nullif(p.proargnames[a.place], ''), 'p' || a.place),
+    pg_catalog.format_type(
+        CASE WHEN p.provariadic <> 0 AND a.place = p.pronargs THEN p.provariadic ELSE a.type END, NULL),
+    a.place <= p.pronargs - p.pronargdefaults - CASE WHEN p.provariadic <> 0 THEN 1 ELSE 0 END
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 CROSS JOIN LATERAL unnest(CAST(p.proargtypes AS oid[])) WITH ORDINALITY AS a(type, place)
 WHERE n.nspname = :database AND p.proname = :object AND p.oid = (
@@ -93,7 +95,8 @@ class RegistryOperator:
     """Writes into the tables of one registry; every method blocks, and raises ConfigError when it cannot be done."""
 
     def __init__(self, url: str, schema: str) -> None:
-        self._address: Address = read_address(url)
+        self._url = url
+        self._address: Address = read_address(url, needs_driver=False)
         self._dialect = dialect_named(self._address.dialect).name
         self._schema = HOME if self._dialect == "sqlite" else schema
         setup_script(self._dialect, self._schema)  # the schema must be a name
@@ -235,6 +238,7 @@ class RegistryOperator:
             engine.dispose()
 
     def _engine(self, *, create: bool) -> Engine:
+        read_address(self._url)  # whoever only prints the SQL needs no driver
         file = self._address.file
         if file is None:
             options = {"connect_timeout": CONNECT_SECONDS} if self._dialect == "postgresql" else {}

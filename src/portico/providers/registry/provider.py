@@ -108,7 +108,7 @@ class RegistryProvider:
             return Health(state=State.FAILED, reason="; ".join(self._failure.details) or str(self._failure))
         if self._registered is None:
             return Health(state=State.UNKNOWN)
-        refused = sum(not problem.loads for problem in self.problems)
+        refused = sum(not problem.loads and not problem.is_withheld for problem in self.problems)
         told = f"rows of the registry that do not load: {refused}; see: portico registry check"
         return Health(state=State.RUNNING, reason=told if refused else "")
 
@@ -166,7 +166,7 @@ class RegistryProvider:
         run = StatementRun(source=source, registration=one, statement=statement, caller=caller or Caller())
         try:
             return await self._called(name, run)
-        except InvalidArguments as error:
+        except (InvalidArguments, UpstreamError) as error:
             if error.sent is Sent.ANSWERED:
                 self.on_suspicion()
             raise

@@ -40,6 +40,8 @@ class Problem:
     fix: str
     loads: bool = False
     """Whether the tool is there in spite of it."""
+    is_withheld: bool = False
+    """Whether nothing is wrong with the row, and the config keeps the tool back."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.tool!r} {self.reason}. {self.fix}"
@@ -204,8 +206,8 @@ class _Reading:
         return tags[:MOST_TAGS]
 
     def _writes(self, tool: str, row: Row, kind: Kind) -> bool:
-        """Nobody knows what a macro or procedure does unless its row says so, and unknown counts as a write."""
-        told = self._flag(tool, row, "Writes", TOOLS, default=kind is Kind.MACRO, worst=True)
+        """What is not declared as writing runs where nothing can be written; a word that is neither Y nor N is Y."""
+        told = self._flag(tool, row, "Writes", TOOLS, default=False, worst=True)
         if told and kind.has_columns:
             self._note(tool, f"is a {kind.word}, which is only read", "Leave Writes out")
         return told and not kind.has_columns

@@ -70,6 +70,8 @@ def check(type: ParamType, value: Any) -> Any:
 
 def _text(type: ParamType, value: Any) -> str:
     text = _characters(value, "text")
+    if type.choices and text not in type.choices:
+        raise Unfit(f"must be one of {', '.join(type.choices[:20])}")
     most = type.length or LONGEST
     if len(text) > most:
         raise Unfit(f"has {len(text)} characters; at most {most} are taken")

@@ -15,7 +15,7 @@ from .dialects import Dialect, Given, dialect_named
 from .dialects.dialect import qualified, quoted
 from .dialects.literals import written
 from .registration import Kind, Parameter, Registration
-from .types import ParamType
+from .types import ParamType, example_of
 from .unfit import Unfit, at
 
 _MARK = re.compile(r":p[0-9]+")
@@ -88,13 +88,25 @@ def statement_template(registration: Registration, dialect: str) -> str:
     names = ", ".join(quoted(one.name, spoken) for one in registration.parameters)
     if registration.kind.has_columns:
         return spoken.page(names or "*", f"FROM {qualified(registration, spoken)}", MOST_ROWS, lambda _: ":p1")
-    given = []
-    for number, one in enumerate(registration.parameters, 1):
-        mark = f":p{number}"
-        given.append(
-            Given(parameter=one, sql=mark if _is_written(registration, spoken) else spoken.typed(mark, one.type))
-        )
+    given = [
+        Given(parameter=one, sql=literal_example(one, spoken.name))
+        if _is_written(registration, spoken)
+        else Given(parameter=one, sql=spoken.typed(f":p{number}", one.type))
+        for number, one in enumerate(registration.parameters, 1)
+    ]
     return _call(registration, spoken, given)
+
+
+def is_written_out(registration: Registration, dialect: str) -> bool:
+    """Whether the values of a call become literals in its statement."""
+    return _is_written(registration, dialect_named(dialect))
+
+
+def literal_example(parameter: Parameter, dialect: str) -> str:
+    """What a value of a parameter looks like where it is written out: its own name for a text."""
+    type = parameter.type
+    value = example_of(type, parameter.name)
+    return written(dialect_named(dialect).bound(type.check(value), type), type)
 
 
 def _is_written(registration: Registration, dialect: Dialect) -> bool:

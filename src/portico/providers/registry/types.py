@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .shapes import Shape, check
+from .unfit import Unfit, at
 
 SHAPES: Mapping[str, Shape] = {
     **dict.fromkeys(("char", "varchar", "text", "other"), Shape.TEXT),
@@ -82,6 +83,8 @@ _SIZE = re.compile(r"([0-9]{1,9})(?:\.0*)?(?: ?, ?([0-9]{1,9}))?")
 
 BITS: Mapping[str, int] = {"byteint": 8, "smallint": 16, "integer": 32, "bigint": 64}
 MOST_DIGITS = 1_000
+MOST_ITEMS = 500
+"""Values of one list."""
 
 _JSON_TYPES: Mapping[Shape, Any] = {
     Shape.INTEGER: "integer",
@@ -113,6 +116,12 @@ class ParamType:
     scale: int = 0
     is_known: bool = True
     """Whether the code is in our table; text stands for one that is not."""
+    cast: str = ""
+    """The type that the database's own function takes, as it can stand in a cast; empty where it is not known."""
+    choices: tuple[str, ...] = ()
+    """The values of an enum."""
+    is_many: bool = False
+    """Whether a list of such values is taken."""
 
     @property
     def shape(self) -> Shape:
@@ -136,7 +145,13 @@ class ParamType:
 
     def schema(self, *, bounds: bool = True) -> dict[str, Any]:
         """The type as JSON Schema says it; without bounds in the fewest words."""
+        if self.is_many:
+            items = replace(self, is_many=False).schema(bounds=bounds)
+            single = items["type"] if isinstance(items["type"], list) else [items["type"]]
+            return {"type": list(dict.fromkeys(["array", *single])), "items": items}
         found: dict[str, Any] = {"type": _JSON_TYPES.get(self.shape, "string")}
+        if self.choices:
+            found["enum"] = list(self.choices)
         if self.name in _FORMATS:
             found["format"] = _FORMATS[self.name]
         if bounds and self.shape is Shape.TEXT and self.length:
@@ -151,6 +166,12 @@ class ParamType:
         Raises:
             Unfit: it is of another type, too large or too long; the reason says what would fit.
         """
+        if self.is_many:
+            one = replace(self, is_many=False)
+            values = value if isinstance(value, list) else [value]
+            if len(values) > MOST_ITEMS:
+                raise Unfit(f"has {len(values)} items; at most {MOST_ITEMS} are taken")
+            return [at(place, check, one, item) for place, item in enumerate(values)]
         return check(self, value)
 
 
@@ -177,6 +198,28 @@ def _decimal(code: str, digits: tuple[str | None, str | None]) -> ParamType:
     if not 1 <= precision <= MOST_DIGITS or scale > precision:
         return ParamType(code=code, name="decimal")
     return ParamType(code=code, name="decimal", precision=precision, scale=scale)
+
+
+_EXAMPLES: Mapping[Shape, Any] = {
+    Shape.INTEGER: 1,
+    Shape.FLOAT: 1.5,
+    Shape.DECIMAL: "1",
+    Shape.BOOLEAN: True,
+    Shape.DATE: "2026-01-31",
+    Shape.INTERVAL: "P1D",
+    Shape.UUID: "123e4567-e89b-12d3-a456-426614174000",
+    Shape.JSON: {},
+    Shape.BYTES: "AA==",
+}
+
+
+def example_of(type: ParamType, text: str) -> Any:
+    """A value of JSON that fits a type; for texts, as much of this one as fits."""
+    if type.choices:
+        return type.choices[0]
+    zone = "Z" if type.has_zone else ""
+    moments = {Shape.TIME: f"12:30:00{zone}", Shape.TIMESTAMP: f"2026-01-31T12:30:00{zone}"}
+    return moments.get(type.shape) or _EXAMPLES.get(type.shape) or text[: type.length or len(text)]
 
 
 def is_size(length: str) -> bool:

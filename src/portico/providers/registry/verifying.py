@@ -8,12 +8,14 @@ from difflib import get_close_matches
 
 from portico.errors import InvalidDefinition
 
-from .facts import Facts, Form, Found
+from .facts import Facts, Form, Found, OwnType
 from .facts.fact import key
 from .facts.sqlite import HOME
+from .fitting import fitted
 from .registration import Parameter, Registration
 from .rows import PARAMS, TOOLS, Problem
 from .statements import statement_template
+from .types import ParamType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +41,12 @@ class Verified:
 
 
 class _Refusal(Exception):
-    def __init__(self, reason: str, fix: str, where: str = TOOLS) -> None:
-        self.reason, self.fix, self.where = reason, fix, where
+    def __init__(self, reason: str, fix: str, where: str = TOOLS, *, is_withheld: bool = False) -> None:
+        self.reason, self.fix, self.where, self.is_withheld = reason, fix, where, is_withheld
         super().__init__(reason)
+
+    def of(self, tool: str) -> Problem:
+        return Problem(tool=tool, where=self.where, reason=self.reason, fix=self.fix, is_withheld=self.is_withheld)
 
 
 def verify(registrations: Iterable[Registration], facts: Facts, rules: Rules) -> Verified:
@@ -52,15 +57,15 @@ def verify(registrations: Iterable[Registration], facts: Facts, rules: Rules) ->
         try:
             tools.append(_verified(one, facts, rules))
         except _Refusal as refusal:
-            problem = Problem(tool=one.name, where=refusal.where, reason=refusal.reason, fix=refusal.fix)
-            problems.append(problem)
+            problems.append(refusal.of(one.name))
     return Verified(tools=tuple(tools), problems=tuple(problems))
 
 
 def _verified(one: Registration, facts: Facts, rules: Rules) -> tuple[Registration, str]:
     if one.writes and not rules.writes:
         fix = "Set `writes: true` for this database in the config, or register it with Writes = 'N'"
-        raise _Refusal("writes, and the config does not let tools of this database write", fix)
+        reason = "writes, and the config does not let tools of this database write"
+        raise _Refusal(reason, fix, is_withheld=True)
     if rules.dialect == "sqlite":
         one = _at_home(one, rules)
     mark = ""
@@ -128,13 +133,53 @@ def _column(parameter: Parameter, found: Found) -> Parameter:
 
 
 def _form(one: Registration, forms: Sequence[Form]) -> Form:
+    """The form that takes what is declared; of several the one that changes the fewest types."""
     count = len(one.parameters)
     fitting = [form for form in forms if form.least <= count <= form.most]
     if fitting:
-        return fitting[0]
+        usable = [form for form in fitting if _misfit(one, form) is None]
+        if not usable:
+            raise _misdeclared(one, fitting[0])
+        return min(usable, key=lambda form: _changes(one, form))
     takes = " or ".join(dict.fromkeys(_counted(form) for form in forms))
     reason = f"has {count} parameters, and {one.object!r} takes {takes}"
     raise _Refusal(reason, f"Write one row for each of them in {PARAMS}", PARAMS)
+
+
+def _own_type(form: Form, place: int) -> OwnType | None:
+    """The type of what is passed at a place; every place behind the last is one more of a list."""
+    last = len(form.types) - 1
+    return form.types[min(place, last)] if last >= 0 and (place <= last or form.is_variadic) else None
+
+
+def _types(one: Registration, form: Form) -> list[ParamType | None]:
+    found: list[ParamType | None] = []
+    for place, parameter in enumerate(one.parameters):
+        own = _own_type(form, place)
+        found.append(parameter.type if own is None else fitted(parameter.type, own))
+    return found
+
+
+def _misfit(one: Registration, form: Form) -> int | None:
+    """The place of the first parameter whose declared type cannot work."""
+    return next((place for place, type in enumerate(_types(one, form)) if type is None), None)
+
+
+def _misdeclared(one: Registration, form: Form) -> _Refusal:
+    place = _misfit(one, form) or 0
+    parameter, own = one.parameters[place], _own_type(form, place)
+    name = own.name if own is not None else "something else"
+    if own is not None and own.is_pseudo:
+        reason = f"has the parameter {parameter.name!r}, whose type {name!r} no caller can write"
+        return _Refusal(reason, "Register something else", PARAMS)
+    reason = f"declares {parameter.name!r} as {parameter.type.code!r}, and {one.object!r} takes {name!r}"
+    return _Refusal(reason, f"Write {name!r} as its ParamType", PARAMS)
+
+
+def _changes(one: Registration, form: Form) -> int:
+    """How many of the declared types a form would change."""
+    pairs = zip(one.parameters, _types(one, form), strict=True)
+    return sum(type is not None and type.name != parameter.type.name for parameter, type in pairs)
 
 
 def _counted(form: Form) -> str:
@@ -146,10 +191,13 @@ def _formed(one: Registration, form: Form) -> Registration:
     names = form.names[: len(one.parameters)]
     told = [parameter.name.lower() for parameter in one.parameters]
     is_named = told == [name.lower() for name in names]
+    types = _types(one, form)
+    is_list = form.is_variadic and len(one.parameters) == len(form.types)
     parameters = tuple(
         replace(
             parameter,
             name=names[place] if is_named else parameter.name,
+            type=replace(types[place] or parameter.type, is_many=is_list and place == len(one.parameters) - 1),
             # Behind a gap the others are passed by name, which they must have then.
             has_default=place >= form.least and (is_named or place == len(one.parameters) - 1),
         )

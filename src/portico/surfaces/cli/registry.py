@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from portico.errors import ConfigError, PorticoError, UnknownServer
+from portico.errors import CallError, ConfigError, PorticoError, UnknownServer
 
 from .browse import Json
 from .desk import Exit, options
@@ -83,18 +84,18 @@ def check(
 ) -> None:
     """Explain each row that does not load, and show the statement that each tool would send."""
 
-    async def work(house: House) -> list[Checked]:
-        names = _names(house, database)
-        assert house.registries is not None, "else there are no names"
-        return [await house.registries.check(name, dialect or "") for name in names]
+    async def work(house: House) -> dict[str, Checked | CallError]:
+        return {name: await _checked(house, name, dialect or "") for name in _names(house, database)}
 
     found = in_house(options(ctx), work, as_json=as_json, complete=False)
     if as_json:
-        data([one.as_data() for one in found])
+        data([_as_data(name, one) for name, one in found.items()])
     else:
-        for one in found:
-            _print_check(one)
-    if any(one.refused for one in found):
+        for name, one in found.items():
+            _print_unread(name, one) if isinstance(one, CallError) else _print_check(one)
+    if any(isinstance(one, CallError) for one in found.values()):
+        raise typer.Exit(Exit.UPSTREAM)
+    if any(one.refused for one in found.values() if not isinstance(one, CallError)):
         raise typer.Exit(Exit.FAILED)
 
 
@@ -106,23 +107,20 @@ def refresh(
 ) -> None:
     """Read registries again, now; gateways that share the store or listen to the database follow."""
 
-    async def work(house: House) -> dict[str, int]:
+    async def work(house: House) -> dict[str, int | CallError]:
         names = _names(house, database)
         outcomes = await ask(house, set(names), tell=False)
-        for failure in outcomes.values():
-            if failure is not None:
-                raise failure
-        assert house.registries is not None, "else there are no names"
-        for name in names:
-            await house.registries.tell(name)
-        return {name: len(house.gateway.edition.chapters[name].tools) for name in names}
+        return {name: outcomes.get(name) or await _told(house, name) for name in names}
 
     counts = in_house(options(ctx), work, as_json=as_json, complete=False)
+    failed = {name: one for name, one in counts.items() if isinstance(one, CallError)}
     if as_json:
-        data(counts)
-        return
-    for name, count in counts.items():
-        say(f"{name}: {count} tools")
+        data({name: _failure(one) if isinstance(one, CallError) else one for name, one in counts.items()})
+    else:
+        for name, count in counts.items():
+            _print_unread(name, count) if isinstance(count, CallError) else say(f"{name}: {count} tools")
+    if failed:
+        raise typer.Exit(Exit.UPSTREAM)
 
 
 @registry.command()
@@ -161,6 +159,7 @@ def add(
         found, count = operator.add(tool)
     except PorticoError as error:
         raise fail(error, as_json=as_json) from error
+    _follow(ctx, where, name, as_json=as_json)
     if as_json:
         data({"added": name, "kind": found.name.lower(), "parameters": count})
     else:
@@ -177,6 +176,7 @@ def remove(ctx: typer.Context, name: Name, where: Where = "", schema: Schema = "
             raise ConfigError(f"no tool {name!r} is registered", fix="See: portico registry check")
     except PorticoError as error:
         raise fail(error, as_json=as_json) from error
+    _follow(ctx, where, name, as_json=as_json)
     data({"removed": name}) if as_json else say(f"{name} is registered no longer")
 
 
@@ -197,11 +197,44 @@ def grant(
         is_changed = operator.grant(name, user, revoke=revoke, database_user=to_database)
     except PorticoError as error:
         raise fail(error, as_json=as_json) from error
+    _follow(ctx, where, name, as_json=as_json)
     if as_json:
         data({"tool": name, "user": user, "granted": not revoke, "changed": is_changed})
         return
     may = "may no longer see" if revoke else "may see"
     say(f"{user} {may} {name}" + ("" if is_changed else ", as before"))
+
+
+async def _checked(house: House, name: str, dialect: str) -> Checked | CallError:
+    """What came of one registry; one that cannot be read keeps nobody from the others."""
+    assert house.registries is not None, "else there are no names"
+    try:
+        return await house.registries.check(name, dialect)
+    except CallError as error:
+        return error
+
+
+async def _told(house: House, name: str) -> int:
+    """Let others know of a registry that was read, and count its tools."""
+    assert house.registries is not None, "else there are no names"
+    await house.registries.tell(name)
+    return len(house.gateway.edition.chapters[name].tools)
+
+
+def _follow(ctx: typer.Context, where: str, tool: str, *, as_json: bool) -> None:
+    """Read the registry that was just changed, so that the next command and every gateway know it."""
+
+    async def work(house: House) -> None:
+        providers = house.registries.providers if house.registries is not None else {}
+        is_url = "://" in where
+        names = {name for name, one in providers.items() if (one.spec.url == where if is_url else where in ("", name))}
+        await ask(house, names)
+        for problem in (one for name in names for one in providers[name].problems):
+            if problem.tool == tool and not problem.loads:
+                warn(f"{problem.tool} is not offered: {problem}")
+
+    with suppress(typer.Exit):  # it was said what is wrong, and the change was made
+        in_house(options(ctx), work, as_json=as_json, complete=False)
 
 
 def _operator(ctx: typer.Context, where: str, schema: str, *, as_json: bool) -> RegistryOperator:
@@ -247,12 +280,27 @@ def _param(text: str) -> Any:
     return operating.NewParam(name=name.strip(), type=type.rstrip("?").strip(), required=not is_optional)
 
 
+def _failure(error: CallError) -> dict[str, Any]:
+    return {"error": error.code, "details": list(error.details)}
+
+
+def _as_data(name: str, one: Checked | CallError) -> dict[str, Any]:
+    return {"database": name, **_failure(one)} if isinstance(one, CallError) else one.as_data()
+
+
+def _print_unread(name: str, error: CallError) -> None:
+    warn(f"{name}: cannot be read: {'; '.join(error.details) or error}")
+
+
 def _print_check(one: Checked) -> None:
-    say(f"{one.database}: {len(one.statements)} tools load from the registry {one.registry!r}, {one.refused} do not")
+    rest = f"{one.refused} do not" + (f", and the config keeps {one.withheld} back" if one.withheld else "")
+    say(f"{one.database}: {len(one.statements)} tools load from the registry {one.registry!r}, {rest}")
     for name, statement in one.statements.items():
         say(f"  {name}")
         say(f"    {statement.sql}")
         for mark, bind in statement.binds.items():
             say(f"    {mark} = {bind}")
     for problem in one.problems:
-        (say if problem.loads else warn)(f"  {'note' if problem.loads else 'does not load'}: {problem}")
+        is_fine = problem.loads or problem.is_withheld
+        word = "kept back" if problem.is_withheld else "note" if problem.loads else "does not load"
+        (say if is_fine else warn)(f"  {word}: {problem}")

@@ -45,7 +45,11 @@ class Postgresql:
 
     def typed(self, mark: str, type: ParamType) -> str:
         """A cast; of a type that we do not know, the database settles it from where the value stands."""
-        return f"CAST({mark} AS {_TYPES[type.name]})" if type.name in _TYPES else mark
+        inner = f"CAST({mark} AS {_TYPES[type.name]})" if type.name in _TYPES and not type.is_many else mark
+        own = f"{type.cast}[]" if type.is_many and type.cast else type.cast
+        if not own or (own == _TYPES.get(type.name) and not type.is_many):
+            return inner
+        return f"CAST({inner} AS {own})"
 
     def bound(self, value: Any, type: ParamType) -> Any:
         """As it is."""
@@ -68,9 +72,12 @@ class Postgresql:
         written: list[str] = []
         has_gap = False
         for one in given:
-            if one.sql is None and one.parameter.has_default:
+            is_many = one.parameter.type.is_many
+            if one.sql is None and one.parameter.has_default and not is_many:
                 has_gap = True
                 continue
-            sql = one.sql or self.typed("NULL", one.parameter.type)
-            written.append(f"{quoted(one.parameter.name, self)} => {sql}" if has_gap else sql)
+            # What takes a list must be given one; an empty one stands for nothing.
+            sql = one.sql or self.typed("'{}'" if is_many else "NULL", one.parameter.type)
+            named = f"{quoted(one.parameter.name, self)} => {sql}" if has_gap else sql
+            written.append(f"VARIADIC {named}" if is_many else named)
         return ", ".join(written)

@@ -12,6 +12,20 @@ Key = tuple[str, str, Kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnType:
+    """The type of one parameter, as the database's catalog has it."""
+
+    name: str
+    """As it can stand in a cast."""
+    base: str
+    """What a domain is made of; otherwise the same type, under its plain name."""
+    labels: tuple[str, ...] = ()
+    """The values of an enum."""
+    is_pseudo: bool = False
+    """Whether it stands for other types, or for something that no query can hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
     """One way to call a function, macro or procedure; those of one name may differ in what they take."""
 
@@ -19,6 +33,10 @@ class Form:
     most: int
     names: tuple[str, ...] = ()
     """Of what it takes, where they have names."""
+    types: tuple[OwnType, ...] = ()
+    """Of what it takes, where the catalog tells; that of a VARIADIC parameter is the type of its items."""
+    is_variadic: bool = False
+    """Whether the last parameter takes a list."""
     returns_rows: bool = False
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from portico.providers.database import OwnConnection
-from portico.providers.database.postgres_guard import BARRED, VOLATILE_AND_HARMLESS
+from portico.providers.database.postgres_guard import BARRED, INDIRECT, VOLATILE_AND_HARMLESS
 from portico.providers.registry.registration import Kind
 
-from .fact import Facts, Form, Found, Named, Views, grouped
+from .fact import Facts, Form, Found, Named, OwnType, Views, grouped
 
 _RELATIONS = """
 SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
@@ -29,6 +29,17 @@ SELECT n.nspname, p.proname, p.prokind::text,
     p.pronargs, p.pronargdefaults, p.provariadic <> 0, to_json(p.proargnames), to_json(p.proargmodes::text[]),
     p.proretset OR t.typtype = 'c' OR p.prorettype = 'record'::regtype,
     p.provolatile = 'v', n.nspname = 'pg_catalog', l.lanpltrusted AND l.lanname NOT IN ('c', 'internal'),
+    (SELECT json_agg(json_build_array(
+            CASE WHEN tn.nspname = 'pg_catalog' THEN pg_catalog.format_type(y.oid, NULL)
+                ELSE quote_ident(tn.nspname) || '.' || quote_ident(y.typname) END,
+            pg_catalog.format_type(COALESCE(NULLIF(y.typbasetype, 0), y.oid), NULL), y.typtype = 'p',
+            (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e
+                WHERE e.enumtypid = COALESCE(NULLIF(y.typbasetype, 0), y.oid))) ORDER BY a.place)
+        FROM unnest(CAST(p.proargtypes AS oid[])) WITH ORDINALITY AS a(type, place)
+        JOIN pg_catalog.pg_type y ON y.oid = CASE WHEN a.place = p.pronargs AND p.provariadic <> 0
+            THEN p.provariadic ELSE a.type END
+        JOIN pg_catalog.pg_namespace tn ON tn.oid = y.typnamespace),
+    p.prorettype = 'record'::regtype AND NOT COALESCE(p.proargmodes && CAST('{o,b,t}' AS "char"[]), false),
     md5(concat(p.proowner, p.probin,
         CASE WHEN p.prokind IN ('f', 'p') THEN pg_catalog.pg_get_functiondef(p.oid) ELSE p.prosrc END)), p.oid
 FROM pg_catalog.pg_proc p
@@ -121,7 +132,14 @@ def _form(row: Sequence[Any]) -> Form:
         kept = [name for name, mode in zip(kept, modes, strict=False) if mode in ("i", "b", "v")]
     most = 100 if is_variadic else taken
     named = tuple(kept[:taken]) if all(kept[:taken]) else ()
-    return Form(least=taken - defaults - bool(is_variadic), most=most, names=named, returns_rows=bool(row[9]))
+    return Form(
+        least=taken - defaults - bool(is_variadic),
+        most=most,
+        names=named,
+        types=tuple(OwnType(name=n, base=b, is_pseudo=p, labels=tuple(e or ())) for n, b, p, e in row[13] or ()),
+        is_variadic=bool(is_variadic),
+        returns_rows=bool(row[9]),
+    )
 
 
 def _denied(row: Sequence[Any]) -> str:
@@ -133,6 +151,10 @@ def _denied(row: Sequence[Any]) -> str:
     is_volatile, is_system = row[10], row[11]
     if is_system and is_volatile and name not in VOLATILE_AND_HARMLESS:
         return "is a function of the server itself that may do more than read"
+    if name in INDIRECT:
+        return "runs a query, or reads a relation, that is given to it as text"
+    if row[14] and prokind == "f":
+        return "returns records of which nobody says the columns; declare RETURNS TABLE (...), or register a view"
     return ""
 
 

@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS {schema}.mcp_tools (
   ToolType text NOT NULL CHECK (ToolType IN ('F', 'M', 'T', 'V')),
   docstring text,
   Tags text,
-  -- Whether it writes: Y or N. Nothing said means N for a function and Y for a procedure.
+  -- Whether it writes: Y or N. Nothing said means N.
   Writes text CHECK (Writes IN ('Y', 'N'))
 );
 
