@@ -41,7 +41,11 @@ def take_request(id: Any, method: str, params: dict[str, Any]) -> None:
         result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
         write({"id": id, "result": result})
     elif method == "tools/list":
-        write({"id": id, "result": {"tools": [{"name": f"ask_{kind}", "inputSchema": {}} for kind in can]}})
+        names = ["visit_first", *(f"ask_{kind}" for kind in can)]
+        write({"id": id, "result": {"tools": [{"name": name, "inputSchema": {}} for name in names]}})
+    elif method == "tools/call" and params["name"] == "visit_first":
+        first = {"mode": "url", "url": "https://example.com", "message": "Sign in", "elicitationId": "1"}
+        write({"id": id, "error": {"code": -32042, "message": "sign in first", "data": {"elicitations": [first]}}})
     elif method == "tools/call":
         asked, given = QUESTIONS[params["name"].removeprefix("ask_")]
         waiting[f"q{id}"] = id

@@ -10,6 +10,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from tests.journeys.running import ERAS, Gateway, client, gateway, text_of, write_config
 
@@ -79,6 +80,18 @@ async def test_refusal_of_a_client_is_told_to_the_server(running: Gateway) -> No
     async with client("http", "2025-11-25", surface="static", running=running, sampling_callback=refused) as connected:
         result = await connected.call_tool("asking__ask_sampling", {})
         assert json.loads(text_of(result))["error"]["message"] == "the user does not want that"
+
+
+async def test_address_to_visit_first_reaches_a_client_that_takes_addresses(running: Gateway) -> None:
+    async with client("http", "2025-11-25", surface="static", running=running, elicitation_callback=elicited) as one:
+        with pytest.raises(MCPError) as caught:
+            await one.call_tool("asking__visit_first", {})
+        assert (caught.value.error.code, caught.value.error.data["elicitations"][0]["url"]) == (
+            -32042,
+            "https://example.com",
+        )
+    async with client("http", "2025-11-25", surface="static", running=running) as other:
+        assert "sign in first" in text_of(await other.call_tool("asking__visit_first", {}))
 
 
 @pytest.mark.parametrize("era", ERAS)
