@@ -18,6 +18,7 @@ pytestmark = pytest.mark.timeout(300)
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "everything.trigger_long_running_operation": {"duration": 0.2, "steps": 2},
     "everything.simulate_research_query": {"topic": "porticos"},
+    "everything.trigger_url_elicitation": {"url": "https://example.com", "message": "Open it"},
     "everything.gzip_file_as_resource": {"name": "x.gz", "data": "data:text/plain,hello", "outputType": "resource"},
 }
 """Where an example made from the schema would take long or leave the machine."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from upstream_world import Upstreams
+from web_world import RawServer
 
 
 @pytest.fixture
@@ -19,3 +20,11 @@ async def upstreams(tmp_path: Path) -> AsyncIterator[Upstreams]:
     made = Upstreams(tmp_path)
     yield made
     await made.aclose()
+
+
+@pytest.fixture
+async def raw(upstreams: Upstreams) -> AsyncIterator[RawServer]:
+    server = await RawServer().start()
+    yield server
+    await upstreams.aclose()
+    await server.stop()

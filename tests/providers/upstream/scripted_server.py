@@ -18,6 +18,8 @@ MODERN = "2026-07-28"
 HANDSHAKE = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 PREFIX = "io.modelcontextprotocol/"
 SEEN: list[dict[str, Any]] = []
+ANSWERED: dict[str, Any] = {}
+"""What to do with the client's answers to our own requests."""
 LOCK = threading.Lock()
 
 
@@ -164,6 +166,20 @@ def ask(id: Any, args: dict[str, Any], params: dict[str, Any]) -> None:
     answer(id, text("asked"))
 
 
+def question(id: Any, args: dict[str, Any], params: dict[str, Any]) -> None:
+    """Ask the client something, and answer with what it said."""
+    asked = f"ask-{id}"
+    ANSWERED[asked] = lambda reply: answer(id, text(reply))
+    write({"jsonrpc": "2.0", "id": asked, "method": args["method"], "params": args.get("params", {})})
+
+
+def ask_later(id: Any, args: dict[str, Any], params: dict[str, Any]) -> None:
+    """Ask when nothing is under way any more."""
+    answer(id, text("done"))
+    time.sleep(args["after"])
+    write({"jsonrpc": "2.0", "id": "late", "method": "elicitation/create", "params": {"message": "Password?"}})
+
+
 def send(id: Any, args: dict[str, Any], params: dict[str, Any]) -> None:
     for method, given in args["notifications"]:
         notify(method, given)
@@ -195,7 +211,7 @@ def stop_reading(id: Any, args: dict[str, Any], params: dict[str, Any]) -> None:
 
 TOOLS = {f.__name__: f for f in (echo, sleep, hang, die, kill, progress, flood, rich, odd_ids, raw, long_line)}
 TOOLS |= {f.__name__: f for f in (big_answer, stderr, environment, descriptors, rpc_error, ask, send, offspring)}
-TOOLS |= {f.__name__: f for f in (seen, input_required, stop_reading)}
+TOOLS |= {f.__name__: f for f in (seen, input_required, stop_reading, question, ask_later)}
 
 
 # --- the protocol ----------------------------------------------------------------------------------------------------
@@ -261,9 +277,18 @@ LISTS = {
 LISTENS: list[Any] = []
 
 
+def take_other(message: dict[str, Any]) -> None:
+    """Take a notification, or an answer to a request of ours."""
+    if message.get("method") == "notifications/initialized" and "asks_at_start" in HABITS:
+        write({"jsonrpc": "2.0", "id": "start", "method": HABITS["asks_at_start"]})
+    if message.get("id") in ANSWERED:
+        ANSWERED.pop(message["id"])({key: message[key] for key in ("result", "error") if key in message})
+
+
 def handle(message: dict[str, Any]) -> None:
     method, id, params = message.get("method"), message.get("id"), message.get("params") or {}
     if id is None or method is None:
+        take_other(message)
         return
     if method == "server/discover":
         probed(id, params)

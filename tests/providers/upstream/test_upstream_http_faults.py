@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,6 @@ from portico.providers.upstream import backoff, protocol
 pytestmark = pytest.mark.anyio
 PATIENT = Timeouts(start=60, call=60, total=60, idle=0)
 HASTY = Timeouts(start=5, call=0.5, total=60, idle=0)
-
-
-@pytest.fixture
-async def raw(upstreams: Upstreams) -> AsyncIterator[RawServer]:
-    server = await RawServer().start()
-    yield server
-    await upstreams.aclose()
-    await server.stop()
 
 
 def always(**fields: Any) -> Any:

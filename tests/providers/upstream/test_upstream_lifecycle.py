@@ -14,7 +14,7 @@ from upstream_world import SCRIPTED, Upstreams, said, until, use
 
 from portico.domain.server import ServerSpec, State, Timeouts, ToolFilter
 from portico.errors import Sent, UpstreamGone
-from portico.providers.upstream import UpstreamProvider, backoff
+from portico.providers.upstream import UpstreamProvider, backoff, owner
 from portico.providers.upstream.backoff import Backoff
 
 pytestmark = pytest.mark.anyio
@@ -315,3 +315,22 @@ def test_fingerprint_follows_what_is_reached_and_not_secrets_or_limits() -> None
     ]
     assert len({plain, *(fingerprint(**fields) for fields in different)}) == len(different) + 1
     assert fingerprint(env={"A": "1"}) == fingerprint(env={"A": "2"})
+
+
+async def test_slow_server_gathers_a_bounded_number_of_calls(
+    upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "CALLS_AT_ONCE", 3)
+    slow, other = upstreams.stdio(), upstreams.stdio()
+    await use(slow, "echo")
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(use, slow, "hang")
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(50):
+            with pytest.raises(UpstreamGone, match="at work on 3 calls") as caught:
+                await use(slow, "echo")
+            assert caught.value.sent is Sent.NOTHING
+        assert said(await use(other, "echo", a=1)) == {"a": 1}
+        group.cancel_scope.cancel()
+    assert said(await use(slow, "echo", a=2)) == {"a": 2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from .inbox import Inbox
 from .link import FOREVER, Link, Patience
 from .protocol import LOG_LEVEL_KEY, Welcome
 
+SETTLING = 2.0
+"""Seconds that a server gets to take the handshake in."""
 RELISTEN = 1.0
 RELISTEN_CAP = 60.0
 
@@ -49,6 +52,7 @@ class Connection:
         self._standing, self._inbox, self._limit = standing, inbox, limit
         self._rewritten = asyncio.Event()
         self._listening = anyio.CancelScope()
+        self._is_settled = False
         self._apply_level()
 
     @property
@@ -74,6 +78,14 @@ class Connection:
         else:
             await self._restore()
             await self.link.listen()
+
+    async def settle(self) -> None:
+        """Wait until the server has taken the handshake in: what it asks until then belongs to no call."""
+        if self._is_settled or self.link.dialect.is_modern:
+            return
+        with suppress(Fault):  # an old server that knows no ping has taken it in all the same
+            await self.link.request("ping", {}, Patience(SETTLING))
+        self._is_settled = True
 
     async def aclose(self) -> None:
         """Close the link."""

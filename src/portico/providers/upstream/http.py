@@ -21,7 +21,7 @@ from .bounds import LARGE_AT_ONCE, Turn
 from .codec import Garbled, decode, encode
 from .faults import BadStatus, Fault, Lost, RpcError, Unauthorized, unwrapped
 from .flow import Flow
-from .inbox import Inbox, reply_to
+from .inbox import Inbox
 from .link import OnLost, Patience
 from .param_headers import NAMED_BY, HeaderMap, header_value, param_headers
 from .protocol import UNCANCELLABLE, Dialect, stamped
@@ -256,7 +256,9 @@ class HttpLink:
         return None
 
     def _reply(self, request: Mapping[str, Any]) -> None:
-        if (reply := reply_to(request)) is not None:
+        # What comes by the session's own stream belongs to no call, says the specification.
+        reply = self._inbox.answer(request, self._tell, is_own_stream=True)
+        if reply is not None:
             self._soon(self._tell, reply)
 
     async def _progress(self, params: Any, flow: Flow) -> None:

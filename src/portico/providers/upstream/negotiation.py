@@ -19,6 +19,7 @@ from .bounds import values_of
 from .faults import Fault, Lost, RpcError
 from .link import Link, Patience
 from .protocol import HANDSHAKE, KNOWN, MODERN, SERVER_KEY, UNSUPPORTED_VERSION, Dialect, Welcome, modern_dialect
+from .questions import DECLARED
 
 PROBE = 2.0
 """Seconds that a server of unknown era gets to answer the probe."""
@@ -77,7 +78,7 @@ class Negotiator:
     async def shake_hands(self, link: Link) -> Welcome:
         """Begin a session with `initialize`."""
         link.dialect = Dialect()
-        params = {"protocolVersion": HANDSHAKE[-1], "capabilities": {}, "clientInfo": self.client}
+        params = {"protocolVersion": HANDSHAKE[-1], "capabilities": DECLARED, "clientInfo": self.client}
         result = await link.request("initialize", params, Patience(self._left, size=WELCOME_LIMIT))
         version = result.get("protocolVersion")
         if version not in HANDSHAKE:

@@ -32,6 +32,9 @@ DRAIN = 5.0
 STEADY = 60.0
 """A connection that has lived so long, or has answered a call, was no failure."""
 
+CALLS_AT_ONCE = 256
+"""Calls that one server is given at a time: a slow one must not gather all of the gateway's work."""
+
 Outcome = Connection | Fault
 
 
@@ -67,6 +70,11 @@ class Owner:
         """
         for attempt in (1, 2):
             connection = self._connection or await self._connect()
+            if self._in_flight >= CALLS_AT_ONCE:
+                raise Fault(
+                    f"the server is at work on {CALLS_AT_ONCE} calls already, the most that it is given at a time",
+                    "make the call again when some of them have ended",
+                )
             self._in_flight += 1
             try:
                 result = await connection.request(method, params, patience, on_progress)

@@ -12,13 +12,15 @@ from portico.errors import Sent
 from .bounds import TooLarge
 from .codec import Garbled, answered_id, decode, encode, looks_like_message
 from .faults import Fault, Lost, unwrapped
-from .inbox import Inbox, reply_to
+from .inbox import Inbox
 from .link import OnLost, Patience
 from .protocol import MESSAGE_LIMIT, UNCANCELLABLE, Dialect, stamped
 from .waiting import Waiting, progress_of
 
 logger = logging.getLogger(__name__)
 
+REPLYING = 30.0
+"""Seconds that a server gets to take our answer to its own request."""
 BATCH_LIMIT = 1_000
 """Messages in one batch, which only one old revision knows."""
 
@@ -170,8 +172,11 @@ class Peer:
             self._inbox.receive(method, params)
 
     def _reply(self, request: Mapping[str, Any]) -> None:
-        if (reply := reply_to(request)) is not None:
+        if (reply := self._inbox.answer(request, self._send_reply)) is not None:
             self.wire.send_soon(encode(reply))
+
+    async def _send_reply(self, reply: Mapping[str, Any]) -> None:
+        await self.wire.send(encode(reply), Patience(REPLYING))
 
     def _take_progress(self, params: Mapping[str, Any]) -> None:
         token = params.get("progressToken")

@@ -67,7 +67,7 @@ def client_info(version: str) -> dict[str, str]:
 
 
 def modern_dialect(info: Mapping[str, Any]) -> Dialect:
-    """The spelling of 2026-07-28, for a client without sampling, elicitation or roots."""
+    """The spelling of 2026-07-28; what the client of a call can be asked goes along with that call."""
     return Dialect(version=MODERN, envelope={VERSION_KEY: MODERN, CLIENT_KEY: info, CAPABILITIES_KEY: {}})
 
 

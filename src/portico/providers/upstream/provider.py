@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.errors import LAST_WORDS, CallError
 from portico.ports import OnChange, OnNotice
 
+from .connection import Connection
 from .dialling import Dialler
 from .faults import Fault, Lost, RpcError
 from .inbox import Inbox
@@ -24,7 +26,10 @@ from .listing import take_stock
 from .negotiation import Era
 from .owner import Owner
 from .param_headers import header_maps
-from .protocol import HEADER_MISMATCH, client_info
+from .protocol import CAPABILITIES_KEY, HEADER_MISMATCH, client_info
+from .questions import STATE, Asking, Questions
+
+_ANSWERS = frozenset({"inputResponses", "requestState"})
 
 _TEXTS = ("title", "version", "description", "instructions", "limited")
 _LISTS = ("tools", "prompts", "resources", "templates")
@@ -40,12 +45,16 @@ class UpstreamProvider:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
         self._redactor = redactor = Redactor(secrets_of(spec))
+        self._patience = Patience(spec.timeouts.call, spec.timeouts.total)
+        self._questions = Questions(self._patience)
         self._inbox = Inbox(
-            spec.name, on_change, lambda server, method, params: on_notice(server, method, redactor.data(params))
+            spec.name,
+            on_change,
+            lambda server, method, params: on_notice(server, method, redactor.data(params)),
+            self._questions,
         )
         self._dialler = Dialler(spec, self._inbox, client_info(client_version), Era.of(protocol))
         self._owner = Owner(spec.name, self._dialler, spec.timeouts.idle, spec.timeouts.start)
-        self._patience = Patience(spec.timeouts.call, spec.timeouts.total)
         self._was_asked = self._is_remembered = False
 
     @property
@@ -117,7 +126,7 @@ class UpstreamProvider:
             params["_meta"] = meta
         try:
             self._require_enabled()
-            result = await self._run(params, on_progress)
+            result = await self._run(params, on_progress, caller)
         except Fault as fault:
             raise fault.as_call_error(f"{self.server}.{name}", self._redactor) from None
         if self._is_remembered:
@@ -131,7 +140,7 @@ class UpstreamProvider:
         """Pass on one other request."""
         try:
             self._require_enabled()
-            return await self._owner.request(method, params, self._patience)
+            return await self._exchange(method, params, None, None)
         except Fault as fault:
             raise fault.as_call_error(f"{method} of {self.server}", self._redactor) from None
 
@@ -146,18 +155,42 @@ class UpstreamProvider:
 
     async def aclose(self) -> None:
         """Let calls in flight end, for a bounded time, and stop what was started."""
+        self._questions.close()
         await self._owner.aclose()
         self._inbox.close()
 
-    async def _run(self, params: Mapping[str, Any], on_progress: OnProgress | None) -> Mapping[str, Any]:
+    async def _run(
+        self, params: Mapping[str, Any], on_progress: OnProgress | None, caller: Caller | None
+    ) -> Mapping[str, Any]:
         try:
-            return await self._owner.request("tools/call", params, self._patience, on_progress)
+            return await self._exchange("tools/call", params, on_progress, caller)
         except RpcError as error:
             if error.code != HEADER_MISMATCH or self._dialler.header_maps:
                 raise
         # The tool wants headers that only its definition names; the server refused before it did anything.
         await self._offer()
-        return await self._owner.request("tools/call", params, self._patience, on_progress)
+        return await self._exchange("tools/call", params, on_progress, caller)
+
+    async def _exchange(
+        self, method: str, params: Mapping[str, Any], on_progress: OnProgress | None, caller: Caller | None
+    ) -> dict[str, Any]:
+        """Send one request; a server of the handshake era may ask its client something meanwhile."""
+        connection = self._owner.connection
+        if connection is not None and connection.link.dialect.is_modern:
+            return await self._owner.request(method, params, self._patience, on_progress)
+        state = params.get("requestState")
+        askable = params.get("_meta", {}).get(CAPABILITIES_KEY)
+        if not askable and state is None:
+            return await self._questions.run(self._owner.request(method, params, self._patience, on_progress))
+        original = {key: value for key, value in params.items() if key not in _ANSWERS}
+        whose = None if caller is None else (caller.name, caller.surface)
+        bound = {key: value for key, value in original.items() if key != "_meta"}
+        asking = Asking.of(askable, whose, method, bound)
+        if isinstance(state, str) and state.startswith(STATE):
+            return await self._questions.resume(state, asking, params.get("inputResponses"), on_progress)
+        # What a server asks at its start belongs to no call, and is refused before this one is under way.
+        await self._owner.use(Connection.settle)
+        return await self._questions.converse(asking, partial(self._owner.request, method, params), on_progress)
 
     def _without_secrets(self, offering: Offering) -> Offering:
         """What a server says of itself, without the secrets that its config gave it."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import mcp_types as types
 
 from portico.domain.call import Result
 from portico.domain.provenance import attributed, own_block
@@ -12,6 +14,8 @@ from portico.errors import CallError, NextCall, UpstreamError
 from .surface import Envelope
 
 MISSING_CAPABILITY = -32021
+ADDRESS_FIRST = -32042
+"""The code of a server that wants an address visited before it goes on."""
 
 
 def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
@@ -38,9 +42,19 @@ def error_result(error: CallError, spell: Callable[[NextCall], str], notes: Sequ
 def must_stay_protocol_error(error: CallError, envelope: Envelope) -> bool:
     """Whether a server's own protocol error is part of a conversation with the client, not an answer to the model.
 
-    A client reads its missing capability, or a refused answer to a question, from the error's code.
+    A client reads its missing capability, the address to visit first, or a refused answer from the error's code.
     """
-    return isinstance(error, UpstreamError) and (error.rpc_code == MISSING_CAPABILITY or envelope.answers is not None)
+    if not isinstance(error, UpstreamError):
+        return False
+    if error.rpc_code == ADDRESS_FIRST:
+        return _takes_addresses(envelope)
+    return error.rpc_code == MISSING_CAPABILITY or envelope.answers is not None
+
+
+def _takes_addresses(envelope: Envelope) -> bool:
+    declared = envelope.meta.get(types.CLIENT_CAPABILITIES_META_KEY)
+    elicitation = declared.get("elicitation") if isinstance(declared, Mapping) else None
+    return isinstance(elicitation, Mapping) and "url" in elicitation
 
 
 def with_notes(result: Result, notes: Sequence[str] = ()) -> dict[str, Any]:
