@@ -121,11 +121,14 @@ def keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str,
     for problem in house.workshop.problems if house.workshop is not None else ():
         logger.warning("%s", problem)
     last = [house.gateway.edition]
+    for server in servers.values():
+        server.begin()
 
     def published(edition: Edition) -> None:
         before, last[0] = last[0], edition
         for server in servers.values():
-            tasks.start_soon(server.announce, before, edition)
+            # At once and in order, or a list that changes and changes back between two looks would look the same.
+            tasks.start_soon(server.tell, server.publish(before, edition))
 
     def noticed(name: str, method: str, params: Mapping[str, Any]) -> None:
         for server in servers.values():
