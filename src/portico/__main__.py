@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
-import sys
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
@@ -13,9 +11,9 @@ os.environ.setdefault(
     "OPENBLAS_NUM_THREADS", "1"
 )  # our matrices are small: threads would cost a start, and win nothing
 
-from portico.stores.saying import BrieflyAgain
 from portico.surfaces.cli.app import run_cli
 from portico.surfaces.cli.desk import Desk
+from portico.surfaces.cli.logs import LEVEL_VARIABLE, begin_logs, say_ready, set_format, set_level
 from portico.version import VERSION
 
 if TYPE_CHECKING:
@@ -26,8 +24,7 @@ def main() -> None:
     """Run the command line."""
     # Loading a catalog makes many objects that all stay: looking for garbage among them costs a tenth of a start.
     gc.set_threshold(100_000, 50, 50)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="portico: %(message)s")
-    logging.getLogger().handlers[0].addFilter(BrieflyAgain())
+    begin_logs(os.environ.get(LEVEL_VARIABLE, ""))
     desk = Desk(open_house=_open_house, serve=_serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens)
     run_cli(desk)
 
@@ -48,13 +45,17 @@ def _serve(
     port: int | None,
     profile: str | None = None,
     reload: bool = False,
+    log_level: str = "",
+    log_format: str = "",
 ) -> None:
     # Loading the MCP SDK takes a second, which the other commands must not pay.
     from portico.serving import run_server
     from portico.wiring import settings_for
 
     settings = settings_for(config, profile=profile, reload=reload)
-    run_server(settings, stdio=stdio, surface=surface, host=host, port=port)
+    set_level(log_level or settings.log.level)
+    set_format(log_format or settings.log.format)
+    run_server(settings, stdio=stdio, surface=surface, host=host, port=port, say_ready=say_ready)
 
 
 def _demo(once: bool, port: int | None) -> None:

@@ -126,6 +126,7 @@ def keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str,
 
     def published(edition: Edition) -> None:
         before, last[0] = last[0], edition
+        logger.info("edition %d: %d tools of %d servers", edition.number, len(edition.tools), len(edition.servers))
         for server in servers.values():
             # At once and in order, or a list that changes and changes back between two looks would look the same.
             tasks.start_soon(server.tell, server.publish(before, edition))
@@ -182,7 +183,15 @@ def _settle_memory() -> None:
     gc.freeze()
 
 
-def run_server(settings: Settings, *, stdio: bool, surface: str | None, host: str | None, port: int | None) -> None:
+def run_server(
+    settings: Settings,
+    *,
+    stdio: bool,
+    surface: str | None,
+    host: str | None,
+    port: int | None,
+    say_ready: Callable[[str], None] | None = None,
+) -> None:
     """Run the server in an event loop of its own; what is None comes from the settings."""
     chosen = surface or settings.surface
     for problem in settings.problems:
@@ -196,11 +205,11 @@ def run_server(settings: Settings, *, stdio: bool, surface: str | None, host: st
         surface=chosen,
         host=host or settings.host,
         port=settings.port if port is None else port,
-        on_ready=_say_ready,
+        on_ready=lambda serving: (say_ready or _say_ready)(serving.url),
     )
     anyio.run(serve_http, backend_options={"use_uvloop": True})
 
 
-def _say_ready(serving: Serving) -> None:
-    sys.stderr.write(f"portico: serving {serving.url}\n")
+def _say_ready(url: str) -> None:
+    sys.stderr.write(f"portico: serving {url}\n")
     sys.stderr.flush()
