@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import act, browse, configure, operate, registry, run, serve, stats
+from . import act, browse, calls, configure, operate, registry, run, serve, stats
 from .desk import Desk, Exit, Options, options
 from .output import warn
 
@@ -35,6 +35,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "refresh": act.refresh,
     "doctor": act.doctor,
     "stats": stats.stats,
+    "calls": calls.calls,
     "add": configure.add,
     "remove": configure.remove,
     "import": configure.import_,
