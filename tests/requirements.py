@@ -199,6 +199,8 @@ PROMISES = {
     "P-STORE-SECRET": "No message shows the password of a store.",
     "P-REPLICAS": "Processes that share a database share the daily work, and take over each other's changes.",
     "P-REST-ERRORS": "Over REST every error has one shape, and says what to ask instead.",
+    "P-CALLS-LISTED": "Single calls can be listed, filtered and followed, without the values of their arguments.",
+    "P-LOG-FORMAT": "A served gateway logs lines with time and level, as text or as JSON, from a level on.",
     "P-START-PAGE": "The page at `/` says what this is, and where everything is.",
     "P-REST-OPENAPI": "REST does what its OpenAPI document says.",
     "P-RESOURCES-CATALOG": "The four tiers are resources on every surface, in both eras.",

@@ -32,16 +32,11 @@ def main() -> None:
 
 
 def _run(pipe: EarlyPipe | None) -> None:
-    import logging
-
-    from portico.stores.saying import BrieflyAgain
     from portico.surfaces.cli.app import run_cli
     from portico.surfaces.cli.desk import Desk
-    from portico.surfaces.cli.log_records import make_records_printable
+    from portico.surfaces.cli.logs import LEVEL_VARIABLE, begin_logs
 
-    make_records_printable()
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="portico: %(message)s")
-    logging.getLogger().handlers[0].addFilter(BrieflyAgain())
+    begin_logs(os.environ.get(LEVEL_VARIABLE, ""))
     serve = partial(_serve, pipe=pipe)
     desk = Desk(open_house=_open_house, serve=serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens)
     run_cli(desk)
@@ -64,13 +59,18 @@ def _serve(
     profile: str | None = None,
     reload: bool = False,
     pipe: EarlyPipe | None = None,
+    log_level: str = "",
+    log_format: str = "",
 ) -> None:
     # Loading the MCP SDK takes a second, which the other commands must not pay.
     from portico.serving import run_server
+    from portico.surfaces.cli.logs import say_ready, set_format, set_level
     from portico.wiring import settings_for
 
     settings = settings_for(config, profile=profile, reload=reload)
-    run_server(settings, stdio=stdio, surface=surface, host=host, port=port, pipe=pipe)
+    set_level(log_level or settings.log.level)
+    set_format(log_format or settings.log.format)
+    run_server(settings, stdio=stdio, surface=surface, host=host, port=port, say_ready=say_ready, pipe=pipe)
 
 
 def _demo(once: bool, port: int | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +15,9 @@ import orjson
 
 from portico.discovery.cache import AnswerCache
 from portico.discovery.standings import Order, Standings
+from portico.domain.call import Invocation
 from portico.domain.caller import Caller
+from portico.domain.calls import CallQuery, RecordedCall
 from portico.domain.category import NAMING, Category, is_category_name
 from portico.domain.edition import Edition
 from portico.domain.overview import Bill as Bill
@@ -211,6 +213,18 @@ class Admin:
             return summed_up(usage, days=days, limit=limit, now=time())
         return await anyio.to_thread.run_sync(lambda ledger: ledger.report(days=days, limit=limit), self.ledger)
 
+    async def calls(self, query: CallQuery) -> list[RecordedCall]:
+        """Single calls out of the journal, the newest first; without a database, the last ones of this process.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        if self.journal is not None:
+            await self.journal.written()
+        if self.ledger is None:
+            return _remembered(self.journal, query)
+        return await anyio.to_thread.run_sync(self.ledger.calls, query)
+
     async def categories(self) -> list[CategoryLine]:
         """Every category, in the order in which they are shown; also those on which nothing stands."""
         shelves: dict[str, list[ToolId]] = {}
@@ -384,3 +398,10 @@ def _fuller(one: Usage | None, other: Usage | None) -> Usage | None:
     if one is None or other is None:
         return one or other
     return one if one.calls >= other.calls else other
+
+
+def _remembered(journal: Journal | None, query: CallQuery) -> list[RecordedCall]:
+    """What a journal without a database still has of the last calls."""
+    recent: Sequence[Invocation] = getattr(journal, "recent", ())
+    known = [RecordedCall(number=number, entry=entry) for number, entry in enumerate(list(recent), start=1)]
+    return [call for call in reversed(known) if query.passes(call)][: query.limit]

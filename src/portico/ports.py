@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from portico.domain.call import OnProgress
 from portico.domain.caller import Caller
+from portico.domain.calls import CallQuery, RecordedCall
 from portico.domain.category import Category
 from portico.domain.disclosure import Findings
 from portico.domain.edition import Edition
@@ -165,6 +166,10 @@ class Ledger(Protocol):
 
     def report(self, *, days: int, limit: int) -> Report:
         """The last days, summed up, with so many tools in each list."""
+        ...
+
+    def calls(self, query: CallQuery) -> list[RecordedCall]:
+        """Single calls that a query asks for, the newest first."""
         ...
 
     def check(self) -> None:

@@ -151,11 +151,15 @@ def keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str,
     for problem in house.workshop.problems if house.workshop is not None else ():
         logger.warning("%s", problem)
     last = [house.gateway.edition]
+    for server in servers.values():
+        server.begin()
 
     def published(edition: Edition) -> None:
         before, last[0] = last[0], edition
+        logger.info("edition %d: %d tools of %d servers", edition.number, len(edition.tools), len(edition.servers))
         for server in servers.values():
-            tasks.start_soon(server.announce, before, edition)
+            # At once and in order, or a list that changes and changes back between two looks would look the same.
+            tasks.start_soon(server.tell, server.publish(before, edition))
 
     def noticed(name: str, method: str, params: Mapping[str, Any]) -> None:
         for server in servers.values():
@@ -216,6 +220,7 @@ def run_server(
     surface: str | None,
     host: str | None,
     port: int | None,
+    say_ready: Callable[[str], None] | None = None,
     pipe: EarlyPipe | None = None,
 ) -> None:
     """Run the server in an event loop of its own; what is None comes from the settings."""
@@ -231,11 +236,11 @@ def run_server(
         surface=chosen,
         host=host or settings.host,
         port=settings.port if port is None else port,
-        on_ready=_say_ready,
+        on_ready=lambda serving: (say_ready or _say_ready)(serving.url),
     )
     anyio.run(serve_http, backend_options={"use_uvloop": True})
 
 
-def _say_ready(serving: Serving) -> None:
-    sys.stderr.write(f"portico: serving {serving.url}\n")
+def _say_ready(url: str) -> None:
+    sys.stderr.write(f"portico: serving {url}\n")
     sys.stderr.flush()

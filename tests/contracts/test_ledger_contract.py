@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.domain.call import Invocation, Outcome
+from portico.domain.calls import CallQuery
 from portico.domain.journal import Batch, Entry, Look, Lookup, Losses
 from portico.domain.report import DayLine
 from portico.domain.tool import ToolId
@@ -475,3 +476,40 @@ def test_a_ledger_finds_everything_again_when_it_is_opened_again(tmp_path: Path,
         database = open_database(store, tmp_path)
         assert DatabaseLedger(database, now=lambda: NOW).usage()[FIND].calls == 2
         database.close()
+
+
+@pytest.mark.requirement("P-CALLS-LISTED")
+def test_single_calls_are_listed_newest_first_and_filtered(ledger: DatabaseLedger):
+    entries = [
+        called(FIND, at=NOW + 1),
+        called(SNAP, at=NOW + 2, outcome=Outcome.TIMED_OUT, code="timed_out", seconds=1.5, parent="script-1", rank=3),
+        replace(called(None, at=NOW + 3, outcome=Outcome.INVALID), spelled="no.such", caller="ben"),
+        called(FIND, at=NOW + 4, outcome=Outcome.FAILED),
+    ]
+    ledger.append(Batch(writer="w", first=0, entries=tuple(entries)))
+    listed = ledger.calls(CallQuery())
+    assert [call.entry for call in listed] == entries[::-1]
+    assert [call.number for call in listed] == sorted((call.number for call in listed), reverse=True)
+
+    def found(**asked: object) -> list[Entry]:
+        return [call.entry for call in ledger.calls(CallQuery(**asked))]  # type: ignore[arg-type]
+
+    assert found(limit=1) == [entries[3]]
+    for spelled in (FIND.name, "serena.find_symbol", "serena::find_symbol"):
+        assert found(tool=spelled) == [entries[3], entries[0]]
+    assert found(tool="no.such") == [entries[2]]
+    assert found(server="playwright") == [entries[1]]
+    assert found(outcome="timed_out") == [entries[1]]
+    assert found(caller="ben") == [entries[2]]
+    assert found(since=NOW + 3) == [entries[3], entries[2]]
+    assert found(after=listed[1].number) == [entries[3]]
+    assert found(tool="find_symbol", outcome="failed", server="serena", caller="ana") == [entries[3]]
+    for hostile in ("' OR 1=1 --", "%", "a\0b", ":after"):
+        assert found(tool=hostile) == found(server=hostile) == found(caller=hostile) == []
+
+
+@pytest.mark.requirement("P-CALLS-LISTED")
+def test_calls_of_tools_with_odd_names_can_be_read(ledger: DatabaseLedger):
+    ledger.append(Batch(writer="w", first=0, entries=tuple(called(tool) for tool in HOSTILE)))
+    assert len(ledger.calls(CallQuery(limit=100))) == len(HOSTILE)
+    assert len(ledger.calls(CallQuery(server=HOSTILE[0].server, tool=HOSTILE[0].name))) == 1

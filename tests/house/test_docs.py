@@ -13,7 +13,7 @@ from portico import errors
 from portico.config import SURFACES
 from portico.config.http import KEYS as HTTP_KEYS
 from portico.config.scripts import KEYS as SCRIPT_KEYS
-from portico.config.settings import CapabilitiesSettings, JournalSettings, SearchLimits, Semantic
+from portico.config.settings import CapabilitiesSettings, JournalSettings, LogSettings, SearchLimits, Semantic
 from portico.config.shapes import OWN_KEYS
 from portico.discovery.capabilities import CAPABILITIES, TOOL_SCHEMA
 from portico.domain.database import DatabaseSpec
@@ -34,6 +34,7 @@ _TABLES = (
     CapabilitiesSettings,
     Semantic,
     JournalSettings,
+    LogSettings,
     ResultLimits,
     DatabaseSpec,
 )

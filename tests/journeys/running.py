@@ -93,8 +93,8 @@ def gateway(home: Path, *args: str) -> Iterator[Gateway]:
         assert process.stderr is not None
         for line in process.stderr:
             said.append(line)
-            if line.startswith("portico: serving "):
-                url.append(line.split()[-1])
+            if line.startswith("portico: serving ") or '"message": "serving http' in line:
+                url.append(line.split()[-1].strip('"}'))
                 ready.set()
         ready.set()
 

@@ -56,6 +56,30 @@ async def test_a_client_of_2025_hears_of_new_tools(tmp_path: Path):
         assert len((await connected.list_tools(cache_mode="refresh")).tools) == 2
 
 
+@pytest.mark.requirement("P-LIST-CHANGED")
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+async def test_a_client_over_stdio_that_never_listed_hears_of_new_tools(tmp_path: Path, era: str):
+    file = tmp_path / "tools.json"
+    write_config(tmp_path, {"shop": serving(file, [definition("announce")])})
+    assert portico(tmp_path, "refresh").returncode == 0
+    changed = anyio.Event()
+
+    async def listen(message: Any) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            changed.set()
+
+    async with client("stdio", era, surface="static", home=tmp_path, message_handler=listen) as connected:
+        serving(file, [definition("announce"), definition("refund_order")])
+        with anyio.fail_after(30):
+            if era == "2025-11-25":
+                await connected.call_tool("shop__announce", {})
+                await changed.wait()
+            else:
+                async with connected.listen(tools_list_changed=True) as events:
+                    await connected.call_tool("shop__announce", {})
+                    await anext(aiter(events))
+
+
 @pytest.mark.requirement("P-STABLE-SURFACE")
 async def test_discover_lists_the_same_bytes_whatever_the_servers_offer(tmp_path: Path):
     file = tmp_path / "tools.json"

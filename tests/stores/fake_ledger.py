@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from portico.domain.calls import CallQuery, RecordedCall
 from portico.domain.journal import Batch, Entry, Losses
 from portico.domain.report import Report
 from portico.domain.tool import ToolId
@@ -94,6 +95,10 @@ class FakeLedger:
     def report(self, *, days: int, limit: int) -> Report:
         dropped = sum(batch.dropped for batch in self.batches)
         return Report(days=days, losses=Losses(dropped=dropped, lost=sum(self.lost.values())))
+
+    def calls(self, query: CallQuery) -> list[RecordedCall]:
+        self._answer()
+        return []
 
     def check(self) -> None:
         self._answer()

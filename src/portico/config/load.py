@@ -18,6 +18,7 @@ from .fields import SWITCHES, Fields, meant
 from .http import read_http
 from .journal import read_journal, read_store
 from .locating import find_config
+from .logs import read_log
 from .paths import Paths, find_paths
 from .profiles import with_profile
 from .python_tools import read_sources
@@ -150,6 +151,7 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         host=fields.text("host").strip() or defaults.host,
         port=defaults.port if port is None else port,
         http=read_http(fields),
+        log=read_log(fields),
         pins=fields.texts("pins"),
         categories=fields.pairs("categories"),
         search=_search(fields),

@@ -85,6 +85,19 @@ class JournalSettings:
     """How long a result waits for its commit, with `durable`."""
 
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
+"""What `log` may name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What a gateway that is served logs, and how; empty leaves it to the environment."""
+
+    level: str = ""
+    format: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
     """Whether scripts may run, what one may use, and how many there are at once."""
@@ -112,6 +125,7 @@ class Settings:
     port: int = PORT
     http: HttpSettings = field(default_factory=HttpSettings)
     """By which names the listener may be called, and within which limits."""
+    log: LogSettings = LogSettings()
     servers: tuple[ServerSpec, ...] = ()
     pins: tuple[str, ...] = ()
     categories: Mapping[str, str] = field(default_factory=dict)

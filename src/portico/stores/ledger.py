@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any
 
+from portico.domain.calls import CallQuery, RecordedCall
 from portico.domain.journal import Batch
 from portico.domain.report import Report
 from portico.domain.tool import ToolId
 from portico.domain.usage import DAY_SECONDS, DAYS_KEPT, Usage, day_of
 
+from .call_log import read_calls
 from .database import HELD, Binds, Database, Work
 from .folding import Folded, fold
 from .reporting import read_report
@@ -171,6 +173,10 @@ class DatabaseLedger:
     def report(self, *, days: int, limit: int) -> Report:
         """The last days, summed up; no more of them than are kept one by one."""
         return read_report(self._database, days=min(days, USAGE_DAYS_KEPT), limit=limit, now=self._now())
+
+    def calls(self, query: CallQuery) -> list[RecordedCall]:
+        """Single calls that a query asks for, the newest first."""
+        return read_calls(self._database, query)
 
     def check(self) -> None:
         """Return when the database is sound; this may read all of it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -22,7 +23,13 @@ from portico.stores.journal import JournalState
 from portico.stores.memory import RecentJournal
 from portico.surfaces.mcp.capabilities import Capabilities
 from portico.surfaces.rest.health import Live, Ready
-from portico.surfaces.rest.operators import BudgetResponse, ClearedResponse, ServersResponse, StatsResponse
+from portico.surfaces.rest.operators import (
+    BudgetResponse,
+    CallsResponse,
+    ClearedResponse,
+    ServersResponse,
+    StatsResponse,
+)
 from portico.testing import AGENT, FakeProvider
 from portico.walk import Walk
 from tests.operating import Kept
@@ -153,6 +160,40 @@ async def test_a_report_is_another_one_after_a_call():
     ledger.summed = Report(days=7, calls=3)
     rest.used("playwright", "browser_snapshot", 3)
     assert (await rest.get("/api/v1/stats")).json["calls"] == 3
+
+
+@pytest.mark.requirement("P-CALLS-LISTED")
+async def test_single_calls_are_listed_and_filtered_and_hold_no_values():
+    rest = open_rest()
+    call = rest.house.gateway.call
+    await call(AGENT, Call(tool="serena.replace_body", arguments={"body": "hunter2"}))
+    for tool in ("playwright.browser_snapshot", "serena.secret_tool"):
+        with suppress(CallError):
+            await call(AGENT, Call(tool=tool, arguments={}))
+    answer = await rest.get("/api/v1/calls")
+    assert b"hunter2" not in answer.body
+    lines = CallsResponse.model_validate_json(answer.body).calls
+    assert [(line.tool, line.outcome) for line in lines] == [
+        (None, "invalid"),
+        ("playwright::browser_snapshot", "done"),
+        ("serena::replace_body", "done"),
+    ]
+    for query, tools in {
+        "limit=1": [None],
+        "tool=serena.replace_body": ["serena::replace_body"],
+        "tool=serena::replace_body": ["serena::replace_body"],
+        "tool=replace_body": ["serena::replace_body"],
+        "server=playwright": ["playwright::browser_snapshot"],
+        "outcome=invalid": [None],
+        "since=1h&outcome=done&limit=1": ["playwright::browser_snapshot"],
+        "since=2200-01-01": [],
+        "caller=nobody": [],
+        f"after={lines[1].id}": [None],
+    }.items():
+        told = (await rest.get(f"/api/v1/calls?{query}")).json["calls"]
+        assert [line["tool"] for line in told] == tools, query
+    for query in ("limit=0", "limit=1001", "outcome=odd", "since=soon", "after=-1", "colour=red"):
+        assert (await rest.get(f"/api/v1/calls?{query}")).status == 422, query
 
 
 @pytest.mark.requirement("F52")

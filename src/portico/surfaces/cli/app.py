@@ -11,7 +11,7 @@ import typer
 
 from portico.domain.printable import printable
 
-from . import act, browse, configure, install, operate, registry, run, serve, stats, trust
+from . import act, browse, calls, configure, install, operate, registry, run, serve, stats, trust
 from .desk import Desk, Exit, Options, options
 from .output import warn
 
@@ -38,6 +38,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "refresh": act.refresh,
     "doctor": act.doctor,
     "stats": stats.stats,
+    "calls": calls.calls,
     "add": configure.add,
     "remove": configure.remove,
     "import": configure.import_,

@@ -39,6 +39,8 @@ class Serve(Protocol):
         port: int | None,
         profile: str | None = None,
         reload: bool = False,
+        log_level: str = "",
+        log_format: str = "",
     ) -> None:
         """Serve over stdio or HTTP; what is None comes from the config."""
         ...

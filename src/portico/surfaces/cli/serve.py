@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from portico.errors import ConfigError, PorticoError
 
 from .desk import options
+from .logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS
 from .output import fail
 from .waiting import first_of_ours
 
@@ -29,6 +31,8 @@ def serve(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
     profile: Annotated[str | None, typer.Option(help="Profile to use.")] = None,
     reload: Annotated[bool, typer.Option("--reload", help="Load local tools again when their files change.")] = False,
+    log_level: Annotated[str, typer.Option(help="What is logged: debug, info, warning (default) or error.")] = "",
+    log_format: Annotated[str, typer.Option(help="Lines of text (default), or json: one object a line.")] = "",
     config: Annotated[str | None, typer.Option(help="Config file.")] = None,
 ) -> None:
     """Run the gateway, over HTTP or stdio."""
@@ -36,11 +40,32 @@ def serve(
     try:
         chosen = _chosen(surface, progressive_disclosure)
         file = config or found.config
-        found.desk.serve(file, stdio=stdio, surface=chosen, host=host, port=port, profile=profile, reload=reload)
+        found.desk.serve(
+            file,
+            stdio=stdio,
+            surface=chosen,
+            host=host,
+            port=port,
+            profile=profile,
+            reload=reload,
+            log_level=_word(log_level, "--log-level", LEVEL_VARIABLE, tuple(LEVELS)),
+            log_format=_word(log_format, "--log-format", FORMAT_VARIABLE, FORMATS),
+        )
     except PorticoError as error:
         raise fail(error) from error
     except BaseExceptionGroup as group:
         raise _ours(group) from group
+
+
+def _word(given: str, option: str, variable: str, known: tuple[str, ...]) -> str:
+    """What the option says, or else the environment."""
+    for value, where in ((given, option), (os.environ.get(variable, ""), variable)):
+        word = value.strip().lower()
+        if word and word not in known:
+            raise ConfigError(f"{value!r} is not known here", where=where, fix=f"Choose one of: {', '.join(known)}.")
+        if word:
+            return word
+    return ""
 
 
 def _chosen(surface: str | None, progressive_disclosure: bool) -> str | None:

@@ -41,6 +41,10 @@ class Discover:
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """The meta-tools, then the pins."""
+        return self.listed(caller)
+
+    def listed(self, caller: Caller) -> list[JsonObject]:
+        """The same; nothing is waited for."""
         return [*self.own, *(tool.definition for tool in self.gateway.pinned(caller))]
 
     @property

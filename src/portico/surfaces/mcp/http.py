@@ -72,6 +72,7 @@ async def serve(
         http=bounded(bounds),
         ws="none",
         lifespan="on",
+        log_config=None,  # the program that serves says how records are written
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # anybody could say that a request comes from somewhere else

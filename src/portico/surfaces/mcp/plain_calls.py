@@ -17,18 +17,20 @@ from typing import Any
 import anyio
 import mcp_types as types
 import orjson
+from anyio.lowlevel import checkpoint
 from mcp.server.connection import Connection
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from .bodies import replayed
 from .refusals import Refusal
 from .server import HEARD, SurfaceServer
 from .sessions import BoundedSessions, SessionRoom, opening
 
+OK = 200
 SDK_EVERY_SECONDS = 60.0
 """How often a session's call goes to the SDK all the same, which closes sessions that it does not hear from."""
 
@@ -50,7 +52,9 @@ class PlainCalls:
             session = ""  # as if there were none: the SDK answers those who name a session that is not theirs
         self.room.touch(session)
         connection = self.server.sessions.get(session)
-        if scope["method"] != "POST":
+        if scope["method"] == "GET" and connection is not None:
+            await self._listen(session, connection, scope, receive, send)
+        elif scope["method"] != "POST":
             await self.manager.asgi_app(scope, receive, send)
         elif connection is not None and _is_simple(headers):
             await self._take(session, connection, scope, receive, send)
@@ -68,6 +72,23 @@ class PlainCalls:
         else:
             connection.state[HEARD] = monotonic()
             await self._pass(body, message.get("method") == "initialize", scope, receive, send)
+
+    async def _listen(self, session: str, connection: Connection, scope: Scope, receive: Receive, send: Send) -> None:
+        """Open a session's event stream, and tell its client first what changed while it was not listening."""
+
+        async def sending(message: Message) -> None:
+            await send(message)
+            if message["type"] == "http.response.start" and message["status"] == OK:
+                tasks.start_soon(self._catch_up, session, connection)
+
+        async with anyio.create_task_group() as tasks:
+            await self.manager.asgi_app(scope, receive, sending)
+            tasks.cancel_scope.cancel()
+
+    async def _catch_up(self, session: str, connection: Connection) -> None:
+        while not self.manager.is_listening(session):
+            await checkpoint()
+        await self.server.catch_up(connection)
 
     async def _open(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the SDK answer everything unusual; what may open a session is bounded first."""

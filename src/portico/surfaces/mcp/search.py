@@ -96,6 +96,10 @@ class Search:
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """The meta-tools, then the pins."""
+        return self.listed(caller)
+
+    def listed(self, caller: Caller) -> list[JsonObject]:
+        """The same; nothing is waited for."""
         return [*DEFINITIONS, *(tool.definition for tool in self.gateway.pinned(caller))]
 
     def meta_tool(self, name: str) -> MetaTool | None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any
 
+import anyio
 import mcp_types as types
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
@@ -45,6 +46,15 @@ Handler = Callable[[Context, JsonObject], Awaitable[JsonObject]]
 
 HEARD = "portico/heard"
 """When the SDK last heard from a session, in the session's own state."""
+KNOWN = "portico/known"
+"""How often the lists had changed when a client last asked for them, in its own state."""
+NOTIFY_SECONDS = 30.0
+_CHANGES: Mapping[str, type[ToolsListChanged | PromptsListChanged | ResourcesListChanged]] = {
+    "tools": ToolsListChanged,
+    "prompts": PromptsListChanged,
+    "resources": ResourcesListChanged,
+}
+_LISTS = {"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources"}
 _CACHED = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 _ANSWERED: Mapping[str, type[types.RequestParams]] = {
     "tools/list": types.PaginatedRequestParams,
@@ -74,6 +84,8 @@ class SurfaceServer(Server[Any]):
         self._logs = Logs(gateway.executor.running)
         self._tools = Tools(gateway, surface, self._caller, self._logs)
         self._passage = Passage(gateway, CatalogResources(walk, self._caller) if walk else None)
+        self._versions = dict.fromkeys(_CHANGES, 0)
+        """How often each list has changed."""
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self.sessions: dict[str, Connection] = {}
         """Open sessions of the handshake era over HTTP, by their id."""
@@ -127,19 +139,40 @@ class SurfaceServer(Server[Any]):
         options = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
-    async def announce(self, before: Edition, after: Edition) -> None:
-        """Tell clients of both eras which lists are no longer what they were."""
+    def begin(self) -> None:
+        """Take note of what is listed before the first change."""
+        self._tools.publish()
+
+    def publish(self, before: Edition, after: Edition) -> list[str]:
+        """Take note of a new edition, each of them in turn; the lists that are no longer what they were."""
         self.refresh_instructions()
-        if await self._tools.changed():
-            await self._bus.publish(ToolsListChanged())
-            await self._notify("notifications/tools/list_changed")
-        if before.items.prompts != after.items.prompts:
-            await self._bus.publish(PromptsListChanged())
-            await self._notify("notifications/prompts/list_changed")
-        if (before.items.resources, before.items.templates) != (after.items.resources, after.items.templates):
-            await self._bus.publish(ResourcesListChanged())
-            await self._notify("notifications/resources/list_changed")
+        resources = (before.items.resources, before.items.templates) != (after.items.resources, after.items.templates)
+        is_other = {
+            "tools": self._tools.publish(),
+            "prompts": before.items.prompts != after.items.prompts,
+            "resources": resources,
+        }
+        changed = [name for name, is_changed in is_other.items() if is_changed]
+        for name in changed:
+            self._versions[name] += 1
+        return changed
+
+    async def announce(self, before: Edition, after: Edition) -> None:
+        """Take note of a new edition and tell clients of both eras which lists are no longer what they were."""
+        await self.tell(self.publish(before, after))
+
+    async def tell(self, changed: list[str]) -> None:
+        """Tell clients of both eras that these lists have changed."""
+        for name in changed:
+            await self._bus.publish(_CHANGES[name]())
+            await self._notify(list(self._connections), name)
         await self.announce_tiers()
+
+    async def catch_up(self, connection: Connection) -> None:
+        """Tell a client what has changed since it last asked: it may not have been listening."""
+        known = connection.state.get(KNOWN, self._versions)
+        for name in [name for name, version in self._versions.items() if known[name] != version]:
+            await self._notify([connection], name)
 
     async def announce_tiers(self) -> None:
         """Tell those who watch the tiers of disclosure which of them are no longer what they were."""
@@ -190,25 +223,34 @@ class SurfaceServer(Server[Any]):
         async with self._passage.watching(params.notifications.resource_subscriptions or ()):
             return await self._listens(ctx, params)
 
-    async def _notify(self, method: str) -> None:
-        for connection in list(self._connections):
-            await connection.notify(method, None)
+    async def _notify(self, connections: list[Connection], name: str) -> None:
+        """Send a notification; a client that does not read keeps no other from hearing it."""
+        with anyio.move_on_after(NOTIFY_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for connection in connections:
+                    tasks.start_soon(connection.notify, f"notifications/{name}/list_changed", None)
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         handler = self._handlers.get(ctx.method)
         if ctx.request_id is None or handler is None or (is_modern(ctx) and ctx.method in _HANDSHAKE_ONLY):
+            if ctx.method == "initialize":
+                connection_of(ctx).state[KNOWN] = dict(self._versions)
             if ctx.method == "notifications/initialized":
-                self._welcome(connection_of(ctx))
+                await self._welcome(connection_of(ctx))
             return await call_next(ctx)
         try:
             result = await handler(ctx, ctx.params or {})
         except CallError as error:
             raise as_protocol_error(error) from error
+        if ctx.method in _LISTS and not is_modern(ctx):
+            name = _LISTS[ctx.method]
+            connection_of(ctx).state.setdefault(KNOWN, {**self._versions})[name] = self._versions[name]
         return self._enveloped(ctx, result)
 
-    def _welcome(self, connection: Connection) -> None:
+    async def _welcome(self, connection: Connection) -> None:
         """Remember a client of the handshake era for as long as its connection lasts."""
         self._connections.add(connection)
+        await self.catch_up(connection)
         if connection.session_id:
             connection.state[HEARD] = monotonic()
             self.sessions[connection.session_id] = connection

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import orjson
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
-from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http import GET_STREAM_KEY, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Scope
@@ -90,6 +90,11 @@ class BoundedSessions(StreamableHTTPSessionManager):
         if transport is None or transport.is_terminated:
             return False
         return self._session_owners.get(session) == principal_of(scope)
+
+    def is_listening(self, session: str) -> bool:
+        """Whether a session's event stream is open; also true of one that is gone, for which nobody needs to wait."""
+        transport = self._server_instances.get(session)
+        return transport is None or GET_STREAM_KEY in transport._request_streams
 
     def is_unused(self, session: str) -> bool:
         """Whether nobody waits for anything of a session."""

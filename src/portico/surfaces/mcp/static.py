@@ -28,6 +28,10 @@ class Static:
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """Every permitted definition; waits for servers that are being asked for the first time."""
         await self.gateway.settled()
+        return self.listed(caller)
+
+    def listed(self, caller: Caller) -> list[JsonObject]:
+        """The same without waiting."""
         return [tool.definition for tool in self.gateway.listing(caller)]
 
     def meta_tool(self, name: str) -> MetaTool | None:

@@ -49,6 +49,10 @@ class Surface(Protocol):
         """The definitions that are listed, in a fixed order."""
         ...
 
+    def listed(self, caller: Caller) -> list[JsonObject]:
+        """The same for the edition of this moment, without waiting for servers that have not been asked yet."""
+        ...
+
     def meta_tool(self, name: str) -> MetaTool | None:
         """The surface's own tool of that name; all other names are tools of the catalog."""
         ...

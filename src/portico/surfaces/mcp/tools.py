@@ -33,7 +33,8 @@ class Tools:
     surface: Surface
     caller: Caller
     logs: Logs
-    _listed: tuple[JsonObject, ...] = ()
+    _published: list[JsonObject] | None = None
+    """What the last edition lists."""
     _last: Caller = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,7 +43,6 @@ class Tools:
     async def list(self, ctx: Context, params: JsonObject) -> JsonObject:
         """One page of definitions."""
         tools = await self.surface.tools(self.caller)
-        self._listed = tuple(tools)
         if params.get("cursor") is None:
             self.gateway.listed(self.caller, tools)
         start = _start(params.get("cursor"), len(tools))
@@ -71,9 +71,13 @@ class Tools:
         envelope = Envelope(meta=own_meta(meta)) if isinstance(meta, Mapping) else Envelope()
         return await self._call(self._caller(session), params["name"], params.get("arguments"), envelope)
 
-    async def changed(self) -> bool:
-        """Whether the list is another one than clients were last given."""
-        return bool(self._listed) and tuple(await self.surface.tools(self.caller)) != self._listed
+    def publish(self) -> bool:
+        """Take note of what the edition of this moment lists; whether that is another list than the last edition's.
+
+        What clients were given does not matter: one of them may have asked between two editions, others may not.
+        """
+        before, self._published = self._published, self.surface.listed(self.caller)
+        return before is None or before != self._published
 
     def schema_of(self, name: str) -> Mapping[str, Any] | None:
         """A tool's input schema by any spelling, for the SDK's header checks."""

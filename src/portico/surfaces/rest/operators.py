@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from time import time
+from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Depends, FastAPI, Query
@@ -14,9 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.admin import Admin, ServerReport
+from portico.domain.call import Outcome
 from portico.domain.caller import Caller
+from portico.domain.calls import CallQuery, read_moment
+from portico.domain.journal import MOST
 from portico.domain.server import State
-from portico.errors import StoreError
+from portico.errors import InvalidArguments, StoreError
 from portico.walk import Walk
 
 from .answers import answer
@@ -26,6 +30,7 @@ from .tools import Asked, asked_once
 
 LONGEST = 400
 MOST_TOOLS = 100
+MOST_CALLS = 1_000
 REPORT_SECONDS = 5.0
 """How long a report is kept unless what it tells of has changed."""
 
@@ -106,6 +111,43 @@ class StatsResponse(Shape):
     losses: LossFigures
 
 
+class Calls(Asked):
+    """The parameters of a list of calls."""
+
+    limit: int = Field(default=20, ge=1, le=MOST_CALLS, description="How many, the newest ones.")
+    tool: str = Field(default="", description="In any spelling, or its own name.")
+    server: str = ""
+    outcome: Outcome | Literal[""] = ""
+    caller: str = ""
+    since: str = Field(default="", description="`15m`, `2h`, `3d`, or a date with or without a time, in UTC.")
+    after: int = Field(default=0, ge=0, le=MOST, description="Only calls with a higher `id`.")
+
+
+class CallLine(Shape):
+    """One call; the values of its arguments are neither kept nor told."""
+
+    id: int
+    time: str
+    tool: str | None = Field(description="As `server::tool`; null for a script, and for a tool that is not known.")
+    server: str
+    spelled: str = Field(description="The tool as the caller spelled it.")
+    outcome: Outcome
+    code: str
+    latency_ms: float
+    tokens_in: int
+    tokens_out: int
+    caller: str
+    surface: str
+    script: str = Field(description="The script that made the call, if one did.")
+    rank: int
+
+
+class CallsResponse(Shape):
+    """Single calls, the newest first."""
+
+    calls: list[CallLine]
+
+
 class ClearedResponse(Shape):
     """The cache is empty."""
 
@@ -183,6 +225,30 @@ class OperatorRoutes:
         version = (self.walk.gateway.edition.number, self._recorded())
         return await self._kept(request, "stats", (asked.days, asked.limit), version, make)
 
+    async def calls(self, request: Request, asked: Annotated[Calls, Query()]) -> Response:
+        """Single calls out of the journal, the newest first."""
+        if self.admin.trouble:
+            raise StoreError(self.admin.trouble)
+        found = await self.admin.calls(self._query(asked))
+        return _sent(request, {"calls": [call.as_data(self.walk.gateway.spelled) for call in found]})
+
+    def _query(self, asked: Calls) -> CallQuery:
+        since = read_moment(asked.since, time()) if asked.since else 0.0
+        if since is None:
+            wanted = f"since: 15m, 2h, 3d, or a date such as 2026-01-31T12:00, not {asked.since[:100]!r}"
+            raise InvalidArguments("calls", details=(wanted,))
+        known = self.walk.gateway.find(self.caller, asked.tool) if asked.tool else None
+        is_same = known is not None and asked.server in ("", known.id.server)
+        return CallQuery(
+            tool=known.id.name if known and is_same else asked.tool,
+            server=known.id.server if known and is_same else asked.server,
+            outcome=str(asked.outcome),
+            caller=asked.caller,
+            since=since,
+            after=asked.after,
+            limit=asked.limit,
+        )
+
     async def servers(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
         """How each server is doing, and how many tools it has."""
         lines = [_server(report) for report in self.admin.reports()]
@@ -222,6 +288,7 @@ def add_routes(app: FastAPI, routes: OperatorRoutes) -> None:
     away: Responses = {**invalid, 503: {"model": ErrorResponse, "description": "The store cannot be read."}}
     add = partial(app.add_api_route, tags=["operators"], dependencies=[Depends(asked_once)])
     add("/api/v1/stats", routes.stats, response_model=StatsResponse, responses=away)
+    add("/api/v1/calls", routes.calls, response_model=CallsResponse, responses=away)
     add("/api/v1/servers", routes.servers, response_model=ServersResponse, responses=invalid)
     add("/api/v1/budget", routes.budget, response_model=BudgetResponse, responses=invalid)
     clears: dict[str, Any] = {"methods": ["DELETE"], "response_model": ClearedResponse, "responses": invalid}
