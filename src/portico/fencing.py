@@ -12,9 +12,7 @@ FENCE = "| "
 
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Letters and marks that count as printable, and show nothing."""
-_SENTENCE = re.compile(
-    r"(?!error |connection failed|local |result\b|nothing |none$)[^\W\d_][^:\[]*\Z", re.I
-)
+_SENTENCE = re.compile(r"(?!error |connection failed|local |result\b|nothing |none$)[^\W\d_][^:\[]*\Z", re.I)
 """One line of prose: it begins with a letter, has no label and no tag, and begins as none of ours does."""
 _LABELLED = 80
 """Characters of a line in which a label would stand."""
