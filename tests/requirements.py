@@ -51,6 +51,7 @@ PROMISES = {
     "P-UPSTREAM-BOUNDS": "No answer, list or flood of a server takes more than 200 MB, and other calls go on.",
     "P-PASS-PROMPTS": "Prompts and completion are passed through.",
     "P-PASS-RESOURCES": "Resources and templates are passed through.",
+    "P-UNREAD-NAMED": "Arguments that a tool of ours does not know are named with a near name, not dropped in silence.",
     "P-FENCED": "Foreign text cannot pose as ours: not in answers, not in errors, not beside results.",
     "P-BOUND-ITEMS": "Resources, templates and prompts belong to their server; no other server takes one over.",
     "P-LIST-CHANGED": "A server's new tools are found and announced without a restart, in both eras.",

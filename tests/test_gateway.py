@@ -103,8 +103,8 @@ def test_an_exact_name_gives_the_full_card(house: FakeHouse, spelling: str) -> N
 def test_no_words_give_the_hot_list_and_the_map(house: FakeHouse) -> None:
     assert house.gateway.search(AGENT, Query(text=" ")).text.split("\n") == [
         "1. github.create_issue(title, body?) [write] Create a new issue in a repository",
-        "2. github.list_issues() [write]",
-        "3. files.read_file(path) [read] Read a file from disk",
+        "2. files.read_file(path) [read] Read a file from disk",
+        "3. github.list_issues() [write]",
         (
             'browse by category: search_tools({"query": "", "category": "..."}), or search by intent:'
             ' search_tools({"query": "..."})'

@@ -146,8 +146,8 @@ async def test_the_hot_list_has_fifteen_tools_before_anything_was_called():
     assert names(view)[:4] == [
         "github::tool_44",
         "serena::find_references",
-        "serena::find_symbol",
         "playwright::browser_snapshot",
+        "github::tool_00",
     ]
     assert (len(names(view)), view.total) == (15, 48)
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.domain.edition import Edition
-from portico.domain.names import distinct
+from portico.domain.names import Owners, distinct
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.errors import CallError
 from portico.intake.editions import Editions
-from portico.intake.naming import name_servers, name_tools, wish_names
+from portico.intake.naming import name_servers, name_tools, spell_apart, wish_names
 
 SERVERS = ["a", "b", "A", "a-b", "a.b", "a b", "a__b", "a_b_2", "category", "local", "x" * 110]
 TOOLS = [
@@ -187,7 +187,7 @@ def test_names_are_those_of_telling_all_tools_apart_at_once(steps: list[tuple[An
     wishes = {
         ToolId(server, name): wish
         for server, own in names.items()
-        for name, wish in wish_names(server, own, source(server)).items()
+        for name, wish in spell_apart(server, wish_names(server, own, source(server)), Owners(identifiers)).items()
     }
     assert {id: tool.handle for id, tool in edition.tools.items()} == handles
     assert {id: tool.listed for id, tool in edition.tools.items()} == distinct(wishes.items(), set(handles.values()))

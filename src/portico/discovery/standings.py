@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from math import inf
+from operator import itemgetter
 from time import monotonic
 
 from portico.domain.category import Category
@@ -116,14 +118,18 @@ class Order:
     def hottest(self, tools: Iterable[Tool], pins: Sequence[Tool], servers: Sequence[str], limit: int) -> list[Tool]:
         """Pins first, then by score, by the place of their servers, and by name; never more than the limit.
 
-        A rank and no threshold: in a new house nobody has the calls that make a tool hot.
+        A rank and no threshold: in a new house nobody has the calls that make a tool hot. While nothing was called,
+        servers take turns, or the first one would fill the list.
         """
         pinned = list({tool.id: tool for tool in pins}.values())[:limit]
         taken = {tool.id for tool in pinned}
         places = {name: place for place, name in enumerate(servers)}
-        others = nsmallest(
-            limit - len(pinned),
-            (tool for tool in tools if tool.id not in taken),
-            key=lambda tool: (-self.score(tool.id), places.get(tool.id.server, len(places)), *tool.id),
-        )
-        return [*pinned, *others]
+        is_fresh = not self.usage and all(standing == _UNUSED for standing in self.tiers.values())
+        turns: Counter[str] = Counter()
+
+        def place(tool: Tool) -> tuple[float, int, int, str, str]:
+            turns[tool.id.server] += is_fresh
+            return -self.score(tool.id), turns[tool.id.server], places.get(tool.id.server, len(places)), *tool.id
+
+        others = ((place(tool), tool) for tool in tools if tool.id not in taken)
+        return [*pinned, *(tool for _, tool in nsmallest(limit - len(pinned), others, key=itemgetter(0)))]

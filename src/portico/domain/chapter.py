@@ -38,7 +38,7 @@ class Table:
 class Spellings:
     """How one server's tools can be spelled, under one way of folding letters."""
 
-    __slots__ = ("bare", "whole")
+    __slots__ = ("identifiers", "names", "whole")
 
     def __init__(self, tools: Collection[Tool], fold: Callable[[str], str]) -> None:
         handles = ((fold(tool.handle), tool) for tool in tools)
@@ -47,7 +47,9 @@ class Spellings:
         identifiers = ((fold(tool.handle.partition(".")[2]), tool) for tool in tools)
         self.whole = Table(chain(handles, listed))
         """Those that need no server beside them."""
-        self.bare = Table(chain(names, identifiers))
+        self.names = Table(names)
+        """The names as the server spells them."""
+        self.identifiers = Table(identifiers)
 
 
 class Letters:

@@ -45,7 +45,7 @@ def bind(number: int, chapters: Mapping[str, Chapter], items: Items) -> Edition:
         servers={name: chapter.server for name, chapter in chapters.items()},
         rejected=tuple(refusal for chapter in chapters.values() for refusal in chapter.rejected),
         items=items,
-        resolver=Resolver(chapters),
+        resolver=Resolver(chapters, items.identifiers),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -14,7 +15,7 @@ from portico.errors import NextCall, UnknownItem
 from portico.fencing import visible
 
 from .claims import Claim, Claims
-from .names import distinct, listable, speaks_for_another
+from .names import Owners, distinct, listable
 from .server import Server
 from .uri_templates import TEMPLATES_LIMIT, URI_LIMIT, fits_template, has_scheme, literal_ends, refusal_of
 
@@ -161,7 +162,11 @@ class Items:
         return found
 
     def _is_anothers(self, spelling: str, own: str) -> bool:
-        return spelling.casefold().startswith(PREFIX) or speaks_for_another(spelling, own, self._servers)
+        return spelling.casefold().startswith(PREFIX) or self._owners.speaks_for_another(spelling, own)
+
+    @cached_property
+    def _owners(self) -> Owners:
+        return Owners(self.identifiers)
 
     def _identifier(self, server: str) -> str:
         return self.identifiers.get(server, server)
@@ -207,7 +212,9 @@ def collect(servers: Iterable[Server], identifiers: Mapping[str, str] | None = N
     names = {**{server.name: server.identifier for server in known}, **(identifiers or {})}
     resources = _distinct(_uris(known, Kind.RESOURCE))
     templates = _distinct(_uris(known, Kind.TEMPLATE))
-    contested = Claims((claim for claim, _ in resources), (claim for claim, _ in templates)).contested()
+    claims = [claim for claim, _ in resources], [claim for claim, _ in templates]
+    givers = {claim.server for claim in chain(*claims)}
+    contested = Claims(*claims).contested() if len(givers) > 1 else set()
     return Items(
         prompts=_listed_prompts(known, names),
         resources=tuple(_listed(Kind.RESOURCE, claim, raw, names, contested) for claim, raw in resources),

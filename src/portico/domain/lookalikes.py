@@ -59,10 +59,10 @@ _TABLE = {ord(letter): plain for plain, letters in _ALIKE.items() for letter in 
 def skeleton(text: str) -> str:
     """What a text looks like, in plain letters of one case."""
     if text.isascii():
-        return text.lower()
+        return text.strip().lower()
     parts = normalize("NFKD", normalize("NFKC", visible(text).translate(_TABLE)).translate(_TABLE))
     plain = "".join(letter for letter in parts if category(letter) != "Mn")
-    return plain.translate(_TABLE).casefold().translate(_TABLE)
+    return plain.translate(_TABLE).casefold().translate(_TABLE).strip()
 
 
 def is_mixed(text: str) -> bool:
@@ -70,20 +70,28 @@ def is_mixed(text: str) -> bool:
     return len({name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()}) > 1
 
 
-def imitations(names: Iterable[str], known: Iterable[str]) -> Mapping[str, str]:
-    """The names that look like another of them or like a known one, each with the one that it looks like.
+def imitations(names: Mapping[str, Iterable[str]], known: Iterable[str]) -> dict[str, dict[str, str]]:
+    """By server, the names that look like another name or like a known one, each with the one that it looks like.
 
-    Plain letters count as the original, then letters of one script; names in plain letters are no imitations.
+    Plain letters count as the original, then letters of one script. Within a server, blanks at an end tell names apart.
     """
-    given = list(names)
-    originals: dict[str, str] = {}
-    for one in [*filter(str.isascii, known), *sorted(given, key=_strangeness)]:
-        originals.setdefault(skeleton(one), one)
-    looked_up = ((one, originals[skeleton(one)]) for one in given if not one.isascii())
-    return {one: like for one, like in looked_up if one != like and _strangeness(like) < _strangeness(one)}
+    given = {server: list(own) for server, own in names.items()}
+    originals: dict[str, tuple[int, str, str]] = {skeleton(one): (0, one, "") for one in known if one.isascii()}
+    for server, own in given.items():
+        for one in own:
+            row = (strangeness(one), one, server)
+            originals[skeleton(one)] = min(originals.get(skeleton(one), row), row)
+    found: dict[str, dict[str, str]] = {}
+    for server, own in given.items():
+        for one in filter(strangeness, own):
+            rank, like, whose = originals[skeleton(one)]
+            if rank < strangeness(one) and (whose != server or not one.isascii()):
+                found.setdefault(server, {})[one] = like
+    return found
 
 
-def _strangeness(text: str) -> int:
+def strangeness(text: str) -> int:
+    """How far a name is from plain letters: 0 has nothing but them."""
     if text.isascii():
-        return 0
+        return 0 if text == text.strip() else 3
     return 2 if is_mixed(text) or normalize("NFKC", text) != text else 1

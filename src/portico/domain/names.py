@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 from typing import TypeVar
+
+from .lookalikes import skeleton
 
 K = TypeVar("K", str, tuple[str, str])
 
@@ -68,10 +72,56 @@ def splits(text: str, longest: int) -> Iterator[tuple[str, str]]:
             start = text.find(separator, start + 1)
 
 
-def speaks_for_another(spelling: str, own: str, servers: Mapping[str, str]) -> bool:
-    """Whether a name begins as the names of another server's do: `github__review` of a server that is not github."""
-    longest = max(map(len, servers), default=0)
-    return any(servers.get(begin, own) != own for begin, _ in splits(spelling, longest))
+class Owners:
+    """The names that belong to servers and to us: no tool of another server is meant by them, or by a look-alike."""
+
+    __slots__ = ("_longest", "_ordered", "_servers")
+
+    def __init__(self, identifiers: Mapping[str, str]) -> None:
+        self._servers: dict[str, set[str]] = {}
+        for name, own in identifiers.items():
+            for spelling in {skeleton(name), skeleton(own)}:
+                self._servers.setdefault(spelling, set()).add(name)
+        self._longest = max(map(len, self._servers), default=0)
+        self._ordered = sorted(self._servers)
+
+    def begins_another(self, spelling: str, own: str) -> bool:
+        """Whether the name of another server begins with a spelling."""
+        text = skeleton(spelling)
+        place = bisect_right(self._ordered, text)
+        longer = takewhile(lambda name: name.startswith(text), islice(self._ordered, place, None))
+        return any(own not in self._servers[name] for name in longer)
+
+    def is_reserved(self, spelling: str, known: Container[str]) -> bool:
+        """Whether a spelling is a meta-tool's name, or begins with a server of which nothing is known."""
+        text = skeleton(spelling)
+        return _is_meta(text) or any(name not in known for name, _ in self._named(text))
+
+    def speaks_for_another(self, spelling: str, own: str) -> bool:
+        """Whether a name is or begins as another server's names do: `github__review` of a server that is not github."""
+        text = skeleton(spelling)
+        if _is_meta(text) or own not in self._servers.get(text, {own}):
+            return True
+        longest = max(
+            (begin for begin, _ in splits(text, self._longest) if begin in self._servers), key=len, default=""
+        )
+        return bool(longest) and own not in self._servers[longest]
+
+    def joined(self, spelling: str, own: str) -> Iterator[tuple[str, str]]:
+        """The readings of a name as another server and a tool of it with one underscore between."""
+        text = skeleton(spelling)
+        start = text.find("_", 1)
+        while 0 < start <= self._longest:
+            yield from ((name, text[start + 1 :]) for name in self._servers.get(text[:start], ()) if name != own)
+            start = text.find("_", start + 1)
+
+    def _named(self, text: str) -> Iterator[tuple[str, str]]:
+        for begin, rest in splits(text, self._longest):
+            yield from ((name, rest) for name in self._servers.get(begin, ()))
+
+
+def _is_meta(folded: str) -> bool:
+    return identifier(folded) in META_TOOLS
 
 
 def distinct(spelled: Iterable[tuple[K, str]], taken: Container[str] = (), wanted: Container[str] = ()) -> dict[K, str]:

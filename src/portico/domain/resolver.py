@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from heapq import heappop, heappush, merge
 from itertools import count, islice
@@ -15,11 +15,12 @@ from urllib.parse import unquote
 
 from portico.errors import AmbiguousTool, NextCall, UnknownTool
 
-from .chapter import COMPARED_LENGTH, Chapter, Letters, Spellings, bare, pairs, whole
-from .names import identifier
+from .chapter import COMPARED_LENGTH, Chapter, Letters, Spellings, Table, bare, pairs, whole
+from .lookalikes import skeleton
+from .names import SEPARATORS as SEPARATORS
+from .names import Owners, identifier, splits
 from .tool import Tool, ToolId
 
-SEPARATORS = ("::", "__", "/", ".")
 CANDIDATES = 10
 SHOWN_LENGTH = 200
 """Characters of an unknown name that an error repeats."""
@@ -46,11 +47,12 @@ class Resolver:
     A tool outside `within` does not exist here: it is neither found nor named as a candidate.
     """
 
-    def __init__(self, chapters: Mapping[str, Chapter]) -> None:
+    def __init__(self, chapters: Mapping[str, Chapter], identifiers: Mapping[str, str] | None = None) -> None:
         self._chapters = chapters
+        self._owners = Owners(identifiers or {name: own.server.identifier for name, own in chapters.items()})
         self._by_identifier = {chapter.server.identifier: chapter for chapter in chapters.values()}
-        self._exact = _Spellings(chapters.values(), str, attrgetter("exact"))
-        self._folded = _Spellings(chapters.values(), str.casefold, attrgetter("folded"))
+        self._exact = _Spellings(chapters, str, attrgetter("exact"), self._owners)
+        self._folded = _Spellings(chapters, str.casefold, attrgetter("folded"), self._owners)
 
     def resolve(self, spelling: str, within: Set[ToolId]) -> Tool:
         """The one permitted tool that a spelling means.
@@ -59,7 +61,7 @@ class Resolver:
             UnknownTool: nothing permitted has that name; the nearest ones are listed.
             AmbiguousTool: several permitted tools share it; all are listed, none is picked.
         """
-        for found in self._stages(spelling) if len(spelling) <= SPELLING_LENGTH else ():
+        for found in self._stages(spelling, within) if len(spelling) <= SPELLING_LENGTH else ():
             permitted = {tool.id: tool for tool in found if tool.id in within}
             if len(permitted) == 1:
                 return permitted.popitem()[1]
@@ -69,7 +71,7 @@ class Resolver:
 
     def near(self, spelling: str, within: Set[ToolId], limit: int = CANDIDATES) -> list[Tool]:
         """Permitted tools whose handle or bare name looks like the spelling, best first."""
-        wanted = identifier(spelling[:SHOWN_LENGTH]).casefold()
+        wanted = identifier(skeleton(spelling[:SHOWN_LENGTH])).casefold()
         last = wanted.rsplit("__", 1)[-1]
         handle = _Form(wanted[:COMPARED_LENGTH], whole, Letters.of_handles, attrgetter("whole_lengths"))
         name = _Form(last[:COMPARED_LENGTH], bare, Letters.of_names, attrgetter("bare_lengths"))
@@ -98,14 +100,14 @@ class Resolver:
             found = (self._slots[slot] for slot in _places(bits, len(lengths)) if lengths[slot] in reach)
             yield _Group(form.bound(shared), form, (tool for tool in found if tool and tool.id in within))
 
-    def _stages(self, spelling: str) -> Iterator[Iterable[Tool]]:
+    def _stages(self, spelling: str, within: Set[ToolId]) -> Iterator[Iterable[Tool]]:
         yield self._by_handle(spelling)
         bare = spelling.strip()
         readings = (spelling,) if spelling == bare else (spelling, bare)  # a name may really end in a space
         for reading in readings:
-            yield from self._exact.stages(reading)
+            yield from self._exact.stages(reading, within)
         for reading in readings:
-            yield from self._folded.stages(reading.casefold())
+            yield from self._folded.stages(reading.casefold(), within)
 
     def _by_handle(self, spelling: str) -> Iterable[Tool]:
         """What most callers say: the handle names the chapter, so that no other is asked."""
@@ -133,36 +135,52 @@ class _Spellings:
     """The spellings of all chapters under one way of folding letters."""
 
     def __init__(
-        self, chapters: Collection[Chapter], fold: Callable[[str], str], table: Callable[[Chapter], Spellings]
+        self,
+        chapters: Mapping[str, Chapter],
+        fold: Callable[[str], str],
+        table: Callable[[Chapter], Spellings],
+        owners: Owners,
     ) -> None:
-        self._chapters = chapters
-        self._table = table
+        self._chapters, self._table, self._owners = chapters, table, owners
         self._servers: dict[str, list[Chapter]] = {}
-        for chapter in chapters:
+        for chapter in chapters.values():
             for spelling in {fold(chapter.server.name), fold(chapter.server.identifier)}:
                 self._servers.setdefault(spelling, []).append(chapter)
         self._longest_server = max(map(len, self._servers), default=0)
 
-    def stages(self, spelling: str) -> Iterator[Iterable[Tool]]:
-        tables = [self._table(chapter) for chapter in self._chapters]
+    def stages(self, spelling: str, within: Set[ToolId]) -> Iterator[Iterable[Tool]]:
+        """The tools that a spelling may mean, those of the most exact reading first."""
+        tables = [self._table(chapter) for chapter in self._chapters.values()]
         yield [tool for table in tables for tool in table.whole.find(spelling)]
-        yield self._qualified(spelling)
-        yield [tool for table in tables for tool in table.bare.find(spelling)]
+        if self._owners.is_reserved(spelling, self._chapters.keys()):
+            return
+        yield self._qualified(spelling, attrgetter("names"))
+        yield self._qualified(spelling, attrgetter("identifiers"))
+        for kind in (attrgetter("names"), attrgetter("identifiers")):
+            found = [tool for table in tables for tool in kind(table).find(spelling)]
+            yield [tool for tool in found if self._may_be_bare(spelling, tool, within)]
 
-    def _qualified(self, spelling: str) -> Iterator[Tool]:
+    def _qualified(self, spelling: str, kind: Callable[[Spellings], Table]) -> Iterator[Tool]:
         """Every reading of `server SEP tool`; a percent-encoded path is one of them."""
         for text in {spelling, unquote(spelling.removeprefix("/"))}:
-            for server_part, tool_part in _splits(text, self._longest_server):
+            for server_part, tool_part in splits(text, self._longest_server):
                 for chapter in self._servers.get(server_part, ()):
-                    yield from self._table(chapter).bare.find(tool_part)
+                    yield from kind(self._table(chapter)).find(tool_part)
 
+    def _may_be_bare(self, spelling: str, tool: Tool, within: Set[ToolId]) -> bool:
+        """Whether a name without a server can mean this tool: not where it names another server, or a tool of one."""
+        own = tool.id.server
+        if self._owners.speaks_for_another(spelling, own) or self._owners.speaks_for_another(tool.id.name, own):
+            return False
+        return not any(self._has(server, rest, within) for server, rest in self._owners.joined(spelling, own))
 
-def _splits(text: str, longest: int) -> Iterator[tuple[str, str]]:
-    for separator in SEPARATORS:
-        start = text.find(separator, 1)
-        while 0 < start <= longest:
-            yield text[:start], text[start + len(separator) :]
-            start = text.find(separator, start + 1)
+    def _has(self, server: str, rest: str, within: Set[ToolId]) -> bool:
+        """Whether a server has a tool of that name, as far as the caller sees, or may have one that is not known."""
+        chapter = self._chapters.get(server)
+        if chapter is None:
+            return True
+        table = self._table(chapter)
+        return any(tool.id in within for tool in (*table.names.find(rest), *table.identifiers.find(rest)))
 
 
 def _shown(spelling: str) -> str:

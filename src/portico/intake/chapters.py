@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from portico.domain.chapter import Chapter
 from portico.domain.items import refusals
+from portico.domain.lookalikes import strangeness
 from portico.domain.server import Offering, Server
 from portico.domain.tool import Rejected, Tool, ToolId
 from portico.errors import InvalidDefinition
@@ -29,6 +30,8 @@ class Accepted:
     wishes: Mapping[str, str]
     """The names in `tools/list` by original name, unless another tool wants one of them too."""
     rejected: tuple[Rejected, ...]
+    is_strange: bool = False
+    """Whether a name has other letters than plain ones, so that it may look like another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,8 @@ class Terms:
     """Tools that a registered one takes the place of."""
     instead: Mapping[str, str] = field(default_factory=dict)
     """Registered tools that take the place of others, with whose."""
+    imitations: Mapping[str, str] = field(default_factory=dict)
+    """Tools whose names look like others, with those; they are refused."""
 
 
 def take_in(offering: Offering, source: str, known: Accepted | None = None) -> Accepted:
@@ -73,6 +78,7 @@ def take_in(offering: Offering, source: str, known: Accepted | None = None) -> A
         names={identifier: name for name, identifier in name_tools(definitions).items()},
         wishes=wish_names(offering.server, definitions, source),
         rejected=tuple(rejected),
+        is_strange=any(map(strangeness, definitions)),
     )
 
 
@@ -86,7 +92,7 @@ def write(terms: Terms, rule: CategoryRule, known: Chapter | None = None) -> Cha
     categories = rule.categories(server.name, accepted.definitions, accepted.source, accepted.offering.title, tags)
     tools: dict[ToolId, Tool] = {}
     for identifier, name in accepted.names.items():
-        if name in terms.without:
+        if name in terms.without or name in terms.imitations:
             continue
         tool = _tool(
             _noted(accepted.definitions[name], terms.instead.get(name)),
@@ -99,7 +105,15 @@ def write(terms: Terms, rule: CategoryRule, known: Chapter | None = None) -> Cha
         )
         same = before.get(tool.id)
         tools[tool.id] = same if same is not None and same == tool else tool
-    return Chapter(server=server, tools=tools, rejected=accepted.rejected)
+    return Chapter(server=server, tools=tools, rejected=(*accepted.rejected, *_imitating(server.name, terms)))
+
+
+def _imitating(server: str, terms: Terms) -> list[Rejected]:
+    reason = "its name looks like {!r}, which is another one's: rename it in letters that cannot be mistaken"
+    return [
+        Rejected(server=server, name=ascii(name)[1:-1][:80], reason=reason.format(like))
+        for name, like in sorted(terms.imitations.items())
+    ]
 
 
 def _noted(definition: Definition, instead: str | None) -> Definition:

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from portico.domain.chapter import Chapter
 from portico.domain.edition import EMPTY, Edition, bind
 from portico.domain.items import Items, collect
+from portico.domain.lookalikes import imitations
+from portico.domain.names import META_TOOLS
 from portico.domain.server import Offering, Server
 from portico.domain.tool import ToolId
 from portico.ports import Index, IndexBuilder
 
 from .categories import CategoryRule
 from .chapters import Accepted, Terms, take_in, write
-from .naming import Handles, name_servers, tell_apart
+from .naming import Apart, Handles, name_servers, tell_apart
 from .overriding import Overrides, settle_overrides
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class Editions:
     _terms: dict[str, Terms] = field(default_factory=dict)
     """Those of the current edition's chapters."""
     _shelves: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _apart: Apart = field(default_factory=Apart)
     _current: Published | None = None
     _listeners: list[Callable[[Edition], None]] = field(default_factory=list)
 
@@ -98,8 +101,10 @@ class Editions:
         identifiers = name_servers(self.aliases)
         overrides = settle_overrides(accepted, self.overriding)
         self._tell(overrides)
+        imitating = self._imitations(accepted, identifiers)
+        wishes = self._apart.of(overrides.wishes, identifiers)
         told_apart = tell_apart(
-            overrides.wishes,
+            wishes,
             Handles({identifiers[name]: a.names for name, a in accepted.items()}),
         )
         return {
@@ -107,14 +112,24 @@ class Editions:
                 accepted=a,
                 identifier=identifiers[name],
                 description=self.descriptions.get(name, ""),
-                wishes={} if overrides.wishes[name] is a.wishes else overrides.wishes[name],
+                wishes={} if wishes[name] is a.wishes else wishes[name],
                 told_apart=told_apart.get(name, {}),
                 shelves=self._shelves.get(name, {}),
                 without=overrides.without(name),
                 instead=overrides.instead(name),
+                imitations=imitating.get(name, {}),
             )
             for name, a in accepted.items()
         }
+
+    def _imitations(
+        self, accepted: Mapping[str, Accepted], identifiers: Mapping[str, str]
+    ) -> Mapping[str, Mapping[str, str]]:
+        """Tools whose names look like others'; names in plain letters are not even compared."""
+        if not any(a.is_strange for a in accepted.values()):
+            return {}
+        known = [*identifiers, *identifiers.values(), *META_TOOLS]
+        return imitations({name: a.definitions for name, a in accepted.items()}, known)
 
     def _tell(self, overrides: Overrides) -> None:
         """Say which tools have given way since the last edition."""

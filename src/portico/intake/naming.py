@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
 from itertools import chain
 
-from portico.domain.names import LISTED_LIMIT, META_TOOLS, distinct, identifier, listable, server_identifier
+from portico.domain.names import LISTED_LIMIT, META_TOOLS, Owners, distinct, identifier, listable, server_identifier
 from portico.domain.tool import ToolId
 
 BARE = frozenset({"local", "database"})
@@ -36,6 +36,46 @@ def wish_names(server: str, names: Iterable[str], source: str) -> dict[str, str]
 def prefixed(server: str, name: str) -> str:
     """The name in `tools/list` that tells the server too."""
     return _fitted(f"{listable(server)}__{listable(name)}", ToolId(server, name))
+
+
+class Apart:
+    """Names in `tools/list` that speak for no other server; worked out again only for servers that have changed."""
+
+    def __init__(self) -> None:
+        self._identifiers: Mapping[str, str] = {}
+        self._owners = Owners({})
+        self._known: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {}
+
+    def of(
+        self, wishes: Mapping[str, Mapping[str, str]], identifiers: Mapping[str, str]
+    ) -> dict[str, Mapping[str, str]]:
+        """The names of every server's tools, by server."""
+        if identifiers != self._identifiers:
+            self._identifiers, self._owners, self._known = identifiers, Owners(identifiers), {}
+        known = self._known
+        self._known = {
+            server: known[server]
+            if server in known and known[server][0] is own
+            else (own, spell_apart(server, own, self._owners))
+            for server, own in wishes.items()
+        }
+        return {server: found for server, (_, found) in self._known.items()}
+
+
+def spell_apart(server: str, wishes: Mapping[str, str], owners: Owners) -> Mapping[str, str]:
+    """The same names, but for those that would speak for another server, which say whose they really are."""
+    begin = f"{listable(server)}__"
+    if all(wish.startswith(begin) for wish in wishes.values()) and not owners.begins_another(listable(server), server):
+        return wishes
+    foreign = {name for name, wish in wishes.items() if owners.speaks_for_another(wish, server)}
+    if not foreign:
+        return wishes
+    return {name: _marked(server, name) if name in foreign else wish for name, wish in wishes.items()}
+
+
+def _marked(server: str, name: str) -> str:
+    id = ToolId(server, name)
+    return f"{prefixed(server, name)[: LISTED_LIMIT - 21]}_{_hash(id)}"
 
 
 def tell_apart(wishes: Mapping[str, Mapping[str, str]], handles: Container[str]) -> dict[str, dict[str, str]]:
@@ -84,5 +124,8 @@ def _fitted(spelling: str, id: ToolId) -> str:
     room = LISTED_LIMIT - 8  # for the `_2` of a collision
     if len(spelling) <= room:
         return spelling
-    mark = hashlib.sha256(f"{id.server}\0{id.name}".encode()).hexdigest()[:12]
-    return f"{spelling[: room - 13]}_{mark}"
+    return f"{spelling[: room - 13]}_{_hash(id)}"
+
+
+def _hash(id: ToolId) -> str:
+    return hashlib.sha256(f"{id.server}\0{id.name}".encode()).hexdigest()[:12]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from portico.discovery.spelling import as_meta_tool, spelled
 from portico.domain.caller import Caller
+from portico.domain.resolver import SEPARATORS
+from portico.domain.tool import Tool
 from portico.errors import CallError, NextCall
 from portico.execution.leniency import unwrap
+from portico.fencing import one_line
 from portico.finding import SEARCH_CARDS_LIMIT
 from portico.gateway import Gateway, Query
 from portico.scripts import Scripts
@@ -18,6 +21,7 @@ from portico.scripts import Scripts
 from .discover_tools import CALL, DESCRIBE, READ, RUN, SEARCH, TOOLS, definitions
 from .instructions import discover_text
 from .kept import read_result
+from .questions import as_words, read_filters, unread_beside
 from .results import error_result, must_stay_protocol_error, text_result, with_notes
 from .running import run_script
 from .surface import Envelope, JsonObject, MetaTool
@@ -101,7 +105,8 @@ class Discover:
                 f"error invalid_arguments for {CALL}; nothing was sent\n- missing: name (string)\nnext: {call}",
                 is_error=True,
             )
-        notes = [*request.notes, *self._respelled(caller, request.name)]
+        own = self.gateway.parameters_of(caller, request.name) or {}
+        notes = [*request.notes, *self._respelled(caller, request.name), *unread_beside(arguments, own)]
         try:
             result = await self.gateway.call(caller, envelope.around(request.name, request.arguments))
             return with_notes(result, notes)
@@ -119,26 +124,28 @@ class Discover:
     def _respelled(self, caller: Caller, name: str) -> list[str]:
         """A line that teaches the handle to a model which spelled it in another way that is understood."""
         tool = self.gateway.find(caller, name)
-        return [f"{name} is spelled {tool.handle} here"] if tool is not None and tool.handle != name else []
+        if tool is None or tool.handle == name or _is_its_own(name, tool):
+            return []
+        return [f"{one_line(name)} is spelled {tool.handle} here"]
+
+
+def _is_its_own(name: str, tool: Tool) -> bool:
+    """Whether a tool is spelled as its own server, a list or REST spells it, letter by letter."""
+    if name in (tool.listed, tool.id.name, str(tool.id)):
+        return True
+    servers = (tool.id.server, tool.handle.partition(".")[0])
+    own = (tool.id.name, tool.handle.partition(".")[2])
+    return any(name == f"{server}{mark}{each}" for server in servers for mark in SEPARATORS for each in own)
 
 
 def _query(arguments: JsonObject) -> Query:
     """A query, however loosely it was written."""
-    return Query(
-        text=_text(arguments.get("query", arguments.get("q", ""))),
-        server=_text(arguments.get("server")),
-        category=_text(arguments.get("category")),
+    return replace(
+        read_filters(arguments),
+        text=as_words(arguments.get("query", arguments.get("q", ""))),
         limit=_limit(arguments.get("limit")),
-        cursor=_text(arguments.get("cursor")),
+        cursor=as_words(arguments.get("cursor")),
     )
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        return ", ".join(str(part) for part in value)
-    return value if isinstance(value, str) else str(value)
 
 
 def _limit(value: object) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -16,13 +16,15 @@ from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Findings, Hit
 from portico.domain.journal import Look
 from portico.domain.provenance import own_block
+from portico.domain.query import FILTERS
 from portico.domain.resolver import SEPARATORS
-from portico.domain.tool import Tool
+from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, InvalidArguments, NextCall
 from portico.execution.leniency import unwrap
 from portico.gateway import Gateway, Query
 
 from .instructions import search_text
+from .questions import read_filters, unread_beside
 from .results import error_result, must_stay_protocol_error, text_result, with_notes
 from .static import listed_name
 from .surface import Envelope, JsonObject, MetaTool
@@ -76,6 +78,8 @@ class Question:
     text: str
     limit: int | None = None
     cursor: str = ""
+    narrowing: Query = field(default_factory=Query)
+    """The filters, which are understood though they are not listed."""
 
 
 @dataclass(slots=True)
@@ -129,7 +133,10 @@ class Search:
         if self.order == "meaning":
             await self.gateway.warm(question.text)
         started = perf_counter()
-        answer = self._answer(caller, question)
+        try:
+            answer = self._answer(caller, question)
+        except CallError as failure:
+            return error_result(failure, self.spell)
         result = _json_result(answer)
         self._journal(caller, question, answer, result["content"][0]["text"], started)
         if loading:
@@ -145,18 +152,21 @@ class Search:
             call = NextCall("call", {"name": "...", "arguments": {}})
             error = InvalidArguments(EXECUTE, details=("missing: tool_name (string)",), next_call=call)
             return error_result(error, self.spell)
+        notes = [*request.notes, *unread_beside(arguments, self.gateway.parameters_of(caller, request.name) or {})]
         try:
             result = await self.gateway.call(caller, envelope.around(request.name, request.arguments))
-            return with_notes(result, request.notes)
+            return with_notes(result, notes)
         except CallError as failure:
             if must_stay_protocol_error(failure, envelope):
                 raise
-            return error_result(failure, self.spell, request.notes)
+            return error_result(failure, self.spell, notes)
 
     def _answer(self, caller: Caller, question: Question) -> Answer:
         """One of three kinds, told by the query alone."""
         if not question.text:
-            return list_all(self.gateway.listing(caller), limit=question.limit or NAMES, after=question.cursor)
+            within = self._within(caller, question)
+            tools = [tool for tool in self.gateway.listing(caller) if tool.id in within]
+            return list_all(tools, limit=question.limit or NAMES, after=question.cursor)
         named = self._named(caller, question.text)
         return exact(named) if named is not None else self._approximate(caller, question)
 
@@ -183,14 +193,19 @@ class Search:
         return self.gateway.find(caller, text) if is_qualified or self._keywords().names(text, within=visible) else None
 
     def _approximate(self, caller: Caller, question: Question) -> Answer:
-        edition = self.gateway.edition
-        visible = self.gateway.policy.visible(caller, edition)
-        found = self._keywords().query(question.text, within=visible, limit=len(edition.tools)).hits
+        within = self._within(caller, question)
+        found = self._keywords().query(question.text, within=within, limit=len(self.gateway.edition.tools)).hits
         scores = {hit.tool.id: hit.score for hit in found}
         if self.order == "meaning":
-            findings = self.gateway.hits(caller, Query(text=question.text))
+            findings = self.gateway.hits(caller, replace(question.narrowing, text=question.text))
             found = findings.hits if findings.fits else ()
         return approximate([hit.tool for hit in found[: question.limit or LIMIT]], scores)
+
+    def _within(self, caller: Caller, question: Question) -> Set[ToolId]:
+        """The tools that a caller sees and that pass the filters."""
+        edition = self.gateway.edition
+        visible = frozenset(self.gateway.policy.visible(caller, edition))
+        return self.gateway.within(edition, visible, question.narrowing)
 
     def _keywords(self) -> KeywordIndex:
         """The index of the current edition; made at its first search, from the last one as far as that still holds."""
@@ -219,14 +234,14 @@ def _question(arguments: JsonObject) -> Question:
     if wrong:
         example = NextCall("search", {"query": "what you want to do, in a few words"})
         raise InvalidArguments(SEARCH, details=wrong, next_call=example)
-    return Question(**found)
+    return Question(**found, narrowing=read_filters(arguments))
 
 
 def _unread(arguments: JsonObject) -> list[str]:
     """What to say where a query seems to stand under another name: to list every tool would be no answer to it."""
     if "query" in arguments:
         return []
-    strange = [key[:KEY_LENGTH] for key in arguments if key not in ("limit", "cursor")]
+    strange = [key[:KEY_LENGTH] for key in arguments if key not in ("limit", "cursor", *FILTERS)]
     return [f"missing: query (string); unknown: {', '.join(strange[:KEYS_NAMED])}"] if strange else []
 
 

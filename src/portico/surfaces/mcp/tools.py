@@ -18,6 +18,7 @@ from .asking import until_complete
 from .envelopes import Context, client_of, envelope_of, own_meta
 from .kept import READ, read_result
 from .logs import Logs
+from .questions import with_unread
 from .results import error_result, must_stay_protocol_error, with_notes
 from .surface import Envelope, JsonObject, Surface
 
@@ -101,7 +102,8 @@ class Tools:
         request = self._request(name, arguments)
         meta_tool = self.surface.meta_tool(name)
         if meta_tool is not None:
-            return await meta_tool(caller, request.arguments, envelope)
+            answer = await meta_tool(caller, request.arguments, envelope)
+            return with_unread(name, self.surface.schema_of(name), request.arguments, answer)
         if name == READ:  # its name is reserved: a result may be shortened on any surface
             return await read_result(self.gateway, caller, request.arguments)
         try:
