@@ -44,7 +44,7 @@ HEAVY = {"mcp", "mcp_types", "pydantic", "numpy", "sqlalchemy", "anyio", "typer"
 OPENING = """
 import os, sys, time
 from pathlib import Path
-from portico.__main__ import open_early
+from portico.greetings import open_early
 pipe = open_early(["serve", "--stdio"], os.environ, Path.cwd())
 seconds = time.process_time()
 print(seconds, len(pipe.answers.given), *sys.modules, file=sys.stderr)
@@ -74,7 +74,7 @@ def leave(process: subprocess.Popen[str]) -> None:
     """Close stdin, as clients do, and wait for the end."""
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
 
 
 def send(process: subprocess.Popen[str], *messages: Any) -> None:
