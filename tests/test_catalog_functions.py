@@ -6,10 +6,12 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from portico import Catalog, RequestContext, tool
 from portico.domain.tool import Effect, ToolId
@@ -74,6 +76,58 @@ async def test_a_program_gives_connections_of_its_own(shop: Path, style: str) ->
     assert (await catalog.call("base_count", {"table": "orders"})).structured == {"result": 3}
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[0].execute("SELECT 1")
+
+
+SEED = """
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy
+from sqlalchemy import text
+
+if TYPE_CHECKING:
+    from teradatasql import TeradataConnection
+
+logger = logging.getLogger("seed")
+
+
+def handle_base_rows(conn: sqlalchemy.Connection, sql: str | None = None, tool_name: str = '', *args, **kwargs):
+    '''Runs a query.
+
+    Arguments:
+      sql - SQL text, with optional bind-parameter placeholders
+    '''
+    rows = [list(row) for row in conn.execute(text(sql), kwargs)]
+    return {"status": "success", "results": rows, "tool": tool_name or "base_rows"}
+
+
+def handle_base_names(conn: TeradataConnection, limit: int = 2):
+    '''Names tables.'''
+    found = conn.exec_driver_sql("SELECT name FROM sqlite_master LIMIT ?", (limit,))
+    return [name for name, in found]
+"""
+
+
+@pytest.mark.requirement("S0-83", "P-LIBRARY-CONNECTIONS")
+async def test_functions_written_for_another_server_work_as_they_are(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "seed_tools.py").write_text(SEED)
+    spec = spec_from_file_location("seed_tools", tmp_path / "seed_tools.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    engine = create_engine(f"sqlite:///{shop}")
+    catalog = Catalog(connect=engine.connect)
+    for function in (module.handle_base_rows, module.handle_base_names):
+        catalog.register_tool(function, "base")
+    asked = {"sql": "SELECT id FROM orders WHERE id > :least", "least": 1}
+    assert (await catalog.call("base_rows", asked)).structured["results"] == [[2], [3]]
+    assert (await catalog.call("base_names")).structured == {"result": ["orders"]}
+    with pytest.raises(InvalidArguments, match="conn"):
+        await catalog.call("base_names", {"conn": "x"})
+    engine.dispose()
 
 
 class Clock:

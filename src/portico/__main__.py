@@ -14,7 +14,6 @@ os.environ.setdefault(
     "OPENBLAS_NUM_THREADS", "1"
 )  # our matrices are small: threads would cost a start, and win nothing
 
-from portico.greetings import open_early
 from portico.version import VERSION
 
 if TYPE_CHECKING:
@@ -26,9 +25,14 @@ def main() -> None:
     """Run the command line."""
     # Loading a catalog makes many objects that all stay: looking for garbage among them costs a tenth of a start.
     gc.set_threshold(100_000, 50, 50)
+    _run(_open_early() if "--stdio" in sys.argv else None)
+
+
+def _open_early() -> EarlyPipe | None:
     # Some clients over stdio wait a second for the first answer, and loading the rest takes longer.
-    pipe = open_early(sys.argv[1:], os.environ, Path.cwd())
-    _run(pipe)
+    from portico.greetings import open_early
+
+    return open_early(sys.argv[1:], os.environ, Path.cwd())
 
 
 def _run(pipe: EarlyPipe | None) -> None:

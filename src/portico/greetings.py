@@ -83,7 +83,7 @@ def open_early(argv: Sequence[str], environ: Mapping[str, str], cwd: Path) -> Ea
     A config that cannot be used is no concern of this: whoever reads it next says what is wrong.
     """
     asked = asked_over_stdio(argv) if sys.platform != "win32" else None
-    if asked is None:
+    if asked is None or os.isatty(0):  # whoever types has time
         return None
     try:
         settings = load_settings(asked.config, environ, cwd, profile=asked.profile)

@@ -109,12 +109,14 @@ async def serve_over_stdio(settings: Settings, *, surface: str, pipe: EarlyPipe 
 
 def _keep_greeting(house: House, tasks: anyio.abc.TaskGroup, settings: Settings, server: SurfaceServer) -> None:
     """Remember what a client is told first, so that the next start can say it at once."""
+    turn = anyio.Lock()
 
     async def keep() -> None:
-        text, tools = server.surface.instructions(server.caller), []
-        if server.surface.name in STABLE:
-            tools = await server.surface.tools(server.caller)
-        await anyio.to_thread.run_sync(remember, settings, server.surface.name, text, tools)
+        async with turn:
+            text, tools = server.surface.instructions(server.caller), []
+            if server.surface.name in STABLE:
+                tools = await server.surface.tools(server.caller)
+            await anyio.to_thread.run_sync(remember, settings, server.surface.name, text, tools)
 
     def published(edition: Edition) -> None:
         tasks.start_soon(keep)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,7 +44,7 @@ HEAVY = {"mcp", "mcp_types", "pydantic", "numpy", "sqlalchemy", "anyio", "typer"
 OPENING = """
 import os, sys, time
 from pathlib import Path
-from portico.__main__ import open_early
+from portico.greetings import open_early
 pipe = open_early(["serve", "--stdio"], os.environ, Path.cwd())
 seconds = time.process_time()
 print(seconds, len(pipe.answers.given), *sys.modules, file=sys.stderr)
@@ -72,7 +74,7 @@ def leave(process: subprocess.Popen[str]) -> None:
     """Close stdin, as clients do, and wait for the end."""
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
 
 
 def send(process: subprocess.Popen[str], *messages: Any) -> None:
@@ -175,6 +177,17 @@ def test_a_list_that_was_told_too_early_is_said_to_have_changed(tmp_path: Path) 
         assert received(process, 1) == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
         send(process, {**LIST, "id": 3})
         assert "loud" in json.dumps(received(process, 1))
+
+
+def test_a_terminal_is_served_in_the_usual_way(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", OPENING.replace("len(pipe.answers.given)", "pipe")], env=environment(tmp_path),
+        cwd=tmp_path, stdin=theirs, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    os.close(ours)
+    os.close(theirs)
+    assert done.stderr.split()[1] == "None"
 
 
 def test_what_tools_print_does_not_reach_the_client(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 
 from . import models
 from .docstrings import parameter_texts
-from .injection import Need, need_of
+from .injection import CONNECTION_NAMES, Need, need_of
 from .kinds import Kind, Read, kind_of
 from .kinds import type_schema as type_schema
 from .marks import LOCAL, ToolMark, mark_of
@@ -135,6 +135,8 @@ class _Taken:
         self.bound = function.keywords.keys() if isinstance(function, functools.partial) else ()
         self.parameters, self.is_open = _parameters(function)
         self.hints, unread = read_hints(function)
+        # A type that only type checkers can see, on a parameter of that name, is a connection's.
+        unread = {name: why for name, why in unread.items() if name not in CONNECTION_NAMES}
         self.parameters = [self._plain(parameter) for parameter in self.parameters]
         self.texts = parameter_texts(doc, {parameter.name for parameter in self.parameters})
         for parameter in self.parameters:
