@@ -24,7 +24,9 @@ from tests.house.source import ROOT
 
 FENCE = re.compile(r"^\s*(```+|~~~+)\s*([\w-]*)\s*$")
 MARKER = re.compile(r"^\s*<!-- (not run|run by|with|file|setup|surface|goes on|output)(?:: *(.*?))? *-->\s*$")
-COMMAND = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:portico|make|pip|python|claude|systemctl|launchctl|ssh|git|curl|psql) ")
+COMMAND = re.compile(
+    r"^(?:[A-Z_]+=\S+ )*(?:portico|make|pip|python|claude|systemctl|launchctl|ssh|git|curl|psql|loginctl|journalctl) "
+)
 KNOWN = (
     "console",
     "agent",

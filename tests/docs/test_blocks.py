@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 import json
+import plistlib
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -20,8 +22,12 @@ NOT_RUN = {
     "README.md": 2,
     "docs/guides/base-tools.md": 1,
     "docs/guides/develop.md": 2,
+    "docs/guides/logs.md": 1,
     "docs/guides/registry.md": 4,
+    "docs/guides/remote.md": 1,
     "docs/guides/semantic.md": 2,
+    "docs/guides/service.md": 2,
+    "docs/guides/upgrade.md": 2,
     "docs/reference/cli.md": 2,
     "docs/reference/surfaces.md": 3,
 }
@@ -184,6 +190,26 @@ def test_a_config_is_read_without_a_complaint(block: Block, homes: Homes):
 @pytest.mark.parametrize("block", of("json"))
 def test_json_is_json(block: Block):
     json.loads(block.text)
+
+
+@pytest.mark.parametrize("block", of("ini", "xml", "nginx"))
+def test_a_file_for_another_program_can_be_read(block: Block):
+    if block.language == "ini":
+        unit = configparser.ConfigParser(interpolation=None, strict=False)
+        unit.optionxform = str  # type: ignore[assignment,method-assign]
+        unit.read_string(block.text)
+        assert "portico serve" in unit["Service"]["ExecStart"]
+    elif block.language == "xml":
+        assert plistlib.loads(block.text.encode())["ProgramArguments"][1] == "serve"
+    else:
+        assert block.text.count("{") == block.text.count("}")
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    unlisted = [page for page in pages if not page.startswith(("decisions/", "README"))]
+    assert sorted(page for page in unlisted if f"]({page})" not in index) == []
 
 
 def test_dots_stand_for_anything_and_nothing_else_does():
