@@ -16,6 +16,7 @@ from pathlib import Path
 
 from portico.config import load_settings
 from tests.attack.talk import Talk
+from tests.docs.blocks import ALL
 
 BIN = Path(sys.executable).parent
 BROKEN = {"command": "no-such-command"}
@@ -108,25 +109,32 @@ class Home:
 
 
 class Homes:
-    """Makes homes; what the servers of one offer is learned once for all that have the same servers."""
+    """Makes homes; what the sample servers offer is learned once for all of them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._made: dict[tuple[str, ...], Path] = {}
+        self._learned: Path | None = None
         self._count = 0
 
     def make(self, servers: tuple[str, ...]) -> Home:
         """A home of its own with these servers."""
-        if servers not in self._made:
-            first = Home(self._folder / f"template-{len(self._made)}")
-            first.configure(servers)
-            if servers != ("nothing",):
-                first.run("portico refresh")
-            self._made[servers] = first.root
         self._count += 1
         home = Home(self._folder / str(self._count))
-        shutil.copytree(self._made[servers], home.root)
+        if servers != ("nothing",):
+            shutil.copytree(self._learn(), home.root)
+        home.configure(servers)
+        if "broken" in servers:
+            home.run("portico refresh broken")
         return home
+
+    def _learn(self) -> Path:
+        """A home in which every sample server was asked; the others are copies of it, with configs of their own."""
+        if self._learned is None:
+            first = Home(self._folder / "learned")
+            first.configure(tuple(ALL.split()))
+            first.run("portico refresh")
+            self._learned = first.root
+        return self._learned
 
 
 def conversation(text: str) -> Iterator[tuple[str, str]]:
