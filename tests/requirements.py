@@ -34,6 +34,7 @@ PROMISES = {
     "P-HOUSE-DOCSTRINGS": "Every module and public name says what it is.",
     "P-HOUSE-IMPORTS": "Imports stand at the top, but for a named few.",
     "P-HOUSE-DOCS": "Every command, option, setting, route, listed tool, error and exit code is documented.",
+    "P-DOCS-RUN": "Every code block and transcript of the docs is run, or says why it cannot be.",
     "P-HOUSE-SELF": "What is committed speaks of the project alone.",
     "P-CONSTRAINTS": "What is developed with is written down, by name and version, and fits what is declared.",
     "P-AUDIT": "An audit is clean only when every package was really checked.",

@@ -55,7 +55,7 @@ class Headers(Suite):
         body = message(1, "ping", {}) if method in ("POST", "PUT") else b""
         data = _head(method, path, head, body) + body
         reply = target.talk.raw(data)
-        refused = reply.status in (0, 400, 403, 421, 431)
+        refused = reply.status in (0, 400, 403, 408, 413, 421, 431, 503)
         yield Attempt(kind, flaw(reply, may_fail=True) or ("" if refused else f"{kind} accepted ({reply.status})"))
 
     def _monstrous(self, chance: Random, target: Target) -> Attempt:
