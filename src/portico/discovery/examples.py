@@ -9,12 +9,13 @@ import jsonschema_rs
 import orjson
 
 from portico.domain.instances import proposals
+from portico.domain.pattern_cost import count_states, nodes_of, patterns_of
 from portico.domain.tool import Tool
 
 NO_EXAMPLE = "write the arguments by the schema"
 """What to do where no example could be found."""
 TOOLS_KEPT = 2_000
-SCHEMA_OBJECTS, SCHEMA_PATTERNS = 1_500, 100
+SCHEMA_OBJECTS, SCHEMA_PATTERNS, PATTERN_STATES = 1_500, 100, 10_000
 """Objects and patterns of a schema that examples are checked against; a larger one would take long to compile."""
 
 _kept: dict[int, tuple[Tool, dict[str, Any] | None]] = {}
@@ -51,9 +52,15 @@ def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | None:
         text = orjson.dumps(schema)
         if text.count(b"{") > SCHEMA_OBJECTS or text.count(b'"pattern') > SCHEMA_PATTERNS:
             return None
+        if b'"pattern' in text and _states(schema) > PATTERN_STATES:
+            return None
         return jsonschema_rs.validator_for(dict(schema), offline=True)
     except (TypeError, ValueError, jsonschema_rs.ReferencingError):
         return None
+
+
+def _states(schema: Mapping[str, Any]) -> int:
+    return sum(count_states(pattern) for node in nodes_of(schema) for pattern in patterns_of(node))
 
 
 def _allows(validator: jsonschema_rs.Validator, value: dict[str, Any]) -> bool:

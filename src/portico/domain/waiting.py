@@ -7,18 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 
-
-class StartWait:
-    """Seconds that one call has waited for a start."""
-
-    __slots__ = ("seconds",)
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-
-START_WAIT: ContextVar[StartWait | None] = ContextVar("START_WAIT", default=None)
-"""Of the call that is being made in this context."""
+START_WAIT: ContextVar[float] = ContextVar("START_WAIT", default=0.0)
+"""Seconds that the call which is being made in this context has waited; whoever makes a call sets it to 0."""
 
 
 @contextmanager
@@ -28,6 +18,4 @@ def waiting_for_start() -> Iterator[None]:
     try:
         yield
     finally:
-        wait = START_WAIT.get()
-        if wait is not None:
-            wait.seconds += perf_counter() - began
+        START_WAIT.set(START_WAIT.get() + perf_counter() - began)

@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Any
 
 import jsonschema_rs
+import orjson
 
 from portico.domain.tool import Tool
 
-from .cost import Cost, Size, cost_of
+from .cost import CHECK_UNITS, Cost, Size, cost_of
 
 COMPILED_LIMIT = 4_096
 LISTED_UNITS = 2_000
@@ -28,6 +29,22 @@ class CheckedSchema:
     tool: Tool
     validator: jsonschema_rs.Validator | None
     cost: Cost
+    letters: int = 0
+    """Values of so many letters, written as JSON, are surely checked in time."""
+
+    def allows_small(self, value: Any) -> bool:
+        """Whether a value is surely small enough to be checked, and fits: the way of nearly all calls.
+
+        Raises:
+            ValueError: the value is not JSON.
+        """
+        if self.validator is None:
+            return False
+        try:
+            is_small = len(orjson.dumps(value)) <= self.letters
+        except TypeError:  # integers beyond 64 bits, too many levels, or a library user's own objects
+            return False
+        return is_small and self.validator.is_valid(value)
 
     def is_valid(self, value: Any, size: Size) -> bool | None:
         """Whether the schema allows a value; None where nobody can tell in time.
@@ -68,7 +85,8 @@ class CheckedSchemas:
                 self._kept.clear()
             cost = cost_of(schema)
             validator = compile_schema(schema) if cost.is_compiled else None
-            kept = self._kept[id(tool)] = CheckedSchema(tool, validator, cost)
+            letters = CHECK_UNITS // cost.per_letter if cost.per_letter else 0
+            kept = self._kept[id(tool)] = CheckedSchema(tool, validator, cost, letters)
         return kept
 
 

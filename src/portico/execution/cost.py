@@ -14,7 +14,8 @@ from urllib.parse import unquote
 
 import orjson
 
-from .pattern_cost import count_states, is_hard
+from portico.domain.pattern_cost import count_states, is_hard, nodes_of, patterns_of
+
 from .recursion import depth_of
 
 Node = Mapping[str, Any]
@@ -64,6 +65,12 @@ class Cost:
     """Whether one wrong value can have an error for each of many alternatives."""
     depth: int | None = None
     """How deep a value may be nested for this to be true; None where it does not matter."""
+
+    @property
+    def per_letter(self) -> int:
+        """The most that a letter of a value, written as JSON, can cost; 0 where that is not all there is to it."""
+        is_plain = not self.hard_patterns and self.depth is None
+        return self.units + self.text_units + 1 if is_plain else 0
 
     @property
     def is_compiled(self) -> bool:
@@ -224,7 +231,7 @@ def _weigh(node: Node) -> tuple[int, int, int]:
     counted = sum(len(found) for key, found in node.items() if isinstance(found, list | dict) and key != "$defs")
     units = 1 + len(node) + counted // 2 + (15 if "uniqueItems" in node else 0)
     letters, hard = 20 if "format" in node else 0, 0
-    for pattern in _patterns_in(node):
+    for pattern in patterns_of(node):
         states, is_special = _pattern(pattern)
         units += 5 + states // 50
         letters += 1 + states // 2
@@ -237,13 +244,6 @@ def _pattern(pattern: str) -> tuple[int, bool]:
     return count_states(pattern), is_hard(pattern)
 
 
-def _patterns_in(node: Node) -> Iterator[str]:
-    if isinstance(found := node.get("pattern"), str):
-        yield found
-    if isinstance(found := node.get("patternProperties"), Mapping):
-        yield from (pattern for pattern in found if isinstance(pattern, str))
-
-
 def _compiling(schema: Node) -> int:
     """Units to compile all patterns of a schema; too many where there is too much to look at."""
     try:
@@ -253,8 +253,8 @@ def _compiling(schema: Node) -> int:
     if text.count(b"{") > NODES_COMPILED or text.count(b",") > VALUES_COMPILED:
         return COMPILE_UNITS + 1
     units = 0
-    for node in _all_nodes(schema) if b'"pattern' in text else ():
-        for pattern in _patterns_in(node):
+    for node in nodes_of(schema) if b'"pattern' in text else ():
+        for pattern in patterns_of(node):
             units += PATTERN_COMPILED + _pattern(pattern)[0] * STATE_COMPILED
             if units > COMPILE_UNITS:
                 return units
@@ -330,20 +330,7 @@ def _at(node: Any, pointer: str) -> Any:
 
 def _named(schema: Node) -> Iterator[tuple[str, Node]]:
     """The subschemas that have a name of their own, which references can use."""
-    for node in _all_nodes(schema):
+    for node in nodes_of(schema):
         for key, mark in (("$id", ""), ("$anchor", "#")):
             if isinstance(node.get(key), str):
                 yield f"{mark}{node[key]}", node
-
-
-def _all_nodes(schema: Node) -> Iterator[Node]:
-    waiting: list[Any] = [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Mapping):
-            yield node
-        waiting.extend(
-            child
-            for child in (node.values() if isinstance(node, Mapping) else node)
-            if isinstance(child, Mapping | list)
-        )

@@ -16,7 +16,7 @@ from portico.domain.edition import Edition
 from portico.domain.journal import Entry
 from portico.domain.tool import Effect, Tool
 from portico.domain.usage import counts
-from portico.domain.waiting import START_WAIT, StartWait
+from portico.domain.waiting import START_WAIT
 from portico.errors import (
     AmbiguousTool,
     Busy,
@@ -77,8 +77,7 @@ class Executor:
         tool: Tool | None = None
         result: Result | None = None
         outcome, code, ended = Outcome.FAILED, "", 0.0
-        wait = StartWait()
-        before = START_WAIT.set(wait)
+        START_WAIT.set(0.0)
         try:
             tool = edition.resolver.resolve(call.tool, self.policy.visible(caller, edition))
             result = await self._run(caller, call, tool)
@@ -95,7 +94,6 @@ class Executor:
             raise _internal(error, tool, call, result) from error
         finally:
             # What was carried out is recorded, so that nothing here may raise.
-            START_WAIT.reset(before)
             invocation = Invocation(
                 tool=tool.id if tool else None,
                 spelled=call.tool[:200],
@@ -103,7 +101,7 @@ class Executor:
                 surface=caller.surface,
                 outcome=outcome,
                 # Neither the start of the server nor making the result fit is work of the tool.
-                seconds=max(0.0, (ended or time.perf_counter()) - started - wait.seconds),
+                seconds=max(0.0, (ended or time.perf_counter()) - started - START_WAIT.get()),
                 code=code,
                 at=at,
                 tokens_in=self._tokens_in(tool, call),

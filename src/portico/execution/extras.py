@@ -31,10 +31,12 @@ _CORE = frozenset({"type", "text", "data", "mimeType", "resource"})
 
 def has_extras(raw: Mapping[str, Any]) -> bool:
     """Whether there is anything in a result but texts, structured content and whether it is an error."""
-    content = raw.get("content")
-    if not raw.keys() <= _PLAIN or not isinstance(content, list | None):
+    if not raw.keys() <= _PLAIN:
         return True
-    return not all(isinstance(block, dict) and block.keys() <= _PLAIN_BLOCK for block in content or ())
+    content = raw.get("content", [])
+    if not isinstance(content, list):
+        return True
+    return any(not isinstance(block, dict) or not block.keys() <= _PLAIN_BLOCK for block in content)
 
 
 def extras_of(raw: Mapping[str, Any]) -> list[Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 STATES_LIMIT = 10_000_000
 LENGTH_LIMIT = 5_000
@@ -61,3 +63,22 @@ def _end_of_group(text: str) -> int:
         if not depth:
             return found.end()
     return len(text)
+
+
+def patterns_of(node: Mapping[str, Any]) -> Iterator[str]:
+    """The patterns of one subschema, for values and for names."""
+    if isinstance(found := node.get("pattern"), str):
+        yield found
+    if isinstance(found := node.get("patternProperties"), Mapping):
+        yield from (pattern for pattern in found if isinstance(pattern, str))
+
+
+def nodes_of(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Every object in a schema."""
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            yield node
+        inside = node.values() if isinstance(node, Mapping) else node
+        waiting.extend(child for child in inside if isinstance(child, Mapping | list))
