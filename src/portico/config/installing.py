@@ -156,7 +156,8 @@ def apply(plan: InstallPlan) -> Path | None:
     write_atomically(backup, plan.path.read_bytes() if current is not None else b"", like=plan.path)
     write_atomically(plan.path, plan.after.encode())
     if plan.records is not None and plan.entry is not None:
-        record = Record(entry=plan.entry, removed=plan.removed, after=digest_of(plan.after))
+        digest = digest_of(plan.after)
+        record = Record(entry=plan.entry, removed=plan.removed, after=digest, backup=backup.name)
         remember_install(plan.records, plan.path, record)
     return backup
 

@@ -34,6 +34,8 @@ class Record:
     entry: Mapping[str, Any]
     removed: tuple[str, ...]
     after: str
+    backup: str = ""
+    """The name of the file that holds the text from before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,7 @@ def remember_install(records: Path, path: Path, record: Record) -> None:
     known = _read(records)
     rows = known.setdefault(os.path.abspath(path), [])
     rows.append({"entry": dict(record.entry), "removed": list(record.removed), "after": record.after})
+    rows[-1]["backup"] = record.backup
     write_atomically(records, json.dumps(known, indent=1).encode())
 
 
@@ -95,7 +98,8 @@ def plan_undo(
     if document is None or not isinstance(table := document.value(known.table), dict) or NAME not in table:
         fix = "There is nothing to take back."
         raise ConfigError(f"there is no entry {NAME!r} in it", file=str(path), fix=fix)
-    record, backup = _latest(records, path), latest_name(path, BACKUP)
+    record = _latest(records, path)
+    backup = _backup(path, record)
     if not force:
         _refuse_changed(document, known, table[NAME], record)
     after = _undone_text(document, known, record, backup)
@@ -145,6 +149,14 @@ def undo(
     return apply_undo(plan_undo(client, environ=environ, cwd=cwd, scope=scope, platform=platform, force=force))
 
 
+def _backup(path: Path, record: Record | None) -> Path | None:
+    """The text from before the installation; other changes of ours may have left later ones."""
+    if record is not None and record.backup:
+        named = path.with_name(record.backup)
+        return named if named.is_file() else None
+    return latest_name(path, BACKUP)
+
+
 def _refuse_changed(document: Document, client: Client, entry: Any, record: Record | None) -> None:
     if record is not None and entry == record.entry:
         return
@@ -183,7 +195,8 @@ def _latest(records: Path, path: Path) -> Record | None:
     if not rows:
         return None
     row = rows[-1]
-    return Record(entry=row["entry"], removed=tuple(row.get("removed", ())), after=str(row.get("after", "")))
+    removed, after, backup = row.get("removed", ()), row.get("after", ""), row.get("backup", "")
+    return Record(entry=row["entry"], removed=tuple(removed), after=str(after), backup=str(backup))
 
 
 def _forget(records: Path, path: Path) -> None:

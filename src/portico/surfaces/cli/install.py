@@ -54,20 +54,26 @@ def install(
         if undo:
             _undo(client, scope, dry_run=dry_run, force=force)
             return
-        plans = _plans(ctx, client, scope, via=via, port=port, replace=replace, local=local)
-        for plan in plans:
-            backup = None if dry_run else apply(plan)
-            _print_install(plan, written=not dry_run, backup=backup)
+        plan = _plan(ctx, client, scope, via=via, port=port, replace=replace)
+        _carry_out(plan, dry_run=dry_run)
+        # Worked out only now: they may be in the file that has just been written.
+        others = plan_local_removal(client, environ=os.environ, cwd=Path.cwd()) if replace and scope == "user" else ()
+        for other in others:
+            if _is_wanted(other, local):
+                _carry_out(other, dry_run=dry_run)
         if not dry_run and via == "stdio":
             _begin_config(ctx)
     except PorticoError as error:
         raise fail(error) from error
-    _print_next(plans, written=not dry_run)
+    _print_next(is_change=plan.is_change, written=not dry_run)
 
 
-def _plans(
-    ctx: typer.Context, client: str, scope: Scope, *, via: str, port: int, replace: bool, local: bool | None
-) -> list[InstallPlan]:
+def _carry_out(plan: InstallPlan, *, dry_run: bool) -> None:
+    backup = None if dry_run else apply(plan)
+    _print_install(plan, written=not dry_run, backup=backup)
+
+
+def _plan(ctx: typer.Context, client: str, scope: Scope, *, via: str, port: int, replace: bool) -> InstallPlan:
     command, args = _own_command(ctx)
     plan = plan_install(
         client,
@@ -80,11 +86,9 @@ def _plans(
         scope=scope,
         replace=replace,
     )
-    if not replace:
-        return [plan]
-    _name_unserved(ctx, plan)
-    others = plan_local_removal(client, environ=os.environ, cwd=Path.cwd()) if scope == "user" else ()
-    return [plan, *(other for other in others if _is_wanted(other, local))]
+    if replace:
+        _name_unserved(ctx, plan)
+    return plan
 
 
 def _is_wanted(plan: InstallPlan, local: bool | None) -> bool:
@@ -152,8 +156,8 @@ def _print_diff(diff: str) -> None:
         typer.secho(line, fg={"+": "green", "-": "red"}.get(line[:1]))
 
 
-def _print_next(plans: list[InstallPlan], *, written: bool) -> None:
-    if not any(plan.is_change for plan in plans):
+def _print_next(*, is_change: bool, written: bool) -> None:
+    if not is_change:
         return
     if not written:
         warn("nothing was written (--dry-run)")

@@ -82,7 +82,7 @@ async def ask(
         await house.admin.refresh(servers, done)
     for server, failure in sorted(outcomes.items()):
         if failure is not None and tell:
-            warn(f"{server}: {'; '.join(failure.details) or failure}")
+            warn(f"{server}: {'; '.join(failure.details) or failure}; next: portico doctor {server}")
     return outcomes
 
 
