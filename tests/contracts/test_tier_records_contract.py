@@ -76,6 +76,18 @@ def test_the_catalog_is_written_down_with_all_that_there_is_to_know(tiers: TierR
     assert json.loads(schema) == tool.input_schema
 
 
+@pytest.mark.requirement("S1-49")
+def test_the_queries_of_the_design_run_as_they_are_written(tiers: TierRecords, database: Database) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    tiers.keep_catalog(edition([made(FIND, input_schema=schema), made(SNAP)]), {}, {FIND: HOT})
+    ((name, required, rate),) = database.rows(
+        "SELECT tool_name, parameters_schema -> 'required' AS required_params, "
+        "success_count * 100.0 / NULLIF(total_invocations, 0) AS success_rate "
+        "FROM mcp_tools WHERE tier = 'hot' ORDER BY tier_score DESC LIMIT 15"
+    )
+    assert (name, json.loads(required), rate) == ("find_symbol", ["a"], None)
+
+
 def test_standings_come_back_and_stay_until_new_ones_are_given(tiers: TierRecords) -> None:
     assert tiers.standings() == {}
     both = edition([made(FIND), made(SNAP)])

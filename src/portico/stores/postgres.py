@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from psycopg import DataError, Error, IntegrityError, ProgrammingError
 from psycopg.errors import ProgramLimitExceeded
+from psycopg.types.json import set_json_loads
 from sqlalchemy import URL, Connection, CursorResult, Engine, NullPool, TextClause, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -249,6 +250,11 @@ def _text(sql: str) -> TextClause:
     return text(sql)
 
 
+def _as_text(json: str | bytes) -> str:
+    """JSON as SQLite would give it."""
+    return json if isinstance(json, str) else json.decode()
+
+
 def _engine(address: PostgresAddress, statement_seconds: float, grace_seconds: float, **pool: Any) -> Engine:
     """An engine whose connections are given up when the server does not even end a statement that takes too long."""
     engine = create_engine(_url(address), connect_args=_arguments(address, statement_seconds), **pool)
@@ -256,6 +262,7 @@ def _engine(address: PostgresAddress, statement_seconds: float, grace_seconds: f
     def connect(dialect: object, record: object, given: list[Any], options: dict[str, Any]) -> ImpatientConnection:
         connection = ImpatientConnection.connect(*given, **options)
         connection.patience = statement_seconds + grace_seconds
+        set_json_loads(_as_text, connection)
         return connection
 
     event.listen(engine, "do_connect", connect)

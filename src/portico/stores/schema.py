@@ -8,7 +8,7 @@ from portico.errors import StoreRefused
 
 from .database import Database
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """Oldest first, as in `migrations/versions`."""
 
 HEAD = REVISIONS[-1]

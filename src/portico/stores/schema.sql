@@ -185,4 +185,4 @@ CREATE TABLE shapes (
 	results BIGINT NOT NULL,
 	PRIMARY KEY (server, tool)
 );
-INSERT INTO alembic_version VALUES ('0004');
+INSERT INTO alembic_version VALUES ('0005');

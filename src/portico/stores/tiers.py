@@ -39,6 +39,8 @@ ON CONFLICT (server_id, tool_name) DO UPDATE SET display_name = excluded.display
     tier_score = CASE WHEN excluded.is_scored THEN excluded.tier_score ELSE mcp_tools.tier_score END,
     is_scored = (mcp_tools.is_scored OR excluded.is_scored)
 """
+_POSTGRES_TOOL = _TOOL.replace(":schema", "CAST(:schema AS json)")
+"""On PostgreSQL the schema is JSON, so that queries can look into it."""
 _SERVER_GONE = "UPDATE mcp_servers SET is_active = FALSE WHERE server_name = :name"
 _TOOL_GONE = "UPDATE mcp_tools SET is_active = FALSE WHERE id = :id"
 _SERVERS = "SELECT server_name, display_name, docker_image, network_mode, is_active FROM mcp_servers"
@@ -71,6 +73,7 @@ class DatabaseTiers:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._tool = _POSTGRES_TOOL if database.dialect == "postgresql" else _TOOL
 
     def standings(self) -> dict[ToolId, Standing]:
         """How the tools stood at the last update; a tier that nobody knows any more is left out."""
@@ -92,7 +95,7 @@ class DatabaseTiers:
             _run(
                 work, _SERVER, [row for name, row in sorted(servers.items()) if _is_other(row, kept_servers.get(name))]
             )
-            _run(work, _TOOL, [row for at, row in sorted(tools.items()) if _is_new(row, kept.get(at))])
+            _run(work, self._tool, [row for at, row in sorted(tools.items()) if _is_new(row, kept.get(at))])
         # A transaction of its own: within one, everybody must take rows in one order, or two might wait for each other.
         with self._database.transaction() as work:
             gone = [name for name, row in kept_servers.items() if name not in servers and row[-1]]

@@ -9,6 +9,7 @@ from .registration import Parameter, Registration
 from .shapes import Shape
 from .types import ParamType
 
+_FILTERS = 'By column, such as {"x": {"ge": 5}}: eq, ne, lt, le, gt, ge, like (text), in, between, is_null; all hold'
 META = "portico/registry"
 """Where a definition tells what it was made of."""
 
@@ -65,16 +66,16 @@ def _choosing(hidden: list[str], columns: tuple[Parameter, ...]) -> dict[str, An
     """The parameters of our own, for what a value per column cannot say."""
     column = {"$ref": "#/$defs/column"}
     filters = _object({one.name: {"$ref": f"#/$defs/{_shared(one.type)}"} for one in columns}, hidden)
-    direction = {"type": "string", "enum": ["asc", "desc"], "default": "asc"}
-    order = _object({"column": {"type": "string"}, "direction": direction}, ["column"])
+    direction = {"type": "string", "enum": ["asc", "desc"]}
+    order = _open({"column": {"type": "string"}, "direction": direction}, ["column"])
     functions = {"type": "string", "enum": list(AGGREGATES)}
-    aggregate = _object({"function": functions, "column": column, "as": {"type": "string"}}, ["function"])
+    aggregate = _open({"function": functions, "column": column, "as": {"type": "string"}}, ["function"])
     return {
-        "filters": {**filters, "description": "Conditions by column; all must hold"},
-        "columns": _listed(column, "Columns to return; all by default"),
+        "filters": {**filters, "description": _FILTERS},
+        "columns": _listed(column, "To return; all by default"),
         "group_by": _listed(column),
-        "aggregates": _listed(aggregate, "Worked out for each group; sum and avg take numbers"),
-        "order_by": _listed(order, "By columns or names of aggregates"),
+        "aggregates": _listed(aggregate, "For each group; sum and avg take numbers"),
+        "order_by": _listed(order, "Columns or aggregates"),
     }
 
 
@@ -87,27 +88,30 @@ def _definitions(columns: tuple[Parameter, ...]) -> dict[str, Any]:
 def _shared(type: ParamType) -> str:
     """The name of what columns of this type share; sizes do not matter to a condition."""
     is_sized = type.shape in (Shape.TEXT, Shape.INTEGER, Shape.FLOAT) and type.name != "other"
-    return f"{type.shape.name.lower() if is_sized else type.name}_filter"
+    return type.shape.name.lower() if is_sized else type.name
 
 
 def _condition(type: ParamType) -> dict[str, Any]:
+    """What takes one value is named in the description of `filters`, once for all types; a wrong name is refused."""
     one = type.schema(bounds=False)
-    many = {"type": "array", "items": one, "minItems": 1}
-    written = {"in": many, "between": {**many, "minItems": 2, "maxItems": 2}, "is_null": {"type": "boolean"}}
-    return _object({name: written.get(name, one) for name in operators(type)}, [])
+    many = {"type": "array", "items": one}
+    written = {"in": many, "between": many, "is_null": {"type": "boolean"}}
+    known = operators(type)
+    found = _object({name: written[name] for name in known if name in written}, [])
+    return {**found, "additionalProperties": one} if "eq" in known else found
 
 
 def _plain(column: Parameter) -> dict[str, Any]:
     """One value, which the column is to equal; a column that must be filtered also takes conditions here."""
-    found = _schema(column)
+    found = _schema(column, bounds=False)
     if not column.required:
         return found
     told = {"description": found.pop("description")} if "description" in found else {}
     return {"anyOf": [found, {"$ref": f"#/$defs/{_shared(column.type)}"}], **told}
 
 
-def _schema(parameter: Parameter) -> dict[str, Any]:
-    found = parameter.type.schema()
+def _schema(parameter: Parameter, *, bounds: bool = True) -> dict[str, Any]:
+    found = parameter.type.schema(bounds=bounds)
     text = ", ".join(part for part in (parameter.comment, parameter.type.hint) if part)
     return {**found, "description": text} if text else found
 
@@ -122,6 +126,11 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 def _listed(items: dict[str, Any], text: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {"type": "array", "items": items}
     return {**found, "description": text} if text else found
+
+
+def _open(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    """An object in a list: what else stands in it is refused when it is read, and the schema saves the words."""
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
