@@ -22,7 +22,7 @@ from .results import LEAST_TOKENS, MOST_TOKENS
 
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"
-    " result_tokens"
+    " result_tokens answer_values"
 ).split()
 """The fields of a server entry."""
 
@@ -45,6 +45,8 @@ _TRANSPORTS: Mapping[str, Transport] = {
 _MILLISECONDS = 1000
 """Some clients write timeouts in milliseconds; nobody waits for a quarter of an hour by intent."""
 _NAME_LIMIT = 128
+LEAST_VALUES, MOST_VALUES = 1_000, 50_000_000
+"""JSON values that one answer of a server may be allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,7 @@ def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:
         tools=_filter(fields),
         timeouts=_timeouts(fields),
         result_tokens=fields.whole("result_tokens", least=LEAST_TOKENS, most=MOST_TOKENS) or 0,
+        answer_values=fields.whole("answer_values", least=LEAST_VALUES, most=MOST_VALUES) or 0,
     )
 
 

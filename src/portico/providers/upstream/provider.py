@@ -23,7 +23,7 @@ from .listing import take_stock
 from .negotiation import Era
 from .owner import Owner
 from .param_headers import header_maps
-from .protocol import CAPABILITIES_KEY, HEADER_MISMATCH, client_info
+from .protocol import CAPABILITIES_KEY, HEADER_MISMATCH, VALUES_LIMIT, client_info
 from .questions import STATE, Asking, Questions
 
 _ANSWERS = frozenset({"inputResponses", "requestState"})
@@ -37,7 +37,7 @@ class UpstreamProvider:
     ) -> None:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
-        self._patience = Patience(spec.timeouts.call, spec.timeouts.total)
+        self._patience = Patience(spec.timeouts.call, spec.timeouts.total, values=spec.answer_values or VALUES_LIMIT)
         self._questions = Questions(self._patience)
         self._inbox = Inbox(spec.name, on_change, on_notice, self._questions)
         self._dialler = Dialler(spec, self._inbox, client_info(client_version), Era.of(protocol))
