@@ -1,4 +1,4 @@
-"""What results may cost and how long they are kept: the key `results`, and `result_tokens` of a server."""
+"""What results may cost and how long they are kept: the key `results`, and the limits of one server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def test_every_limit_can_be_set(home: Home) -> None:
     home.write(
         "project/portico.yaml",
         "results: {tokens: 2000, expire_s: 90.5, memory_mb: 0, store_mb: 10}\n"
-        "servers: {a: {command: x, result_tokens: 20000}}\n",
+        "servers: {a: {command: x, result_tokens: 20000, answer_values: 2000000}}\n",
     )
     settings = home.load()
     assert settings.problems == ()
     assert settings.results == ResultLimits(tokens=2_000, expire_s=90.5, memory_mb=0, store_mb=10)
     assert settings.servers[0].result_tokens == 20_000
+    assert settings.servers[0].answer_values == 2_000_000
 
 
 @pytest.mark.requirement("P-BAD-CONFIG")
@@ -59,8 +60,9 @@ def test_an_odd_limit_is_named_and_its_default_is_in_force(home: Home, written: 
 
 @pytest.mark.requirement("P-BAD-CONFIG")
 @pytest.mark.parametrize("written", ["0", "-1", "x", "1.5"])
-def test_an_odd_limit_of_a_server_is_named(home: Home, written: str) -> None:
-    home.write("project/portico.yaml", f"servers:\n  a: {{command: x, result_tokens: {written}}}\n")
+@pytest.mark.parametrize(("key", "least"), [("result_tokens", "500"), ("answer_values", "1000")])
+def test_an_odd_limit_of_a_server_is_named(home: Home, key: str, least: str, written: str) -> None:
+    home.write("project/portico.yaml", f"servers:\n  a: {{command: x, {key}: {written}}}\n")
     (problem,) = home.load().problems
-    assert (problem.where, problem.line) == ("servers.a.result_tokens", 2)
-    assert "500" in problem.fix
+    assert (problem.where, problem.line) == (f"servers.a.{key}", 2)
+    assert least in problem.fix

@@ -24,7 +24,7 @@ from .results import LEAST_TOKENS, MOST_TOKENS
 
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"
-    " result_tokens envFile"
+    " result_tokens envFile answer_values"
 ).split()
 """The fields of a server entry."""
 
@@ -48,6 +48,8 @@ _MILLISECONDS = 1000
 """Some clients write timeouts in milliseconds; nobody waits for a quarter of an hour by intent."""
 _NAME_LIMIT = 128
 _PUBLIC_VARIABLES = frozenset("HOME USER LOGNAME PATH PWD SHELL LANG TMPDIR HOSTNAME TERM".split())
+LEAST_VALUES, MOST_VALUES = 1_000, 50_000_000
+"""JSON values that one answer of a server may be allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,7 @@ def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:
         tools=_filter(fields),
         timeouts=_timeouts(fields),
         result_tokens=fields.whole("result_tokens", least=LEAST_TOKENS, most=MOST_TOKENS) or 0,
+        answer_values=fields.whole("answer_values", least=LEAST_VALUES, most=MOST_VALUES) or 0,
     )
 
 

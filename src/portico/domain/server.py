@@ -54,6 +54,8 @@ class ServerSpec:
     timeouts: Timeouts = Timeouts()
     result_tokens: int = 0
     """What one result may cost; 0 leaves it to the default."""
+    answer_values: int = 0
+    """JSON values that one answer may have; 0 leaves it to the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from upstream_world import Upstreams, said, until, use
 
 from portico.errors import UpstreamGone
+from portico.providers.upstream import spawning
 from portico.providers.upstream.spawning import PROGRAM
 
 FAMILY = str(Path(__file__).with_name("family.py"))
@@ -109,6 +111,18 @@ async def test_killed_supervisor_takes_its_children_along_and_is_replaced(upstre
     with suppress(UpstreamGone):  # the news may come while the call is on its way
         await use(provider, "echo")
     assert said(await use(provider, "echo", a=1)) == {"a": 1}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("name", "value"), [("PROGRAM", "/missing.py"), ("IS_SUPERVISED", False)])
+async def test_servers_start_where_there_can_be_no_supervisor(
+    upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
+) -> None:
+    alone = spawning._Supervisor()
+    monkeypatch.setattr(spawning, "_supervisor", alone)
+    monkeypatch.setattr(spawning, name, value)
+    assert said(await use(upstreams.stdio(), "echo", a=1)) == {"a": 1}
+    alone.close()
 
 
 @pytest.mark.requirement("P-DIE-WITH-GATEWAY")

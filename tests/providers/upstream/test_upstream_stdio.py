@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -402,6 +403,12 @@ async def test_answer_with_too_many_values_fails_its_call_alone(upstreams: Upstr
         await use(provider, "raw", hex=line.hex())
     assert said(await use(provider, "echo", a=1)) == {"a": 1}
     assert len(upstreams.spawned()) == 1
+
+
+async def test_more_values_can_be_allowed(upstreams: Upstreams) -> None:
+    provider = upstreams.provide(replace(upstreams.spec(), answer_values=2_000_000))
+    line = b'{"jsonrpc":"2.0","id":ID,"result":{"a":[' + b"{}," * 600_000 + b"0]}}\n"
+    assert len((await use(provider, "raw", hex=line.hex()))["a"]) == 600_001
 
 
 async def test_long_text_with_many_commas_is_one_value(upstreams: Upstreams) -> None:

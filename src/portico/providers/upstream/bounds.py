@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from portico.errors import Sent
 
 from .faults import Fault
-from .protocol import MESSAGE_LIMIT
+from .protocol import MESSAGE_LIMIT, VALUES_LIMIT
 
-VALUES_LIMIT = 500_000
-"""Values in one message: objects, arrays, and their items."""
 COUNTED_FROM = 1024 * 1024
 """Bytes from which values are counted; a shorter message cannot hold enough of them to do harm."""
 LARGE_AT_ONCE = 2
@@ -27,8 +26,15 @@ HEAD = 1024
 class TooLarge(Fault):
     """A message beyond its bounds."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__(said, "ask for less: a page, a range or a filter", sent=Sent.ANSWERED)
+    def __init__(self, said: str, *fixes: str) -> None:
+        super().__init__(said, "ask for less: a page, a range or a filter", *fixes, sent=Sent.ANSWERED)
+
+
+class Bounds(NamedTuple):
+    """How many bytes and how many values a message may have."""
+
+    size: int = MESSAGE_LIMIT
+    values: int = VALUES_LIMIT
 
 
 class Counter:
@@ -52,15 +58,15 @@ class Counter:
 
 
 class Incoming:
-    """One message on its way in; `bound` gives the most bytes it may have, when it turns out to be a long one."""
+    """One message on its way in; `bound` gives its bounds, when it turns out to be a long one."""
 
-    __slots__ = ("_bound", "_counter", "_limit", "data")
+    __slots__ = ("_bound", "_bounds", "_counter", "data")
 
-    def __init__(self, bound: Callable[[bytearray], int]) -> None:
+    def __init__(self, bound: Callable[[bytearray], Bounds]) -> None:
         self.data = bytearray()
         self._bound = bound
         self._counter: Counter | None = None
-        self._limit = 0
+        self._bounds = Bounds()
 
     def feed(self, part: bytes) -> None:
         """Take the next bytes.
@@ -75,13 +81,15 @@ class Incoming:
     def _check(self, part: bytes) -> None:
         if self._counter is None:
             self._counter = Counter()
-            self._limit = self._bound(self.data)
+            self._bounds = self._bound(self.data)
             part = bytes(self.data)
-        if len(self.data) > self._limit:
-            raise TooLarge(f"the server's answer is longer than {self._limit / 2**20:.3g} MiB")
+        size, values = self._bounds
+        if len(self.data) > size:
+            raise TooLarge(f"the server's answer is longer than {size / 2**20:.3g} MiB")
         self._counter.feed(part)
-        if self._counter.values > VALUES_LIMIT:
-            raise TooLarge(f"the server's answer has more than {VALUES_LIMIT:,} values")
+        if self._counter.values > values:
+            fix = "or raise `answer_values` of this server, if its answers are worth the memory"
+            raise TooLarge(f"the server's answer has more than {values:,} values", fix)
 
 
 def values_of(text: bytes) -> int:
@@ -91,9 +99,9 @@ def values_of(text: bytes) -> int:
     return counter.values
 
 
-def up_to(limit: int = MESSAGE_LIMIT) -> Callable[[bytearray], int]:
-    """The same bound, whatever the message begins with."""
-    return lambda _: limit
+def up_to(bounds: Bounds) -> Callable[[bytearray], Bounds]:
+    """The same bounds, whatever the message begins with."""
+    return lambda _: bounds
 
 
 class Turn:

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from .bounds import HEAD, VALUES_LIMIT, values_of
+from .bounds import HEAD, values_of
+from .protocol import VALUES_LIMIT
 
 _BOM = b"\xef\xbb\xbf"
 _OBJECT = b'{"jsonrpc"'

@@ -17,7 +17,7 @@ from portico.domain.call import OnProgress
 from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
-from .bounds import LARGE_AT_ONCE, Turn
+from .bounds import LARGE_AT_ONCE, Bounds, Turn
 from .codec import Garbled, decode, encode
 from .faults import BadStatus, Fault, Lost, RpcError, Unauthorized, unwrapped
 from .flow import Flow
@@ -173,7 +173,8 @@ class HttpLink:
                 if method == "initialize":
                     self._session = response.headers.get(SESSION, "")
                 if kind.startswith("application/json"):
-                    return self._answer_in(await read_body(response, flow.patience.size, Turn(self._large)))
+                    bounds = Bounds(flow.patience.size, flow.patience.values)
+                    return self._answer_in(await read_body(response, bounds, Turn(self._large)))
                 if kind.startswith("text/event-stream"):
                     return await self._answer_from(response, flow)
             raise await self._refused(response, method)
@@ -211,7 +212,7 @@ class HttpLink:
 
     async def _read_events(self, response: aiohttp.ClientResponse, flow: Flow) -> Mapping[str, Any] | None:
         """Read one stream up to the answer of the flow, or to its end."""
-        parser, turn = EventParser(flow.patience.size), Turn(self._large)
+        parser, turn = EventParser(flow.patience.size, flow.patience.values), Turn(self._large)
         try:
             async for chunk in response.content.iter_any():
                 for piece in pieces(chunk):

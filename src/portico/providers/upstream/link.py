@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from portico.domain.call import OnProgress
 
 from .faults import Lost
-from .protocol import MESSAGE_LIMIT, Dialect
+from .protocol import MESSAGE_LIMIT, VALUES_LIMIT, Dialect
 
 OnLost = Callable[[], None]
 """Called once when a link is of no more use."""
@@ -24,6 +24,8 @@ class Patience:
     total: float = inf
     size: int = MESSAGE_LIMIT
     """Bytes of the answer."""
+    values: int = VALUES_LIMIT
+    """JSON values in the answer."""
 
     @property
     def first(self) -> float:

@@ -15,7 +15,7 @@ from .bounds import COUNTED_FROM, TooLarge, values_of
 from .connection import Connection
 from .faults import Fault, RpcError
 from .link import Patience
-from .protocol import METHOD_NOT_FOUND, Welcome
+from .protocol import METHOD_NOT_FOUND, VALUES_LIMIT, Welcome
 
 PAGES = 1_000
 ITEMS = 20_000
@@ -161,7 +161,7 @@ class _Asking:
 
     async def _page(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         # What is left for all lists is the most that one page may have, and is known while it is being read.
-        patience = replace(self.patience, size=max(COUNTED_FROM, self.room.bytes))
+        patience = replace(self.patience, size=max(COUNTED_FROM, self.room.bytes), values=VALUES_LIMIT)
         try:
             return await self.connection.request(method, params, patience)
         except RpcError as error:

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from portico.domain.call import OnProgress
 from portico.errors import Sent
 
-from .bounds import TooLarge
+from .bounds import Bounds, TooLarge
 from .codec import Garbled, answered_id, decode, encode, looks_like_message
 from .faults import Fault, Lost, unwrapped
 from .inbox import Inbox
 from .link import OnLost, Patience
-from .protocol import MESSAGE_LIMIT, UNCANCELLABLE, Dialect, stamped
+from .protocol import UNCANCELLABLE, Dialect, stamped
 from .waiting import Waiting, progress_of
 
 logger = logging.getLogger(__name__)
@@ -115,12 +115,12 @@ class Peer:
             self._fail_all(Lost(*fault.details, sent=Sent.UNKNOWN))
             self._on_lost()
 
-    def bound(self, data: bytearray) -> int:
+    def bound(self, data: bytearray) -> Bounds:
         """How long the message that begins with some bytes may become; 0 when it cannot become one."""
         if not looks_like_message(data):
-            return 0
+            return Bounds(0, 0)
         waiting = self._waiting.get(answered_id(data))
-        return MESSAGE_LIMIT if waiting is None else waiting.size
+        return Bounds() if waiting is None else waiting.bounds
 
     def refuse(self, data: bytearray, fault: TooLarge) -> bool:
         """Fail the request that an answer beyond its bounds belongs to; false when it cannot be told which that is."""

@@ -29,6 +29,9 @@ SERVER_KEY = f"{_PREFIX}serverInfo"
 MESSAGE_LIMIT = 64 * 1024 * 1024
 """Bytes of one message from a server; a longer one fails it."""
 
+VALUES_LIMIT = 500_000
+"""Values in one message: objects, arrays, and their items. A server's `answer_values` counts instead."""
+
 UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 """Negotiation must not be cancelled, says the specification."""
 

@@ -26,7 +26,7 @@ from .listing import take_stock
 from .negotiation import Era
 from .owner import Owner
 from .param_headers import header_maps
-from .protocol import CAPABILITIES_KEY, HEADER_MISMATCH, client_info
+from .protocol import CAPABILITIES_KEY, HEADER_MISMATCH, VALUES_LIMIT, client_info
 from .questions import STATE, Asking, Questions
 
 _ANSWERS = frozenset({"inputResponses", "requestState"})
@@ -45,7 +45,7 @@ class UpstreamProvider:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
         self._redactor = redactor = Redactor(secrets_of(spec))
-        self._patience = Patience(spec.timeouts.call, spec.timeouts.total)
+        self._patience = Patience(spec.timeouts.call, spec.timeouts.total, values=spec.answer_values or VALUES_LIMIT)
         self._questions = Questions(self._patience)
         self._inbox = Inbox(
             spec.name,

@@ -21,6 +21,8 @@ from .supervisor import REPORT
 PROGRAM = str(Path(__file__).with_name("supervisor.py"))
 ANSWERING = 30.0
 """Seconds that the supervisor gets to start a program, on the busiest machine."""
+ATTEMPTS = 2
+"""How often the supervisor is tried before a program is started without it."""
 LEAVING = 3.0
 """Seconds that an ending gateway waits for the supervisor, which then has nothing left to end as a rule."""
 IS_SUPERVISED = hasattr(socket, "send_fds") and hasattr(os, "fork")
@@ -41,9 +43,17 @@ async def spawn(
         OSError: it cannot be started.
         ValueError: it can be started nowhere.
     """
-    if not IS_SUPERVISED:
-        return await _spawn_directly(protocol, argv, env=env, cwd=cwd, has_input=has_input)
-    process, order = _Process(protocol), _order(argv, env, cwd)
+    for _ in range(ATTEMPTS if IS_SUPERVISED else 0):
+        with suppress(_SupervisorGone):
+            return await _spawn_supervised(protocol, _order(argv, env, cwd), has_input=has_input)
+    # A program that could outlive us is better than none.
+    return await _spawn_directly(protocol, argv, env=env, cwd=cwd, has_input=has_input)
+
+
+async def _spawn_supervised(
+    protocol: asyncio.SubprocessProtocol, order: bytes, *, has_input: bool
+) -> asyncio.SubprocessTransport:
+    process = _Process(protocol)
     # Their ends are closed as soon as the supervisor has its own copies, or the end of a pipe would never be seen.
     with ExitStack() as ours, ExitStack() as theirs:
         ends = [_pipe(theirs, ours, is_input=number == 0, is_open=bool(number or has_input)) for number in range(3)]
@@ -58,6 +68,10 @@ async def spawn(
         await process.open(channel, [pipe for _, pipe in ends])
         ours.pop_all()
     return process
+
+
+class _SupervisorGone(OSError):
+    """The supervisor cannot be started, or has ended before it started anything."""
 
 
 async def _spawn_directly(
@@ -113,13 +127,11 @@ class _Supervisor:
     def order(self, descriptors: Sequence[int]) -> None:
         """Hand over what the next program needs."""
         with self._lock:
-            for attempt in (1, 2):
-                try:
-                    socket.send_fds(self._running(), [b"s"], descriptors)
-                    return
-                except BrokenPipeError:
-                    if attempt == 2:
-                        raise
+            try:
+                socket.send_fds(self._running(), [b"s"], descriptors)
+            except OSError as error:
+                self._process = None
+                raise _SupervisorGone(f"the process that starts programs cannot be reached: {error}") from error
 
     def close(self) -> None:
         """Let the supervisor end, with what it has started."""
@@ -249,7 +261,7 @@ class _Process(asyncio.SubprocessTransport):
     def exit(self, code: int) -> None:
         """Take the news of the end."""
         if not self._started.done():
-            self._started.set_exception(OSError("the process that starts programs has ended; try again"))
+            self._started.set_exception(_SupervisorGone("the process that starts programs has ended"))
         if self._code is None:
             self._code = code
             if self._reports is not None:

@@ -16,6 +16,7 @@ from .faults import BadStatus, Fault, Lost, public_url
 from .inbox import Inbox
 from .link import OnLost, Patience
 from .peer import Peer
+from .protocol import VALUES_LIMIT
 from .sse_events import Event, EventParser
 from .waiting import expired
 from .web import endpoint, network_fault, open_session, pieces, refusal
@@ -136,7 +137,7 @@ class EventStream:
             kind = response.headers.get("Content-Type", "")
             if response.status != 200 or not kind.startswith("text/event-stream"):
                 raise await refusal(response, self._spec)
-            parser = EventParser()
+            parser = EventParser(values=max(self._spec.answer_values, VALUES_LIMIT))
             async for chunk in response.content.iter_any():
                 for piece in pieces(chunk):
                     for event in parser.feed(piece):

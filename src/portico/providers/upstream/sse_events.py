@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .bounds import Incoming, TooLarge, up_to
-from .protocol import MESSAGE_LIMIT
+from .bounds import Bounds, Incoming, TooLarge, up_to
+from .protocol import MESSAGE_LIMIT, VALUES_LIMIT
 
 LINES_LIMIT = 100_000
 """Lines of one event."""
@@ -26,8 +26,8 @@ class Event:
 class EventParser:
     """Turns chunks of a stream into events; lines may end in CR, LF or both, and no event may grow without bound."""
 
-    def __init__(self, limit: int = MESSAGE_LIMIT) -> None:
-        self._limit = limit
+    def __init__(self, limit: int = MESSAGE_LIMIT, values: int = VALUES_LIMIT) -> None:
+        self._limit, self._values = limit, values
         self._line = bytearray()
         self._is_data = self._is_skipped = self._after_cr = False
         self._name, self._id = "", ""
@@ -110,7 +110,7 @@ class EventParser:
     def _begin_data(self, value: bytes) -> None:
         self._count_line()
         if self._data is None:
-            self._data = Incoming(up_to(self._limit))
+            self._data = Incoming(up_to(Bounds(self._limit, self._values)))
         else:
             self._add(b"\n")
         self._add(value.removeprefix(b" "))

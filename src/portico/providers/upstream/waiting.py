@@ -11,6 +11,7 @@ from typing import Any
 from portico.domain.call import OnProgress
 from portico.errors import Sent
 
+from .bounds import Bounds
 from .faults import Expired, Fault
 from .link import Patience
 
@@ -36,9 +37,9 @@ class Waiting:
         self._timer = self._loop.call_at(self._deadline, self._tick) if isfinite(self._deadline) else None
 
     @property
-    def size(self) -> int:
-        """How many bytes its answer may have."""
-        return self._patience.size
+    def bounds(self) -> Bounds:
+        """How large its answer may be."""
+        return Bounds(self._patience.size, self._patience.values)
 
     def finish(self, outcome: Mapping[str, Any] | Fault) -> None:
         """Take the answer, or the fault that replaces it; only the first counts."""

@@ -13,7 +13,7 @@ from yarl import URL
 from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
-from .bounds import COUNTED_FROM, Incoming, Turn, up_to
+from .bounds import COUNTED_FROM, Bounds, Incoming, Turn, up_to
 from .codec import Garbled, decode
 from .faults import BadStatus, Fault, Lost, Unauthorized, public_url, rpc_error
 
@@ -57,7 +57,7 @@ def _proxy_for(url: str) -> str | None:
     return None if proxy is None or urllib.request.proxy_bypass(parts.hostname or "") else proxy
 
 
-async def read_body(response: aiohttp.ClientResponse, limit: int, turn: Turn) -> bytes | bytearray:
+async def read_body(response: aiohttp.ClientResponse, bounds: Bounds, turn: Turn) -> bytes | bytearray:
     """The whole body of an answer.
 
     Raises:
@@ -66,7 +66,7 @@ async def read_body(response: aiohttp.ClientResponse, limit: int, turn: Turn) ->
     length = response.content_length
     if length is not None and length <= COUNTED_FROM and "Content-Encoding" not in response.headers:
         return await response.read()
-    body = Incoming(up_to(limit))
+    body = Incoming(up_to(bounds))
     try:
         async for chunk in response.content.iter_any():
             await turn.take(len(body.data) + len(chunk))
