@@ -22,13 +22,15 @@ class ToolMark:
     title: str = ""
     category: str = ""
     tags: tuple[str, ...] = ()
+    example: str = ""
+    """A short prompt for which the tool is the right one."""
     server: str = LOCAL
     read_only: bool | None = None
     destructive: bool | None = None
     idempotent: bool | None = None
 
     def __post_init__(self) -> None:
-        for key in ("name", "title", "category", "server"):
+        for key in ("name", "title", "category", "server", "example"):
             _check(key, getattr(self, key), str, "text")
         _check("description", self.description, str | None, "text")
         for key in ("read_only", "destructive", "idempotent"):
@@ -64,6 +66,7 @@ def tool(
     destructive: bool | None = None,
     idempotent: bool | None = None,
     title: str = "",
+    example: str = "",
 ) -> Callable[[_F], _F]:
     """Used with what it shall say."""
 
