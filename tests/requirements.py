@@ -124,6 +124,7 @@ PROMISES = {
     "P-BUDGET-NEVER-OVER": "No answer exceeds its budget.",
     "P-SEARCH-ANY-TEXT": "Any text may be searched.",
     "P-SEARCH-EXACT-FIRST": "An exact name comes first.",
+    "P-SEARCH-BEGINNINGS": "The one name that begins with a query is first; an unknown product is answered by no tool.",
     "P-SEARCH-FORGIVES": "Misspelled words, synonyms and other forms of a word find what was meant.",
     "P-SEARCH-NEEDS": "A query that asks for several things finds a tool for each; a single thing stays whole.",
     "P-SEARCH-MEANING": "Words that mean nearly the same are near to each other.",

@@ -10,6 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from portico.packaged.demo import demo_url
+from portico.providers.database import DatabaseSource
 from portico.workshop import Workshop
 
 GOOD = '''
@@ -60,3 +62,25 @@ def test_tools_of_every_server_share_what_runs_async_functions(tmp_path: Path) -
     workshop.load()
     assert set(workshop.providers) == {"local", "other"}
     assert all(provider.loops is workshop.loops for provider in workshop.providers.values())
+
+
+def test_an_entry_takes_the_place_of_a_packaged_tool_of_its_name(tmp_path: Path) -> None:
+    says = "type: tool\n  description: Our own list.\n  example: which tables are there"
+    entry = f"base_tableList:\n  {says}\n  command: [echo, own]\n"
+    (tmp_path / "own.yml").write_text(entry)
+    workshop = Workshop(yaml=("own.yml",), folder=tmp_path, packaged=True, database=DatabaseSource(demo_url(tmp_path)))
+    workshop.load()
+    (own,) = (tool for tool in workshop.providers["local"].offering().tools if tool["name"] == "base_tableList")
+    assert own["description"] == "Our own list."
+    assert own["_meta"] == {"example": "which tables are there"}
+    assert not [problem for problem in workshop.problems if "base_tableList" in str(problem)]
+    workshop.close()
+
+
+def test_an_entry_and_a_function_of_ones_own_still_clash(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(GOOD.format("mine"))
+    (tmp_path / "own.yml").write_text("mine:\n  type: tool\n  description: Other.\n  command: [echo, own]\n")
+    workshop = Workshop(python=("tools.py",), yaml=("own.yml",), folder=tmp_path)
+    workshop.load()
+    assert [problem for problem in workshop.problems if "is a Python function too" in str(problem)]
+    workshop.close()

@@ -18,7 +18,7 @@ from portico.discovery.standings import Order, Standings
 from portico.domain.call import Invocation
 from portico.domain.caller import Caller
 from portico.domain.calls import CallQuery, RecordedCall
-from portico.domain.category import NAMING, Category, is_category_name
+from portico.domain.category import NAMING, Category, is_category_name, unwritten
 from portico.domain.edition import Edition
 from portico.domain.overview import Bill as Bill
 from portico.domain.overview import BillLine, CategoryLine, Checkup, TierLine
@@ -326,7 +326,7 @@ class Admin:
         """Write the categories down that nobody has edited, so that whoever reads the database finds all of them."""
         if self.records is not None:
             known = self.standings.known(SHIPPED, (*self._configured(), *(tool.category for tool in self._tools())))
-            others = [SHIPPED.get(name, Category(name=name)) for name in known if name not in edited]
+            others = [SHIPPED.get(name, unwritten(name)) for name in known if name not in edited]
             await anyio.to_thread.run_sync(partial(self.records.keep_categories, others, shipped=True))
 
     async def _show_categories(self, categories: Mapping[str, Category]) -> None:

@@ -72,6 +72,16 @@ class Gateway(Finder):
         found = self.annex.find(edition, known, self._servers(caller, edition))
         return found if found is not None and found.kind is Kind.DOCUMENT else None
 
+    def asset(self, caller: Caller, spelling: str) -> Item | None:
+        """The prompt, resource or document that is spelled so."""
+        edition = self.edition
+        return self.annex.find(edition, spelling.strip(), self._servers(caller, edition))
+
+    def assets(self, caller: Caller, query: Query) -> list[Item]:
+        """The prompts, resources and documents that answer a query."""
+        edition = self.edition
+        return worth_naming(self.annex.search(edition, query, self._servers(caller, edition), SHOWN), 0.0)
+
     async def settled(self, seconds: float = FIRST_OFFER_SECONDS) -> set[str]:
         """Wait for servers that are being asked for the first time; returns those that are not done yet."""
         return await self.intake.settled(seconds)

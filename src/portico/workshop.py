@@ -83,10 +83,12 @@ class Workshop:
         return self._modules.reload(changed), self._read_yaml()
 
     def _offer(self, loaded: Loaded, written: LoadedYaml) -> None:
-        known = {(tool.server, tool.name) for tool in loaded.tools}
+        entries = {(tool.server, tool.name) for tool in written.tools}
+        functions = [tool for tool in loaded.tools if not (_is_packaged(tool) and (tool.server, tool.name) in entries)]
+        known = {(tool.server, tool.name) for tool in functions}
         clashes = [tool for tool in written.tools if (tool.server, tool.name) in known]
-        usable = [tool for tool in (*loaded.tools, *written.tools) if tool.server not in self.taken]
-        strangers = {tool.server for tool in (*loaded.tools, *written.tools) if tool.server in self.taken}
+        usable = [tool for tool in (*functions, *written.tools) if tool.server not in self.taken]
+        strangers = {tool.server for tool in (*functions, *written.tools) if tool.server in self.taken}
         groups = _grouped(usable)
         if written.prompts or written.terms:
             groups.setdefault(LOCAL, [])
@@ -146,6 +148,11 @@ def _grouped(tools: Iterable[LocalTool]) -> dict[str, list[LocalTool]]:
     for tool in tools:
         groups.setdefault(tool.server, []).append(tool)
     return groups
+
+
+def _is_packaged(tool: LocalTool) -> bool:
+    """Whether a function came with Portico: an operator's own entry of that name takes its place."""
+    return getattr(tool.function, "__module__", "") in MODULES
 
 
 def _clash(tool: LocalTool) -> ConfigError:

@@ -14,8 +14,10 @@ from tests.everyday import EVERYDAY
 
 from portico.discovery.documents import DETAIL_LIMIT, document, read
 from portico.discovery.index import ToolIndex, build_index
+from portico.domain.caller import Caller
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.edition import Edition
+from portico.domain.query import Query
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.intake.editions import Editions
@@ -388,3 +390,49 @@ def test_a_limit_beyond_all_tools_is_no_trouble(index: ToolIndex, edition: Editi
 def test_an_edition_without_tools_finds_nothing() -> None:
     edition = furnish({}).gateway.edition
     assert build_index(edition, None).query("anything", within=edition.tools.keys(), limit=5) == Findings()
+
+
+FLEETING = {
+    "github": [
+        definition("create_issue", "Create a new issue in a GitHub repository", title="string"),
+        definition("update_issue", "Update an issue: open or closed", state="string"),
+        definition("list_issues", "List issues that are open", state="string"),
+        definition("list_commits", "Get list of commits of a branch"),
+    ],
+    "word": [definition("create_document", "Create a new Word document"), definition("list_available", "List all")],
+    "clock": [definition("timeout_set", "Set a timeout"), definition("get_current_time", "Get the current time")],
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("list_com", "github.list_commits"),
+        ("github.list_com", "github.list_commits"),
+        ("LIST-COM", "github.list_commits"),
+        ("upd", "github.update_issue"),
+        ("timeo", "clock.timeout_set"),
+        ("time", "clock.get_current_time"),
+        ("open a github issue", "github.create_issue"),
+        ("file a new bug in the tracker", "github.create_issue"),
+        ("list open issues", "github.list_issues"),
+    ],
+)
+@pytest.mark.requirement("P-SEARCH-BEGINNINGS")
+def test_a_beginning_that_only_one_name_has_is_enough(query: str, first: str):
+    house = furnish(FLEETING)
+    findings = house.gateway.hits(Caller(), Query(text=query))
+    assert findings.fits
+    assert findings.hits[0].handle == first
+
+
+@pytest.mark.parametrize("query", ["create a Salesforce opportunity", "create a new document in salesforce"])
+@pytest.mark.requirement("P-SEARCH-BEGINNINGS")
+def test_a_product_that_no_tool_knows_is_answered_by_none(query: str):
+    house = furnish(FLEETING)
+    assert not house.gateway.hits(Caller(), Query(text=query)).fits
+    known = query.replace("Salesforce", "Word").replace("salesforce", "word")
+    assert house.gateway.hits(Caller(), Query(text=known)).fits
+    both = furnish({**FLEETING, "crm": [definition("make_deal", "Create an opportunity in Salesforce")]})
+    assert both.gateway.hits(Caller(), Query(text=query)).hits[0].handle in ("crm.make_deal", "word.create_document")
+    assert both.gateway.hits(Caller(), Query(text=query)).fits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.catalogue import generate, load_fleet
 
-from portico.domain.category import Category
+from portico.domain.category import Category, unwritten
 from portico.intake.categories import CategoryRule
 from portico.intake.shelves import FALLBACK, SHIPPED, shelf_of
 
@@ -150,3 +150,11 @@ def test_a_local_tool_stands_where_the_longest_prefix_or_else_the_first_part_of_
 def test_the_first_part_of_a_name_says_nothing_of_other_servers_tools() -> None:
     assert CategoryRule().category("odd", "sales_report", "upstream") == "misc"
     assert CategoryRule().category("odd", "sales_report", "library") == "misc"
+
+
+@pytest.mark.parametrize("name", ["base", "qlty", "sql_opt", "sec", "plot", "rag", "dba", "fs", "tdvs", "chat", "bar"])
+def test_categories_that_tools_bring_with_them_have_words_and_stand_before_empty_ones(name: str) -> None:
+    category = unwritten(name)
+    assert category.description
+    assert category.order < min(shipped.order for shipped in SHIPPED.values())
+    assert unwritten("something").description == ""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from portico.domain.items import Item
 from portico.domain.tool import Tool, ToolId
 
 from .documentation import parameters
+from .entries import reading_call, told_of
+from .sentences import first_sentence
 from .summaries import summary
 
 Answer = dict[str, Any]
@@ -44,10 +47,27 @@ def approximate(tools: Sequence[Tool], scores: Mapping[ToolId, float]) -> Answer
     }
 
 
+def exact_asset(item: Item) -> Answer:
+    """Everything about the prompt, resource or document that the query names."""
+    return {"match_type": "exact", "asset": {**_asset(item), "full_documentation": told_of(item)}}
+
+
+def with_assets(answer: Answer, items: Sequence[Item]) -> Answer:
+    """The answer with the prompts, resources and documents that answer the query too; none, no field."""
+    return {**answer, "assets": [_asset(item) for item in items]} if items else answer
+
+
+def _asset(item: Item) -> Answer:
+    """A prompt, resource or document on one line, and the call that reads it."""
+    call = reading_call(item).parameters
+    read = {"tool_name": call["name"], "arguments": call["arguments"]}
+    return {"kind": str(item.kind), "name": item.listed, "summary": first_sentence(told_of(item), 120), "read": read}
+
+
 def shown_names(answer: Answer) -> list[str]:
     """The listed names of the tools in an answer, in its order."""
     if answer["match_type"] == "exact":
-        return [answer["tool"]["name"]]
+        return [answer["tool"]["name"]] if "tool" in answer else []
     return [tool if isinstance(tool, str) else tool["name"] for tool in answer["tools"]]
 
 

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import orjson
 
-from portico.domain.category import Category
+from portico.domain.category import Category, unwritten
 from portico.domain.disclosure import Card, Level
 from portico.domain.tool import Tool
 from portico.ports import TokenCounter
@@ -124,7 +124,7 @@ def shelve(tools: Iterable[tuple[str, Summary]], known: Mapping[str, Category]) 
     for name, summary in tools:
         found.setdefault(name, []).append(summary)
     categories = sorted(
-        (known.get(name) or Category(name=name) for name in found), key=lambda category: (category.order, category.name)
+        (known.get(name) or unwritten(name) for name in found), key=lambda category: (category.order, category.name)
     )
     return tuple(Shelf(category=category, tools=tuple(found[category.name])) for category in categories)
 

@@ -86,7 +86,7 @@ def entry_lines(items: Iterable[Item], spell: Spell) -> list[str]:
 def entry_line(item: Item) -> str:
     """An item on one line: `[prompt] team__review(code, language?) Review code`."""
     arguments = f"({', '.join(_arguments(item))})" if item.kind is Kind.PROMPT else ""
-    about = first_sentence(_about(item), LINE_LENGTH)
+    about = first_sentence(told_of(item), LINE_LENGTH)
     return f"[{item.kind}] {item.listed}{arguments} {about}".rstrip()
 
 
@@ -110,7 +110,7 @@ def reading_call(item: Item) -> NextCall:
 
 
 def _whole(item: Item, spell: Spell) -> str:
-    lines = [f"## {item.listed} [{item.kind}]", fence(_about(item))]
+    lines = [f"## {item.listed} [{item.kind}]", fence(told_of(item))]
     if item.kind is Kind.DOCUMENT:
         return "\n".join(lines)  # the document itself
     lines += [_argument_line(argument) for argument in _declared(item)]
@@ -120,7 +120,7 @@ def _whole(item: Item, spell: Spell) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _about(item: Item) -> str:
+def told_of(item: Item) -> str:
     """The words of an item: title and description, or the text of a document."""
     if item.kind is Kind.DOCUMENT:
         return str(item.definition.get("text", ""))[:TEXT_LENGTH]
@@ -181,7 +181,7 @@ def _stand_in(item: Item) -> Tool:
         handle=item.listed,
         listed=item.listed,
         title=_text(item, "title") or _text(item, "name"),
-        description=_about(item),
+        description=told_of(item),
         input_schema={"properties": properties},
         definition=item.definition,
         effect=Effect.READ,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import compress
+from functools import cached_property
+from itertools import compress, islice
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from .reading import Need, Reader
 from .reasons import COPY_PART, SEMANTIC_PART, Why
 from .semantic import Semantics, read_tools
 from .vectors import Mask, Numbers, Vector, Vectors, joined, pack
+from .words import stem_of
 
 MEANING = 0.7
 """What meaning counts beside words: a tool that has every word and means just the same would score 1.7."""
@@ -35,6 +38,9 @@ CLEAR = 0.3
 WORTH = 0.4
 """The share of the best score below which a tool is not worth showing."""
 EXACT = 10.0
+BEGINNING = 2.0
+"""What the one name counts that begins with the query: more than words and meaning together."""
+SHORTEST_BEGINNING = 3
 PREFIX = 0.3
 COPY = 0.1
 """What a tool loses for each one before it that has the same name and means the same."""
@@ -75,8 +81,9 @@ class ToolIndex:
             return Findings()
         asked = view.reader.read(text)
         named = self._named(text, mask)
+        begun = self._begun(text, mask) if not len(named) else named
         lexical = [need.by_words(len(self.tools)) for need in asked]
-        tools = self._considered(asked, lexical, named, max(limit + MARGIN, CONSIDERED), mask)
+        tools = self._considered(asked, lexical, np.union1d(named, begun), max(limit + MARGIN, CONSIDERED), mask)
         sense = None if self.semantics is None else self.semantics.sense(text)
         if sense is not None:
             tools = sense.widen(tools, max(limit + MARGIN, CONSIDERED), mask)
@@ -87,13 +94,15 @@ class ToolIndex:
             row += words[tools]
         semantic = None if sense is None else SEMANTIC * sense.nearness(tools)
         total, best, semantic_part = _total(scores, [need.mass for need in asked], semantic)
-        ranked = self._ranked(text, total, tools, set(named.tolist()), limit + MARGIN)
+        ranked = self._ranked(text, total, tools, set(named.tolist()), set(begun.tolist()), limit + MARGIN)
         if semantic_part is not None:
             _explain(ranked, semantic_part)
         hits = tuple(
             self._hit(row, asked[best[row.place]], scores[best[row.place], row.place]) for row in ranked[:limit]
         )
-        return Findings(hits=hits, fits=bool(hits) and (bool(len(named)) or _fits(scores, semantic)))
+        answered = [row for row, need in zip(scores, asked, strict=True) if not need.is_elsewhere]
+        fits = bool(len(named) or len(begun)) or (bool(answered) and _fits(np.stack(answered), semantic))
+        return Findings(hits=hits, fits=bool(hits) and fits)
 
     def _considered(
         self, asked: Sequence[Need], lexical: Sequence[Vector], named: Numbers, count: int, mask: Mask | None
@@ -115,13 +124,40 @@ class ToolIndex:
         tools = self.postings.of(NAME_MARK + wanted if wanted.strip("_") else "")[0]
         return (tools if mask is None else tools[mask[tools]]).astype(np.intp)
 
-    def _ranked(self, text: str, total: Vector, tools: Numbers, named: Set[int], count: int) -> list[_Rank]:
+    def _begun(self, text: str, mask: Mask | None) -> Numbers:
+        """The tools of the one name that begins with the query, if it is one word and begins no other name."""
+        wanted = plain(text[:NAME_LENGTH])
+        if len(wanted.strip("_")) < SHORTEST_BEGINNING or len(text.split()) != 1:
+            return _NO_TOOLS
+        found: list[int] = []
+        is_word = stem_of(wanted) in self.postings.words
+        start = bisect_left(self._beginnings, (wanted,))
+        for name, number in islice(self._beginnings, start, None):
+            if not name.startswith(wanted):
+                break
+            if is_word and name[len(wanted) : len(wanted) + 1] != "_":
+                continue  # `time` is a word that tools have, and not the beginning of `timeout`
+            if mask is None or mask[number]:
+                found.append(number)
+                if plain(self.tools[number].id.name) != plain(self.tools[found[0]].id.name):
+                    return _NO_TOOLS
+        return np.unique(np.array(found, dtype=np.intp))
+
+    @cached_property
+    def _beginnings(self) -> list[tuple[str, int]]:
+        """Every name and handle without punctuation, in order, with the tool's number."""
+        names = ((tool.id.name, tool.handle) for tool in self.tools)
+        return sorted((plain(name), number) for number, both in enumerate(names) for name in both)
+
+    def _ranked(
+        self, text: str, total: Vector, tools: Numbers, named: Set[int], begun: Set[int], count: int
+    ) -> list[_Rank]:
         """The best by words and meaning, whole names before all, and beginnings of names earlier."""
         places = np.flatnonzero(total >= max(WORTH * float(total.max()), 1e-6))
         if len(places) > count:
             places = places[leading(total[places], count)]
-        if named:
-            places = np.union1d(places, np.flatnonzero(np.isin(tools, list(named))))
+        if named or begun:
+            places = np.union1d(places, np.flatnonzero(np.isin(tools, list(named | begun))))
         rows = zip(
             total[places].astype(np.float64).round(4).tolist(), tools[places].tolist(), places.tolist(), strict=True
         )
@@ -130,6 +166,8 @@ class ToolIndex:
         for row in ranked if len(wanted) >= 3 or named else ():
             if row.number in named:
                 row.add("exact name", EXACT + _spelled(self.tools[row.number], text.strip()))
+            elif row.number in begun:
+                row.add("name begins so", BEGINNING)
             elif _begins(self.tools[row.number].id.name, wanted):
                 row.add("name begins so", PREFIX)
         ranked.sort(key=_Rank.place_in_order)
@@ -213,6 +251,7 @@ def _explain(ranked: Sequence[_Rank], semantic: Vector) -> None:
 
 
 _NOTHING: Mapping[str, float] = {}
+_NO_TOOLS: Numbers = np.array([], dtype=np.intp)
 
 
 class _Rank:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from portico.domain.category import Category
+from portico.domain.category import Category, unwritten
 from portico.domain.disclosure import Disclosure
 from portico.domain.edition import Edition
 from portico.domain.query import Query
@@ -56,7 +56,7 @@ def map_lines(
     """Every category and every server with the number of tools that a caller sees there."""
     lines = [f"{_counted(sum(facets.servers.values()), 'tool')} on {_counted(len(facets.servers), 'server')}."]
     if _has_shelves(facets):
-        shelves = sorted((known.get(name) or Category(name=name) for name in facets.categories), key=_place)
+        shelves = sorted((known.get(name) or unwritten(name) for name in facets.categories), key=_place)
         lines += [_shelf_line(shelf, facets.categories[shelf.name]) for shelf in shelves]
     if missing := ", ".join(unavailable):
         lines.append(f"not available: {missing}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from .documents import NAME_MARK
 from .meaning import Table
 from .needs import needs
 from .postings import Numbers, Postings, Values
+from .products import PRODUCTS
 from .synonyms import SYNONYMS
 from .typos import NearWords
 from .vectors import Mask, Vector
@@ -49,6 +51,8 @@ class Need(NamedTuple):
     vector: Vector
     mass: float
     """What all of its words tell together."""
+    is_elsewhere: bool = False
+    """Whether it names a product that no tool knows."""
 
     def by_words(self, size: int) -> Vector:
         """The share of the query that each tool has in words: 1 would be all of it, in its name."""
@@ -78,7 +82,7 @@ class Reader:
         return [self._need(need) for need in needs(text)]
 
     def _need(self, text: str) -> Need:
-        spelled = query_words(text)
+        spelled = query_words(as_creating(text))
         stems: dict[str, float] = {}
         for word, weight in spelled.items():
             stemmed = stem_of(word)
@@ -86,7 +90,8 @@ class Reader:
                 stems[stemmed] = weight
         weights, mass = self._weigh(stems, spelled)
         terms = tuple(Term(word, weight / mass, *self.postings.of(word)) for word, weight in weights.items())
-        return Need(text, terms, self.table.of_query(spelled), mass)
+        is_elsewhere = any(word in PRODUCTS and not self._count(stem_of(word)) for word in spelled)
+        return Need(text, terms, self.table.of_query(spelled), mass, is_elsewhere)
 
     def _weigh(self, stems: Mapping[str, float], spelled: Mapping[str, float]) -> tuple[dict[str, float], float]:
         """Each word that tools have with its weight, and the weight of the whole query, unknown words included."""
@@ -144,4 +149,11 @@ class Reader:
         return NearWords([word for word in words if not word.startswith(NAME_MARK) and self._count(word)])
 
 
+def as_creating(text: str) -> str:
+    """A request to open a new issue, in the word that tools use for it: what is open already is another matter."""
+    return _OPENING.sub("create", text, count=1)
+
+
+_OPENED = "issue|ticket|bug|defect|incident|case|pull request|merge request|pr|mr"
+_OPENING = re.compile(rf"\b(?:open|file|raise|log)\b(?= +(?:an?|another|new) .{{0,40}}\b(?:{_OPENED})\b)", re.I)
 _NONE: Mapping[str, float] = {}

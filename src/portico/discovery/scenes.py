@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from portico.domain.category import Category
+from portico.domain.category import Category, unwritten
 from portico.domain.disclosure import Hit
 from portico.domain.edition import Edition
 from portico.domain.server import Packaging
@@ -109,7 +109,7 @@ class Scene:
         shelves: dict[str, list[Tool]] = {name: [] for name in known}
         for tool in self.tools:
             shelves.setdefault(tool.category, []).append(tool)
-        found = [known.get(name) or Category(name=name) for name in shelves]
+        found = [known.get(name) or unwritten(name) for name in shelves]
         found.sort(key=lambda category: (category.order, category.name))
         items = []
         for category in found:

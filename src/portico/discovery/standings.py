@@ -10,7 +10,7 @@ from math import inf
 from operator import itemgetter
 from time import monotonic
 
-from portico.domain.category import Category
+from portico.domain.category import Category, unwritten
 from portico.domain.server import Packaging
 from portico.domain.tier import Standing, standing_of
 from portico.domain.tool import Tool, ToolId
@@ -66,7 +66,7 @@ class Standings:
         """Every category: the shipped ones, those that are only named, and over both those that were written down."""
         key = (self.revision, tuple(named))
         if self._known[0] != key or self._known[1] is not shipped:
-            found = {**{name: Category(name=name) for name in key[1]}, **shipped, **self.categories}
+            found = {**{name: unwritten(name) for name in key[1]}, **shipped, **self.categories}
             self._known = (key, shipped, found)
         return self._known[2]
 

@@ -27,6 +27,32 @@ class Category:
         return self.display_name or self.name.replace("_", " ").replace("-", " ").strip().capitalize() or self.name
 
 
+_WORDS = {
+    "base": ("Base", "Tables, columns, previews and queries of a database"),
+    "dba": ("Database Administration", "Sessions, space, users and versions of a database"),
+    "qlty": ("Data Quality", "Missing values, distinct values and statistics of columns"),
+    "sec": ("Security", "Users, roles and rights in a database"),
+    "sql_opt": ("SQL Optimisation", "Expensive queries and how to make them cheaper"),
+    "plot": ("Charts", "Line, pie, radar and polar charts of columns"),
+    "rag": ("Retrieval", "Questions answered from documents by nearness of meaning"),
+    "fs": ("Feature Store", "Features, entities and data sets of a feature store"),
+    "tdvs": ("Vector Store", "Vector stores: create, update, ask"),
+    "chat": ("Chat Completion", "Answers of a language model to rows of a table"),
+    "bar": ("Backup and Restore", "Backup jobs, media and restores"),
+}
+"""What is known of categories that tools bring with them, by the prefixes of their names."""
+BROUGHT = 5
+"""The place of those: before the categories that are there without any tools."""
+
+
+def unwritten(name: str) -> Category:
+    """A category of which nobody has written anything down."""
+    if name not in _WORDS:
+        return Category(name=name)
+    title, says = _WORDS[name]
+    return Category(name=name, display_name=title, description=says, order=BROUGHT)
+
+
 def is_category_name(name: str) -> bool:
     """Whether a category can be called this: something that prints, on one line, and not too long."""
     return bool(name.strip()) and name == name.strip() and name.isprintable() and len(name) <= NAME_LENGTH

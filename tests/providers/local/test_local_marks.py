@@ -94,3 +94,15 @@ def test_no_server_is_our_own() -> None:
         """Rename."""
 
     assert make_tool(rename).server == "local"
+
+
+@pytest.mark.requirement("S2-18")
+def test_an_example_prompt_is_part_of_the_definition():
+    @tool(example="add two and three", tags=["math"])
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    assert make_tool(add).definition["_meta"] == {"tags": ["math"], "example": "add two and three"}
+    with pytest.raises(TypeError, match="example of @tool is text"):
+        tool(example=5)

@@ -119,8 +119,9 @@ def _definition(name: str, doc: str, mark: ToolMark, taken: _Taken) -> dict[str,
         found["outputSchema"] = output
     if mark.annotations:
         found["annotations"] = mark.annotations
-    if mark.tags:
-        found["_meta"] = {"tags": list(mark.tags)}
+    said = {"tags": list(mark.tags), "example": mark.example}
+    if meta := {key: value for key, value in said.items() if value}:
+        found["_meta"] = meta
     return found
 
 

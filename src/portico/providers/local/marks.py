@@ -22,6 +22,8 @@ class ToolMark:
     title: str = ""
     category: str = ""
     tags: tuple[str, ...] = ()
+    example: str = ""
+    """A short prompt for which the tool is the right one."""
     server: str = LOCAL
     read_only: bool | None = None
     destructive: bool | None = None
@@ -30,7 +32,7 @@ class ToolMark:
     """Arguments that it can be called with, where the required ones alone say too little."""
 
     def __post_init__(self) -> None:
-        for key in ("name", "title", "category", "server"):
+        for key in ("name", "title", "category", "server", "example"):
             _check(key, getattr(self, key), str, "text")
         _check("description", self.description, str | None, "text")
         for key in ("read_only", "destructive", "idempotent"):
@@ -69,6 +71,7 @@ def tool(
     idempotent: bool | None = None,
     title: str = "",
     examples: Sequence[Mapping[str, Any]] = (),
+    example: str = "",
 ) -> Callable[[_F], _F]:
     """Used with what it shall say."""
 

@@ -13,7 +13,7 @@ from portico.providers.local.marks import LOCAL
 
 from .tables import Table
 
-KEYS = ("type", "description", "title", "category", "tags", "server")
+KEYS = ("type", "description", "title", "category", "tags", "server", "example")
 """The keys that every tool may have."""
 
 CONNECTION = "(connection)"
@@ -45,8 +45,9 @@ def definition(entry: Table, schema: Mapping[str, Any], hints: Mapping[str, bool
     found["inputSchema"] = schema
     if hints:
         found["annotations"] = dict(hints)
-    if tags := entry.texts("tags"):
-        found["_meta"] = {"tags": tags}
+    said = {"tags": entry.texts("tags"), "example": entry.text("example", "")}
+    if meta := {key: value for key, value in said.items() if value}:
+        found["_meta"] = meta
     return found
 
 

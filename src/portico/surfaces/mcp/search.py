@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from portico.discovery.answers import Answer, approximate, exact, list_all, shown_names
+from portico.discovery.answers import Answer, approximate, exact, exact_asset, list_all, shown_names, with_assets
 from portico.discovery.keywords import KeywordIndex, build_keyword_index
 from portico.discovery.listing import sampled_tokens
 from portico.discovery.spelling import spelled
@@ -168,7 +168,13 @@ class Search:
             tools = [tool for tool in self.gateway.listing(caller) if tool.id in within]
             return list_all(tools, limit=question.limit or NAMES, after=question.cursor)
         named = self._named(caller, question.text)
-        return exact(named) if named is not None else self._approximate(caller, question)
+        if named is not None:
+            return exact(named)
+        item = self.gateway.asset(caller, question.text)
+        if item is not None:
+            return exact_asset(item)
+        asked = replace(question.narrowing, text=question.text)
+        return with_assets(self._approximate(caller, question), self.gateway.assets(caller, asked))
 
     def _journal(self, caller: Caller, question: Question, answer: Answer, text: str, started: float) -> None:
         """Write down what was looked for, and what the answer has shown."""
