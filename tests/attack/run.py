@@ -68,10 +68,14 @@ class Outcome:
         """What does not hold."""
         found = [f"{what} ({times}x)" for what, times in self.through.items()]
         if self.strain.stall_ms > STALL_MS:
-            found.append(f"a stall of {self.strain.stall_ms:,.0f} ms")
+            found.append(f"a stall of {self.strain.stall_ms:,.0f} ms{_place(self.strain)}")
         if self.strain.growth_mb > GROWTH_MB:
             found.append(f"{self.strain.growth_mb:,.0f} MB of growth")
         return found
+
+
+def _place(strain: Strain) -> str:
+    return f" in {strain.where}" if strain.where else ""
 
 
 def attack(name: str, *, seconds: float, seed: int, verbose: bool = False) -> Outcome:

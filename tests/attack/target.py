@@ -37,6 +37,8 @@ class Strain:
     """The largest gap on the wall clock; other processes of the machine are in it."""
     livez_ms: float
     growth_mb: float
+    where: str = ""
+    """Where the event loop was during the largest gap."""
 
 
 @dataclass
@@ -83,19 +85,23 @@ class Target:
         if self.is_alive and not self.talk.send("GET", "/livez").status:
             self._stuck_since_cpu = cpu_seconds(self.process.pid) - self._cpu
         self._over.set()
-        gaps = [tuple(map(float, line.split())) for line in self._gaps()]
+        gaps = self._gaps()
+        largest = max(gaps, key=lambda gap: gap[0], default=(0.0, 0.0, ""))
         self.highest = max(self.highest, resident(self.process.pid, "VmHWM"))
         return Strain(
-            stall_ms=1_000 * max([self._stuck_since_cpu, *(min(wall, process) for wall, _, process in gaps)]),
-            wall_ms=1_000 * max((gap[0] for gap in gaps), default=0.0),
+            stall_ms=1_000 * max(self._stuck_since_cpu, largest[0]),
+            wall_ms=1_000 * max((gap[1] for gap in gaps), default=0.0),
+            where=largest[2],
             livez_ms=1_000 * self.slowest,
             growth_mb=max(0, self.highest - self._base) / 1e6,
         )
 
-    def _gaps(self) -> list[str]:
+    def _gaps(self) -> list[tuple[float, float, str]]:
+        """Every gap: what the process worked in it, how long it took, and where the loop was."""
         with self.samples.open() as file:
             file.seek(self._offset)
-            return [line for line in file.read().splitlines() if line[:1].isdigit() and line.count(" ") == 2]
+            lines = [line.split(" ", 3) for line in file.read().splitlines() if line[:1].isdigit()]
+        return [(min(float(one[0]), float(one[2])), float(one[0]), one[3]) for one in lines if len(one) == 4]
 
     def _watch(self) -> None:
         while not self._over.wait(0.02) and self.is_alive:
