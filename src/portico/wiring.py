@@ -12,7 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import anyio
 from anyio.abc import TaskGroup
@@ -27,7 +26,7 @@ from portico.discovery.standings import Standings
 from portico.discovery.tokens import TokenEstimate, counter_for
 from portico.domain.kept import ResultLimits
 from portico.domain.profile import OPEN, Profile
-from portico.domain.redaction import Redactor, secrets_of
+from portico.domain.redaction import target_of
 from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
 from portico.embedders.local import INSTALL, is_installed
@@ -175,7 +174,7 @@ def _admin(parts: Parts, intake: Intake, policy: Policy, standings: Standings) -
         providers=parts.providers,
         counter=parts.counter,
         policy=policy,
-        targets={**parts.targets, **{name: _target(spec) for name, spec in specs.items()}},
+        targets={**parts.targets, **{name: target_of(spec) for name, spec in specs.items()}},
         disabled=tuple(name for name, spec in specs.items() if not spec.enabled),
         pins=parts.pins,
         standings=standings,
@@ -451,13 +450,3 @@ def _not_installed(settings: Settings) -> Iterator[ConfigError]:
             where="semantic.model",
             fix=f"Run: {INSTALL}",
         )
-
-
-def _target(spec: ServerSpec) -> str:
-    """How a server is reached, for people; user names, queries and arguments may hold secrets and are not shown."""
-    if spec.url:
-        parts = urlsplit(spec.url)
-        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-        return Redactor(secrets_of(spec)).text(shown)
-    count = len(spec.args)
-    return spec.command + (f" (with {count} argument{'s' if count > 1 else ''})" if count else "")

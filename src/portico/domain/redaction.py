@@ -157,3 +157,13 @@ def _forms(value: str) -> Iterator[str]:
         escaped = form.encode("unicode_escape").decode()
         forms = (form, quote(form, safe=""), quote_plus(form), quote(form), encoded, escaped, form.replace('"', '\\"'))
         yield from (written for written in forms if len(written) >= LEAST)
+
+
+def target_of(spec: ServerSpec) -> str:
+    """How a server is reached, for people; user names, queries and arguments may hold secrets and are not shown."""
+    if spec.url:
+        parts = urlsplit(spec.url)
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return Redactor(secrets_of(spec)).text(shown)
+    count = len(spec.args)
+    return spec.command + (f" (with {count} argument{'s' if count > 1 else ''})" if count else "")
