@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from portico.domain.caller import Caller
-from portico.errors import InvalidArguments, Refused, UpstreamGone
+from portico.errors import InvalidArguments, Refused, UpstreamError, UpstreamGone
 from portico.providers.database import DatabaseSource
 from portico.providers.database.modes import Mode
 
@@ -80,7 +80,7 @@ def test_a_writing_source_keeps_what_ended_well_and_nothing_else(filled_url: str
     with source.reading() as conn:
         assert conn.performed("UPDATE people SET name = :name WHERE id = 1", {"name": "Ida; --"}).rows == ()
         assert conn.performed("UPDATE people SET name = 'x' WHERE id = 99 RETURNING id", {}).columns == ("id",)
-    with pytest.raises(InvalidArguments), source.reading() as conn:
+    with pytest.raises(UpstreamError), source.reading() as conn:
         conn.performed("WITH gone AS (DELETE FROM people RETURNING id) SELECT 1 / 0 FROM gone", {})
     with source.reading() as conn:
         assert conn.prepared("SELECT name FROM people ORDER BY id LIMIT 1", {}).rows == (("Ida; --",),)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from select import poll
 from threading import Event, Thread
@@ -195,6 +196,21 @@ def test_a_process_knows_nothing_of_the_environment(sqlite_file: Path, monkeypat
     finally:
         with suppress(ProcessLookupError):
             process.close()
+
+
+@pytest.mark.requirement("P-SQLITE-PROCESS")
+def test_a_reading_takes_no_lock_away_from_others_in_this_process(sqlite_url: str, sqlite_file: Path):
+    source = DatabaseSource(sqlite_url)
+    with source.reading() as conn:
+        conn.rows("SELECT 1")
+    with closing(sqlite3.connect(sqlite_file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with source.reading() as conn:
+            assert conn.rows("SELECT count(*) FROM people").rows == ((3,),)
+        attempt = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+        other = subprocess.run([sys.executable, "-c", attempt, str(sqlite_file)], capture_output=True, check=False)
+        assert b"database is locked" in other.stderr
+    source.close()
 
 
 def test_values_of_every_kind_go_in_and_come_back(sqlite_url: str):

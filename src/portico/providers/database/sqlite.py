@@ -22,7 +22,6 @@ from .sqlite_worker import STEPS, Guarded, connect, guard, identity, wake
 from .statements import Statement
 from .stopping import stopped_after
 
-_MAGIC = b"SQLite format 3\0"
 MOST_MEMORY = 512_000_000
 """Bytes that SQLite may hold in the gateway's own process, for what we ask ourselves."""
 
@@ -33,6 +32,7 @@ class SqliteDoor:
     def __init__(self, file: Path, limits: Limits, *, mode: Mode = Mode.READ) -> None:
         self._file, self._seconds, self.mode = file, limits.seconds, mode
         self.processes = SqliteProcesses(file)
+        self._met: tuple[int, int] | None = None
         self.engine = _engine(lambda: guard(self._connect(), STEPS), limits)
         self._looking = _engine(self._connect, limits)
         for engine in (self.engine, self._looking):
@@ -70,13 +70,18 @@ class SqliteDoor:
         with self._looking.connect() as looking:
             yield inspect(looking)
 
-    def is_readable(self) -> bool:
-        """Whether there is a file that looks like a database; an empty one is a database without tables."""
-        try:
-            with self._file.open("rb") as file:
-                return file.read(len(_MAGIC)) in (_MAGIC, b"")
-        except OSError:
-            return False
+    def meet(self) -> None:
+        """Make sure that there is a file which is a database; once for each file that stands there.
+
+        Only SQLite may open it in this process: whoever closes a file takes away all locks that the process has on it.
+
+        Raises:
+            SQLAlchemyError: there is none.
+        """
+        found = identity(str(self._file))
+        if found is None or found != self._met:
+            with self._looking.connect():
+                self._met = found
 
     def stop(self, connection: Connection) -> None:
         """Interrupt the statement that runs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -12,7 +11,7 @@ from portico.errors import CallError
 
 from .connection import Binds, Result
 from .expanding import expanded
-from .faults import Faults, late
+from .faults import DRIVERS, Faults, late
 from .limits import Limits
 from .looking import Looking
 from .sqlite import SqliteDoor
@@ -111,8 +110,10 @@ def sqlite_reading(door: SqliteDoor, limits: Limits, faults: Faults, database: s
     Raises:
         UpstreamGone: there is no such file, or it is no database.
     """
-    if not door.is_readable():
-        raise faults.unreached(sqlite3.OperationalError("unable to open database file"))
+    try:
+        door.meet()
+    except DRIVERS as error:
+        raise faults.unreached(error) from error
     given = SqliteReading(door, limits, faults, database)
     try:
         yield given
