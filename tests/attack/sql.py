@@ -14,7 +14,7 @@ import psycopg
 
 from tests.attack.suite import LIMITS, Attempt, Suite, flaw
 from tests.attack.target import Target
-from tests.databases import Postgres, postgres_server
+from tests.databases import Postgres, as_superuser, postgres_server
 from tests.providers.registry.registry_world import INJECTIONS
 
 WORD = "the-word-in-the-secret-file"
@@ -144,7 +144,7 @@ class Postgresql(Database):
     def fill(self, home: Path) -> None:
         """A database, a login without the rights of a superuser, and a session that could be ended."""
         server: Postgres = self._closing.enter_context(postgres_server())
-        self.url = server.fresh()
+        self.url = as_superuser(server.fresh())
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(TABLES.encode())
             for statement in (
@@ -160,7 +160,9 @@ class Postgresql(Database):
         other = psycopg.connect(self.url, autocommit=True, user="agent")
         self._closing.callback(other.close)
         self.other = other.info.backend_pid
-        self.environ = {"DATABASE_URI": _as_agent(self.url), "MCP_PROFILE": "base"}
+        # Its login has rights like a superuser's, which the gateway refuses unless told: here the guard must hold.
+        uri = _as_agent(self.url)
+        self.environ = {"DATABASE_URI": uri, "MCP_PROFILE": "base", "DATABASE_ALLOW_SUPERUSER": "true"}
 
     def state(self) -> str:
         """The rows, the sequence, and whether the other session lives."""
