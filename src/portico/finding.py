@@ -191,4 +191,4 @@ class Finder:
 def may_be_name(text: str) -> bool:
     """Whether a query is one word that looks like a name."""
     text = text.strip()
-    return not any(letter.isspace() for letter in text) and any(mark in text for mark in "._:/-")
+    return text.split(maxsplit=1) == [text] and any(mark in text for mark in "._:/-")

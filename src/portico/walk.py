@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from heapq import nlargest
 
+from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import checkpoint
 
 from portico.discovery.budgets import water_level
@@ -80,6 +81,7 @@ class Walk:
     """Whether looks are neither counted nor written to the journal."""
     _sizes: Sizes = field(default_factory=Sizes)
     _sights: Sights = field(default_factory=Sights)
+    _writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
     def as_resources(self, *, is_quiet: bool = False) -> Walk:
         """The same walk for callers who read resources: answers lead on by URIs."""
@@ -375,8 +377,8 @@ class Walk:
         """An answer from the cache; one that was asked for in a budget of its own is of no use to others."""
 
         async def made() -> View:
-            await checkpoint()
-            return make()
+            # A server may offer tools with thousands of parameters: writing those must not hold up everybody else.
+            return await to_thread.run_sync(make, limiter=self._writers)
 
         if not is_kept:
             return await made()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from time import thread_time
 from typing import Any
@@ -14,14 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.domain.caller import Caller
+from portico.domain.query import Query
 from portico.domain.tool import Tool
 from portico.errors import CallError, InvalidArguments
 from portico.execution.arguments import ArgumentCheck
 from portico.execution.gauge import TokenGauge, text_of_arguments
 from portico.execution.leniency import unwrap
-from portico.surfaces.mcp.discover import Discover
+from portico.surfaces.mcp.discover import Discover, _names
 from portico.surfaces.mcp.results import error_text
-from portico.testing import definition, furnish, tool
+from portico.testing import AGENT, definition, furnish, tool
 
 BODY = 4 * 1024 * 1024
 DEFINITION = 236_000
@@ -236,3 +238,23 @@ def test_large_arguments_that_fit_are_checked_too() -> None:
 def test_the_near_name_among_thousands_of_parameters_is_told_where_it_is_among_the_first() -> None:
     many = made({"properties": {f"key{i}": {"type": "integer"} for i in range(5_000)}, "additionalProperties": False})
     assert "unknown: kye7; did you mean key7 (integer)?" in answer(ArgumentCheck(), many, {"kye7": 1})
+
+
+@pytest.mark.requirement("P-NO-STALL")
+@pytest.mark.parametrize("unit", ["x", "word ", ",", '"', " and ", "w.", "\u00e9"])
+def test_a_query_as_long_as_a_body_is_answered_in_no_time(unit: str) -> None:
+    text = unit * (BODY // len(unit.encode()))
+    HOUSE.gateway.search(AGENT, Query(text="find words"))
+    assert cpu(lambda: HOUSE.gateway.search(AGENT, Query(text=text))) <= STALL
+
+
+@pytest.mark.requirement("P-NO-STALL")
+@pytest.mark.parametrize("unit", ["[", "a,", '["a"],'])
+def test_names_as_long_as_a_body_are_described_in_no_time(unit: str) -> None:
+    def describe(names: str | list[str]) -> None:
+        with suppress(CallError):
+            HOUSE.gateway.describe(AGENT, _names({"names": names}))
+
+    text, many = "[" + unit * (BODY // len(unit)), [unit] * (BODY // len(unit))
+    assert cpu(lambda: describe(text)) <= STALL
+    assert cpu(lambda: describe(many)) <= STALL

@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -181,15 +182,21 @@ class PerEdition(Generic[T]):
     """Values that follow from an edition: each is made once, and gone with its edition."""
 
     _kept: WeakKeyDictionary[Edition, dict[Hashable, T]] = field(default_factory=WeakKeyDictionary)
+    _lock: Lock = field(default_factory=Lock)
+    """Answers of the tiers are written in a worker thread."""
 
     def get(self, edition: Edition, key: Hashable, make: Callable[[], T]) -> T:
         """The value under a key; of very many, the one that was made first makes room."""
-        kept = self._kept.setdefault(edition, {})
-        if key not in kept:
-            kept[key] = make()
+        with self._lock:
+            kept = self._kept.setdefault(edition, {})
+            if key in kept:
+                return kept[key]
+        value = make()
+        with self._lock:
+            kept[key] = value
             if len(kept) > EACH_KEPT:
                 del kept[next(iter(kept))]
-        return kept[key]
+        return value
 
 
 @dataclass(slots=True)

@@ -27,6 +27,8 @@ from .running import run_script
 from .surface import Envelope, JsonObject, MetaTool
 
 DEFINITIONS: tuple[JsonObject, ...] = TOOLS
+NAMES_READ, NAMES_LETTERS = 1_000, 100_000
+"""Names to describe that are read, and letters of them where they are written as one text."""
 
 
 @dataclass(slots=True)
@@ -159,11 +161,12 @@ def _names(arguments: JsonObject) -> list[str]:
     """The names to describe: a list, a JSON list in a string, or names with commas between them."""
     value: Any = next((arguments[key] for key in ("names", "name", "tools", "tool") if key in arguments), [])
     if isinstance(value, str):
+        value = value[:NAMES_LETTERS]
         try:
             value = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
         except (ValueError, RecursionError):
             value = value.strip("[] ").split(",")
     if not isinstance(value, list):
         return []
-    found = [part.get("name") if isinstance(part, Mapping) else part for part in value]
+    found = [part.get("name") if isinstance(part, Mapping) else part for part in value[:NAMES_READ]]
     return [text.strip().strip("\"'") for text in found if isinstance(text, str) and text.strip()]

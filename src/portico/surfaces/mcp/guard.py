@@ -31,6 +31,8 @@ class Names:
     """The names that requests may use for this endpoint, and the pages that may send them."""
 
     hosts: frozenset[bytes]
+    named: frozenset[bytes]
+    """Hosts that the config names; a proxy in front of them may speak https."""
     any_port: frozenset[bytes]
     origins: frozenset[bytes]
     pages: frozenset[bytes]
@@ -43,9 +45,11 @@ class Names:
 
     def is_origin(self, value: bytes, host: bytes) -> bool:
         """Whether a page with this origin may ask: one of this endpoint, or one that was named."""
-        origin = value.lower()
-        own = (b"http://" + host.lower(), b"https://" + host.lower())
-        return origin in self.origins or origin in own
+        origin, name = value.lower(), host.lower()
+        if origin in self.origins:
+            return True
+        is_named = name in self.named or _without_port(name) in self.any_port
+        return is_named and origin in (b"http://" + name, b"https://" + name)
 
 
 def names_of(settings: HttpSettings, port: int) -> Names:
@@ -56,6 +60,7 @@ def names_of(settings: HttpSettings, port: int) -> Names:
     pages = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
     return Names(
         hosts=frozenset(host.encode() for host in (*own, *named)),
+        named=frozenset(host.encode() for host in named),
         any_port=frozenset(host.encode() for host in named if _without_port(host.encode()) == host.encode()),
         origins=frozenset(f"http://{host}".encode() for host in own) | pages,
         pages=pages,
