@@ -132,12 +132,12 @@ class Discover:
 
 
 def _is_its_own(name: str, tool: Tool) -> bool:
-    """Whether a tool is spelled as its own server, a list or REST spells it, letter by letter."""
-    if name in (tool.listed, tool.id.name, str(tool.id)):
-        return True
-    servers = (tool.id.server, tool.handle.partition(".")[0])
-    own = (tool.id.name, tool.handle.partition(".")[2])
-    return any(name == f"{server}{mark}{each}" for server in servers for mark in SEPARATORS for each in own)
+    """Whether a tool whose name is no identifier is called by that name, letter by letter: it has a right to it."""
+    server, _, identifier = tool.handle.partition(".")
+    if tool.id.name == identifier:
+        return False
+    spelled = {f"{each}{mark}{tool.id.name}" for each in (tool.id.server, server) for mark in SEPARATORS}
+    return name == tool.id.name or name in spelled
 
 
 def _query(arguments: JsonObject) -> Query:
