@@ -133,7 +133,6 @@ async def test_websockets_are_refused():
         ("other.example.com", 421),
         ("portico.example.com.evil", 421),
         ("evil-portico.example.com", 421),
-        ("127.0.0.1:8421", 204),
     ],
 )
 async def test_hosts_of_the_config_are_names_of_this_endpoint(host: str, status: int):
@@ -142,6 +141,15 @@ async def test_hosts_of_the_config_are_names_of_this_endpoint(host: str, status:
     assert await asked(guard, "/mcp", [(b"host", host.encode())]) == status
     origin = f"https://{host}".encode()
     assert await asked(guard, "/mcp", [(b"host", host.encode()), (b"origin", origin)]) == status
+
+
+@pytest.mark.requirement("P-DOOR-ALLOWED")
+async def test_our_own_loopback_address_has_no_pages_over_https():
+    guard, inner = guarded(HttpSettings(allowed_hosts=("portico.example.com",)))
+    assert await asked(guard, "/mcp", [(b"host", OWN)]) == 204
+    inner.reached.clear()
+    assert await asked(guard, "/mcp", [(b"host", OWN), (b"origin", b"https://" + OWN)]) == 403
+    assert inner.reached == []
 
 
 @pytest.mark.requirement("P-DOOR-ALLOWED")
