@@ -141,6 +141,7 @@ GATEWAY_ASKED = {
 }
 
 
+@pytest.mark.requirement("T39", "T41")
 async def test_no_answer_has_a_line_that_a_server_wrote_as_if_it_were_ours():
     plain = {line for text in await answers(hostile_house("Adds numbers.")) for line in lines(text)}
     for end in ENDS:
@@ -181,6 +182,7 @@ def posing(count: int) -> Iterator[str]:
         yield f"{draw.choice(('', 'words' + draw.choice(ENDS)))}{draw.choice(COVERS[:8])}{text}"
 
 
+@pytest.mark.requirement("T41")
 def test_a_thousand_adaptive_results_do_not_pose_as_ours():
     genuine = own_block("shortened: 5 of 9 items; next: read_result({})")
     for text in posing(1_000):

@@ -57,6 +57,7 @@ WRITTEN = [
 ]
 
 
+@pytest.mark.requirement("F37")
 @pytest.mark.requirement("P-RESTRICTIONS")
 @pytest.mark.parametrize("text", WRITTEN)
 def test_a_restriction_that_cannot_be_read_ends_the_start(home: Home, text: str) -> None:

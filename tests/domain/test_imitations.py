@@ -36,6 +36,7 @@ def meant(edition: Edition, spelling: str) -> str:
         return ""
 
 
+@pytest.mark.requirement("T31")
 @pytest.mark.parametrize("name", sorted(META_TOOLS | {"list-servers", "tool-details", "Call_Tool", "CALL-TOOL"}))
 def test_a_meta_tool_s_name_is_no_spelling_of_a_server_s_tool(name: str):
     edition = edition_of(evil=[name], github=["create_issue"])
@@ -128,6 +129,7 @@ def lookalikes(count: int) -> list[tuple[str, str]]:
     return list(found.items())
 
 
+@pytest.mark.requirement("T29")
 @pytest.mark.parametrize("evil_is_first", [True, False])
 def test_a_hundred_lookalikes_are_refused_and_never_suggested(evil_is_first: bool):
     fakes = lookalikes(100)
@@ -159,6 +161,7 @@ def test_names_in_another_script_are_welcome():
     assert len(edition_of(a=names).tools) == 5
 
 
+@pytest.mark.requirement("T30")
 @pytest.mark.timeout(120)
 def test_a_hundred_thousand_pairs_keep_their_own_spellings():
     draw = Random(30)

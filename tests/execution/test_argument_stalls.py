@@ -143,6 +143,7 @@ ARGUMENTS: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.requirement("T33", "T35", "T60")
 @pytest.mark.requirement("P-NO-STALL")
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 def test_the_largest_arguments_are_checked_in_no_time(arguments: str) -> None:
@@ -161,6 +162,7 @@ def large_tools() -> dict[tuple[str, int], Tool]:
     return {(name, room): made(make(room)) for name, make in SCHEMAS.items() for room in (DEFINITION, 50_000)}
 
 
+@pytest.mark.requirement("T35")
 @pytest.mark.requirement("P-NO-STALL")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(

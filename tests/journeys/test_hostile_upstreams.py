@@ -91,6 +91,7 @@ def _memory(pid: int, name: str) -> int:
     raise AssertionError(name)
 
 
+@pytest.mark.requirement("T50")
 @pytest.mark.requirement("P-UPSTREAM-BOUNDS")
 @pytest.mark.parametrize("server", [*(f"stdio-{kind}" for kind in CALLS), *(f"http-{kind}" for kind in WEB)])
 async def test_answer_takes_bounded_memory(server: str, besieged: Gateway) -> None:
@@ -100,6 +101,7 @@ async def test_answer_takes_bounded_memory(server: str, besieged: Gateway) -> No
     assert "no answer" not in heard
 
 
+@pytest.mark.requirement("T51")
 @pytest.mark.requirement("P-UPSTREAM-BOUNDS")
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_flood_beside_an_answer_takes_bounded_memory(kind: str, besieged: Gateway) -> None:
@@ -108,6 +110,7 @@ async def test_flood_beside_an_answer_takes_bounded_memory(kind: str, besieged: 
     assert growth < 64 * MB, f"{growth / MB:.0f} MB"
 
 
+@pytest.mark.requirement("T34")
 @pytest.mark.requirement("P-UPSTREAM-BOUNDS")
 @pytest.mark.parametrize("kind", LISTS)
 def test_lists_take_bounded_memory(kind: str, tmp_path: Path) -> None:

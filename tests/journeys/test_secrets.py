@@ -84,6 +84,7 @@ def got(running: Gateway, path: str) -> str:
         return str(error.read().decode())
 
 
+@pytest.mark.requirement("T43", "T44")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("tool", ["leaking.refuse", "leaking.fail", "leaking.die", "broken.x", "remote.x"])
 async def test_no_error_tells_an_agent_a_secret(running: Gateway, era: str, tool: str) -> None:
@@ -97,6 +98,7 @@ async def test_no_error_tells_an_agent_a_secret(running: Gateway, era: str, tool
         assert CANARY not in text_of(found)
 
 
+@pytest.mark.requirement("T44")
 def test_no_door_of_an_operator_and_no_file_holds_a_secret(home: Path, running: Gateway) -> None:
     for path in ("/api/v1/servers", "/readyz", "/api/v1/tools/search?q=die", "/api/v1/tools/broken/x", "/metrics"):
         assert CANARY not in got(running, path), path

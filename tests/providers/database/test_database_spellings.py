@@ -221,6 +221,7 @@ def _locks(url: str) -> int:
     return int(found[0]) if found else -1
 
 
+@pytest.mark.requirement("T71")
 @pytest.mark.requirement("P-DATABASE-READ-ONLY")
 def test_no_spelling_calls_a_function_that_may_do_more_than_read(
     attacked: DatabaseSource, postgres_url: str, tmp_path: Path

@@ -57,6 +57,7 @@ def source(sqlite_url: str) -> Iterator[DatabaseSource]:
     opened.close()
 
 
+@pytest.mark.requirement("T72")
 @pytest.mark.requirement("P-SQLITE-PROCESS")
 @pytest.mark.parametrize("sql", LONG_STEPS)
 def test_no_statement_outlives_its_time_and_the_next_one_is_answered(source: DatabaseSource, sql: str):
@@ -105,6 +106,7 @@ def test_a_process_is_used_again_and_few_are_kept(source: DatabaseSource):
     assert len(_processes(source).pids()) <= KEPT_WARM
 
 
+@pytest.mark.requirement("T73")
 @pytest.mark.requirement("P-SQLITE-PROCESS")
 def test_memory_is_taken_from_the_process_and_never_from_the_gateway(sqlite_url: str):
     source = DatabaseSource(sqlite_url, seconds=20)

@@ -58,6 +58,7 @@ def await_that(holds: Callable[[], bool]) -> bool:
     return True
 
 
+@pytest.mark.requirement("F09", "F10")
 @pytest.mark.requirement("P-DIE-WITH-GATEWAY")
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,6 +74,7 @@ def test_killed_gateway_takes_its_family_along(kind: str, loop: str, tmp_path: P
         bystander.kill()
 
 
+@pytest.mark.requirement("F09")
 @pytest.mark.requirement("P-DIE-WITH-GATEWAY")
 def test_gateways_killed_at_any_moment_leave_nobody(tmp_path: Path) -> None:
     moments = random.Random(7)

@@ -259,6 +259,7 @@ async def test_cancelled_starts_leak_nothing(upstreams: Upstreams) -> None:
     assert not any(map(is_running, upstreams.spawned()))
 
 
+@pytest.mark.requirement("T49")
 def test_works_under_uvloop_without_warnings(tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys, uvloop, json
@@ -317,6 +318,7 @@ def test_fingerprint_follows_what_is_reached_and_not_secrets_or_limits() -> None
     assert fingerprint(env={"A": "1"}) == fingerprint(env={"A": "2"})
 
 
+@pytest.mark.requirement("F24")
 async def test_slow_server_gathers_a_bounded_number_of_calls(
     upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:

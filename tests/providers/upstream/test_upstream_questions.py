@@ -99,6 +99,7 @@ async def test_client_that_takes_addresses_is_shown_them(upstreams: Upstreams) -
     assert found["resultType"] == "input_required"
 
 
+@pytest.mark.requirement("T18")
 async def test_answer_is_bound_to_caller_tool_and_arguments_and_works_once(upstreams: Upstreams) -> None:
     provider = upstreams.stdio()
     answers = answering(await call(provider, "question", FORM))

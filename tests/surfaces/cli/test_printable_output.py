@@ -29,6 +29,7 @@ def written(level: int, message: str, *given: object, error: Exception | None = 
     return stream.getvalue()
 
 
+@pytest.mark.requirement("T28")
 @pytest.mark.requirement("P-CLI-NO-CONTROL")
 @pytest.mark.parametrize("format", ["", "%(asctime)s %(levelname)s %(message)s"])
 def test_a_record_is_one_line_whatever_it_is_told_with(format: str) -> None:
@@ -69,6 +70,7 @@ def test_details_and_cells_have_no_lines_of_their_own(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.splitlines() == ["NAME", "a\\nb"]
 
 
+@pytest.mark.requirement("T28")
 @pytest.mark.requirement("P-CLI-NO-CONTROL")
 def test_a_hostile_server_leaves_no_raw_sign_in_the_log_or_the_terminal(shell: Shell) -> None:
     code = f"import sys; sys.stderr.write({EVIL!r} * 3); sys.exit(1)"

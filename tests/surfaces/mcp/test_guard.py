@@ -80,6 +80,7 @@ def guarded(settings: HttpSettings | None = None) -> tuple[Guard, Counting]:
     return Guard(inner, names_of(settings or HttpSettings(), 8421)), inner
 
 
+@pytest.mark.requirement("T01")
 @pytest.mark.requirement("P-DOOR-ORIGIN")
 @pytest.mark.parametrize("name", EVIL)
 async def test_no_path_is_reached_under_another_name_or_from_another_page(name: str):
@@ -206,6 +207,7 @@ async def test_a_target_with_another_host_is_refused_on_the_wire(target: str):
     assert "/livez" not in inner.reached
 
 
+@pytest.mark.requirement("T01", "T20")
 @pytest.mark.requirement("P-DOOR-ORIGIN")
 async def test_names_are_checked_before_a_body_is_awaited():
     async with listening() as gateway:

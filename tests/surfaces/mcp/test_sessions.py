@@ -36,6 +36,7 @@ def authenticated(app: ASGIApp) -> ASGIApp:
     return wrapped
 
 
+@pytest.mark.requirement("T14")
 @OWNER
 @pytest.mark.parametrize("other", [{"x_user": "bob"}, {}])
 @pytest.mark.parametrize(
@@ -109,6 +110,7 @@ async def test_a_new_session_takes_the_place_of_the_one_unused_longest():
         assert sum(len(server.sessions) for server in gateway.servers.values()) == 3
 
 
+@pytest.mark.requirement("F28")
 @pytest.mark.requirement("P-SESSION-COUNT")
 async def test_many_sessions_leave_no_more_than_there_may_be():
     async with listening(sessions=5) as gateway:
