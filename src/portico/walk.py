@@ -9,7 +9,9 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from heapq import nlargest
+from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import checkpoint
@@ -20,7 +22,7 @@ from portico.discovery.pages import worded
 from portico.discovery.paths import CATEGORY, RESOURCES, REST, Paths
 from portico.discovery.ranking import settle
 from portico.discovery.scenes import Page, Scene, paged
-from portico.discovery.sizes import Sizes
+from portico.discovery.sizes import Sizes, is_large
 from portico.discovery.standings import Order, Standings
 from portico.discovery.tiers import (
     LARGEST_PAGE,
@@ -66,6 +68,8 @@ LOADED_TOKENS = 6_000
 UNLIMITED = Allowance(step=Step.SCHEMA, tokens=sys.maxsize, before=Step.SUMMARIES.limit)
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -349,20 +353,24 @@ class Walk:
         """
 
         async def cost(tool: Tool) -> int:
-            await checkpoint()
-            made = self.gateway.results_learned(tool)
-            return self._sizes.counted(scene.edition, tool, made, lambda: scene.schema(tool, UNLIMITED).tokens)
+            made, count = self.gateway.results_learned(tool), partial(scene.schema, tool, UNLIMITED)
+            counted = partial(self._sizes.counted, scene.edition, tool, made, lambda: count().tokens)
+            return await self._turn(tool, counted)
 
         rough = self._sizes.largest(scene.edition, scene.visible, limit + CANDIDATES)
         sizes = [(size if size > ENORMOUS else await cost(tool), tool) for size, tool in rough]
         return sorted(sizes, key=lambda row: (-row[0], row[1].id))
 
     async def _rungs(self, scene: Scene, tool: Tool) -> tuple[int, ...]:
+        made, count = self.gateway.results_learned(tool), partial(scene.schema_costs, tool, UNLIMITED, longest=ENORMOUS)
+        return await self._turn(tool, partial(self._sizes.rungs, scene.edition, tool, made, count))
+
+    async def _turn(self, tool: Tool, count: Callable[[], T]) -> T:
+        """Count what a tool costs, in a thread where that may take long, and let others have their turn."""
+        if is_large(tool):
+            return await to_thread.run_sync(count, limiter=self._writers)
         await checkpoint()
-        made = self.gateway.results_learned(tool)
-        return self._sizes.rungs(
-            scene.edition, tool, made, lambda: scene.schema_costs(tool, UNLIMITED, longest=ENORMOUS)
-        )
+        return count()
 
     async def _kept(
         self,

@@ -47,7 +47,9 @@ ATTEMPTS: dict[str, str] = {
         "local n = 0 return load(function() n = n + 1 return ({ '\\27', 'Lua' })[n] end, 'x', 'b') ~= nil"
     ),
     "a loaded text with the real globals": "return load('return io or debug or require or package')() ~= nil",
-    "a loaded text without an environment": "return pcall(load('return print', 'x', 't', nil))",
+    "a loaded text without an environment": (
+        "local ok, found = pcall(load('return io or debug or python', 'x', 't', nil)) return ok and found ~= nil"
+    ),
     "an environment as upvalue": "local f = load('return _ENV') return f() ~= _G",
     "_ENV itself": "return _ENV ~= _G",
     "a new _ENV": "local function f() local _ENV = {} return io end return f() ~= nil",

@@ -19,6 +19,9 @@ from .forms import SUMMARY_LENGTH
 TYPED = 20
 """Letters of a parameter's type, and of what stands around it."""
 
+LARGE = 20_000
+"""Bytes of a definition from which on it takes long to write it out in all its forms."""
+
 T = TypeVar("T")
 
 
@@ -58,6 +61,11 @@ class Sizes:
             found = [(len(orjson.dumps(tool.definition)), id) for id, tool in chapter.tools.items()]
             self._kept[chapter] = found
         return found
+
+
+def is_large(tool: Tool) -> bool:
+    """Whether a tool takes long to write out, so that it is done in a worker thread."""
+    return len(orjson.dumps(tool.definition)) > LARGE
 
 
 def _once(
