@@ -42,8 +42,8 @@ async def test_killed_gateway_leaves_no_process(tmp_path: Path) -> None:
             script = {"script": "return stubborn.ping({}):await()"}
             assert "pong" in text_of(await connected.call_tool("run_script", script))
         started = descendants(running.process.pid)
-        # The supervisor, the server, its child, the process that workers come from, and a worker at least.
-        assert len(started) >= 5
+        # The supervisor, the server, its child, the process that workers come from, and a worker where one waits.
+        assert len(started) >= 4
         running.process.kill()
         running.process.wait()
         assert _are_gone(started)

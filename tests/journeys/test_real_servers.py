@@ -110,4 +110,4 @@ def example(schema: Any) -> Any:
     """Arguments that fit a schema; what they mean to the server is the server's to say."""
     from portico.discovery.examples import example_value
 
-    return example_value({"type": "object", **schema}, depth=6)
+    return example_value({"type": "object", **schema}, schema)

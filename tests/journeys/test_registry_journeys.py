@@ -110,8 +110,9 @@ async def test_a_revoked_right_hides_the_tool_and_is_announced(running: Gateway,
         with anyio.fail_after(20):
             revoke = "UPDATE mcp.mcp_user_grants SET UserName = 'somebody' WHERE ToolName = 'sample_sales'"
             await anyio.to_thread.run_sync(shop.run, revoke)
-            await changed.wait()
-        assert "sample_sales" not in await names(connected)
+            while "sample_sales" in await names(connected):  # the first news may be of the registry itself
+                await changed.wait()
+                changed = anyio.Event()
         assert "unknown_tool" in text_of(await connected.call_tool("sample_sales", {}))
 
 

@@ -29,7 +29,7 @@ def house() -> FakeHouse:
 
 async def ask(found: FakeHouse, surface: Any, name: str, /, **arguments: Any) -> str:
     tools = Tools(found.gateway, surface, Caller(surface=surface.name), Logs(found.gateway.executor.running))
-    result = await tools.plain_call({"name": name, "arguments": arguments})
+    result = await tools.plain_call({"name": name, "arguments": arguments}, "session")
     return "\n".join(block["text"] for block in result["content"])
 
 
