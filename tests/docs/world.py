@@ -23,7 +23,7 @@ BROKEN = {"command": "no-such-command"}
 SECONDS = 120
 END = "\x01"
 """Stands behind the output of each command."""
-SERVED = """(COMMAND > ~/served 2>&1 & pid=$!
+SERVED = """(: > ~/served; COMMAND >> ~/served 2>&1 & pid=$!
 while kill -0 $pid 2> /dev/null && ! grep -q '^portico: serving' ~/served; do sleep 0.1; done
 kill $pid 2> /dev/null; wait $pid; code=$?; cat ~/served; exit $code)"""
 """Runs a gateway until it says that it serves."""
@@ -32,6 +32,7 @@ VOLATILE = (
     (re.compile(r"\b\d[\d,.]* ?ms\b"), "N ms"),
     (re.compile(r'"\d+:[0-9a-f]{6}"'), '"N:N"'),
     (re.compile(r"\br_[\w-]{16}"), "r_ID"),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "TIME"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:8421"),
     (re.compile(r" --port 0\b"), ""),
     (re.compile(r"[ \t]+"), " "),
