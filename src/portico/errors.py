@@ -136,12 +136,13 @@ class CallError(PorticoError):
     def add(self, detail: str) -> None:
         """Say one thing more."""
         self.details = (*self.details, detail)
-        self.args = (self._text(),)
 
     def about(self, subject: str) -> None:
         """Speak of the subject by another name: the one that the caller knows."""
         self.subject = subject
-        self.args = (self._text(),)
+
+    def __str__(self) -> str:
+        return self._text()  # made anew, because what is known of a call grows on its way to the caller
 
     @property
     def lines(self) -> list[str]:

@@ -107,8 +107,8 @@ class Discover:
                 f"error invalid_arguments for {CALL}; nothing was sent\n- missing: name (string)\nnext: {call}",
                 is_error=True,
             )
-        own = self.gateway.parameters_of(caller, request.name) or {}
-        notes = [*request.notes, *self._respelled(caller, request.name), *unread_beside(arguments, own)]
+        unread = unread_beside(arguments, lambda: self.gateway.parameters_of(caller, request.name))
+        notes = [*request.notes, *self._respelled(caller, request.name), *unread]
         try:
             result = await self.gateway.call(caller, envelope.around(request.name, request.arguments))
             return with_notes(result, notes)

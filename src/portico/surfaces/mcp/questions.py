@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any
@@ -29,22 +29,27 @@ _SPARE = {
 _SERVERS = frozenset({"luaServerName", "serverName", "server", "luaToolName", "toolName", "tool", "name"})
 _FILTERED = frozenset({"search_tools", "search_tool"})
 _CALLING = frozenset({"call_tool", "execute_tool"})
+_CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS})
 
 
-def with_unread(name: str, schema: JsonObject | None, arguments: JsonObject, result: JsonObject) -> JsonObject:
+def with_unread(
+    name: str, schema_of: Callable[[str], JsonObject | None], arguments: JsonObject, result: JsonObject
+) -> JsonObject:
     """The result of a surface's own tool, with a note on arguments that it does not know."""
-    listed = frozenset((schema or {}).get("properties", {}))
-    if not arguments or arguments.keys() <= listed or name in _CALLING:
+    if not arguments or name in _CALLING:
+        return result
+    listed = frozenset((schema_of(name) or {}).get("properties", {}))
+    if arguments.keys() <= listed:
         return result
     known = listed | _SPARE.get(name, frozenset()) | (_SERVERS if "-" in name else frozenset())
     return _noted(result, note_on(arguments.keys() - known, known, is_filtered=name in _FILTERED))
 
 
-def unread_beside(raw: JsonObject, own: Mapping[str, Any]) -> list[str]:
-    """The note on what stands beside the arguments of a call and is none of them."""
-    if not any(raw.get(key) for key in ARGUMENT_KEYS):
-        return []  # then they are taken as the arguments
-    strange = raw.keys() - {*NAME_KEYS, *ARGUMENT_KEYS} - own.keys()
+def unread_beside(raw: JsonObject, own: Callable[[], Mapping[str, Any] | None]) -> list[str]:
+    """The note on what stands beside the arguments of a call and is none of them, nor one of the tool's own."""
+    if raw.keys() <= _CALL_KEYS or not any(raw.get(key) for key in ARGUMENT_KEYS):
+        return []  # in the latter case they are taken as the arguments
+    strange = raw.keys() - _CALL_KEYS - (own() or {}).keys()
     note = note_on(strange, frozenset({"name", "arguments"}))
     return [note] if note else []
 

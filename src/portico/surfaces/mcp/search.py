@@ -152,7 +152,8 @@ class Search:
             call = NextCall("call", {"name": "...", "arguments": {}})
             error = InvalidArguments(EXECUTE, details=("missing: tool_name (string)",), next_call=call)
             return error_result(error, self.spell)
-        notes = [*request.notes, *unread_beside(arguments, self.gateway.parameters_of(caller, request.name) or {})]
+        unread = unread_beside(arguments, lambda: self.gateway.parameters_of(caller, request.name))
+        notes = [*request.notes, *unread]
         try:
             result = await self.gateway.call(caller, envelope.around(request.name, request.arguments))
             return with_notes(result, notes)

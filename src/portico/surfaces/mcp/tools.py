@@ -103,7 +103,7 @@ class Tools:
         meta_tool = self.surface.meta_tool(name)
         if meta_tool is not None:
             answer = await meta_tool(caller, request.arguments, envelope)
-            return with_unread(name, self.surface.schema_of(name), request.arguments, answer)
+            return with_unread(name, self.surface.schema_of, request.arguments, answer)
         if name == READ:  # its name is reserved: a result may be shortened on any surface
             return await read_result(self.gateway, caller, request.arguments)
         try:
