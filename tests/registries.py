@@ -57,7 +57,7 @@ class Shop:
     def run(self, *statements: str) -> None:
         """Change something, in one transaction."""
         if self.file:
-            with closing(sqlite3.connect(self.file)) as connection, connection:
+            with closing(sqlite3.connect(self.file, timeout=60)) as connection, connection:
                 for statement in statements:
                     connection.execute(statement.replace("mcp.", ""))
             return

@@ -130,8 +130,18 @@ class _Supervisor:
             try:
                 socket.send_fds(self._running(), [b"s"], descriptors)
             except OSError as error:
-                self._process = None
+                self._discard()
                 raise _SupervisorGone(f"the process that starts programs cannot be reached: {error}") from error
+
+    def _discard(self) -> None:
+        """Forget a supervisor that does not listen; a killed process is gone in no time."""
+        control, process = self._control, self._process
+        self._control = self._process = None
+        if control is not None:
+            control.close()
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def close(self) -> None:
         """Let the supervisor end, with what it has started."""
