@@ -86,7 +86,7 @@ class Guard:
             return
         # White space around a header's value is no part of it, but our HTTP parser leaves it at the end.
         scope["headers"] = headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        checked = tuple(header for header in headers if header[0] in _CHECKED)
+        checked = tuple([header for header in headers if header[0] in _CHECKED])
         refusal = None if checked in self._passed else self._look(checked)
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": "there are no websockets here"})
