@@ -43,6 +43,8 @@ TEXT_KEPT = 200
 """Characters of a query that the journal keeps."""
 FIRST_OFFER_SECONDS = 30.0
 """How long a first listing waits for servers that were never asked before."""
+PIN_SECONDS = 10.0
+"""How long one of meta-tools and pins does."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +87,20 @@ class Gateway(Finder):
     async def settled(self, seconds: float = FIRST_OFFER_SECONDS) -> set[str]:
         """Wait for servers that are being asked for the first time; returns those that are not done yet."""
         return await self.intake.settled(seconds)
+
+    async def pins_known(self) -> None:
+        """Wait for servers that are being asked for the first time while a pin has no tool: clients list once."""
+        if self.intake.is_starting and not self._has_all_pins():
+            await self.intake.settled(PIN_SECONDS)
+
+    def _has_all_pins(self) -> bool:
+        edition = self.edition
+        try:
+            for spelling in self.pins:
+                edition.resolver.resolve(spelling, edition.tools.keys())
+        except CallError:
+            return False
+        return True
 
     async def warm(self, text: str) -> None:
         """Let the embedder read a query that is about to be searched for; waits for a moment, and never fails.

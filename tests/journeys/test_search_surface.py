@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,18 @@ async def test_the_chosen_surface_is_at_the_short_path_and_the_others_at_theirs(
         assert [tool.name for tool in (await connected.list_tools()).tools] == PROXIES
     async with client("http", "2026-07-28", surface="static", running=running) as connected:
         assert len((await connected.list_tools()).tools) == 3
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("surface", ["search", "discover"])
+async def test_a_first_listing_waits_for_the_server_of_a_pin(tmp_path: Path, surface: str):
+    quick = serving(tmp_path / "tools.json", [definition("read_query", "Run a query", sql="string")])
+    command = shlex.join([quick["command"], *quick["args"]])
+    slow = {"command": "sh", "args": ["-c", f"sleep 2; exec {command}"]}
+    write_config(tmp_path, {"hub": slow}, pins=["read_query"])
+    with gateway(tmp_path) as running:
+        async with client("http", "2026-07-28", surface=surface, running=running) as connected:
+            assert (await connected.list_tools()).tools[-1].name == "hub__read_query", "clients list once"
 
 
 @pytest.mark.anyio

@@ -99,7 +99,8 @@ class Search:
         return search_text(len(tools), servers)
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
-        """The meta-tools, then the pins."""
+        """The meta-tools, then the pins; waits for the first start of a pin's server."""
+        await self.gateway.pins_known()
         return self.listed(caller)
 
     def listed(self, caller: Caller) -> list[JsonObject]:
