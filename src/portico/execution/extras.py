@@ -29,26 +29,19 @@ _CORE = frozenset({"type", "text", "data", "mimeType", "resource"})
 """What a block keeps when its extras are left out."""
 
 
-def has_extras(raw: Mapping[str, Any]) -> bool:
-    """Whether there is anything in a result but texts, structured content and whether it is an error."""
-    if not raw.keys() <= _PLAIN:
-        return True
-    content = raw.get("content", [])
-    if not isinstance(content, list):
-        return True
-    return any(not isinstance(block, dict) or not block.keys() <= _PLAIN_BLOCK for block in content)
-
-
 def extras_of(raw: Mapping[str, Any]) -> list[Any]:
-    """Everything in a result but its texts, its structured content and its binary data."""
-    found: list[Any] = [value for key, value in raw.items() if key not in _PLAIN]
-    content = raw.get("content")
-    return [*found, *(map(_beside, content) if isinstance(content, list) else [content])]
+    """Everything in a result but its texts, its structured content and its binary data; mostly nothing."""
+    found, content = _besides(raw), raw.get("content", [])
+    return (
+        found if _is_plain(content) else [*found, *(map(_beside, content) if isinstance(content, list) else [content])]
+    )
 
 
 def without_excess(result: Result, tokens: int) -> Result:
     """The result with as many of its extras as have room beside what it says; a note tells what was left out."""
     room = max(tokens * LETTERS_PER_TOKEN // SHARE, 200)
+    if _is_plain(result.raw.get("content", [])) and _letters(_besides(result.raw)) <= room:
+        return result
     gone = Counter[str]()
     raw = dict(result.raw)
     content = raw.get("content")
@@ -69,6 +62,18 @@ def without_excess(result: Result, tokens: int) -> Result:
     more = f" and {len(named) - 10} more" if len(named) > 10 else ""
     note = f"left out of the result, which was too large: {', '.join(named[:10])}{more}"
     return replace(result, raw=raw, notes=(*result.notes, note))
+
+
+def _besides(raw: Mapping[str, Any]) -> list[Any]:
+    """What a result has beside its content."""
+    return [] if raw.keys() <= _PLAIN else [value for key, value in raw.items() if key not in _PLAIN]
+
+
+def _is_plain(content: Any) -> bool:
+    """Whether content is a list of texts, as nearly always."""
+    if not isinstance(content, list):
+        return False
+    return all(isinstance(block, dict) and block.keys() <= _PLAIN_BLOCK for block in content)
 
 
 def _blocks(content: list[Any], room: int, gone: Counter[str]) -> tuple[list[Any], int]:

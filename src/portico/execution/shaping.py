@@ -19,7 +19,7 @@ from portico.domain.shape import shape_line, shape_of
 from portico.domain.tool import Tool
 from portico.ports import TokenCounter
 
-from .extras import extras_of, has_extras, without_excess
+from .extras import extras_of, without_excess
 from .gauge import fits_within, sampled
 from .narrowing import narrowing
 from .outlines import Outline, name_at, read_outline
@@ -85,9 +85,9 @@ class Shaper:
         if call.whole or result.raw.get("resultType") == "input_required":
             return result
         letters = sum(len(text) for _, text in _texts(result.content))
-        is_plain = not has_extras(result.raw)
-        if letters <= LARGE and is_small(result.structured) and (is_plain or is_small(extras_of(result.raw))):
-            result = result if is_plain else without_excess(result, limit)
+        extras = extras_of(result.raw)
+        if letters <= LARGE and is_small(result.structured) and (not extras or is_small(extras)):
+            result = without_excess(result, limit) if extras else result
             with suppress(RecursionError):
                 if self._fits(result, limit):
                     return result
@@ -97,8 +97,7 @@ class Shaper:
         return await anyio.to_thread.run_sync(self._made_to_fit, caller, call, tool, result, limit, limiter=limiter)
 
     def _made_to_fit(self, caller: Caller, call: Call, tool: Tool | None, result: Result, limit: int) -> Result:
-        if has_extras(result.raw):
-            result = without_excess(result, limit)
+        result = without_excess(result, limit)
         try:
             fits = self._fits(result, limit)
         except RecursionError:

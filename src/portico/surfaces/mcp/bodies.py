@@ -102,9 +102,7 @@ class BoundedBodies:
                 await found.refusal.response(scope["path"])(scope, receive, send)
                 return
         # Who has not sent everything yet is not worked on, and takes no place from others.
-        await self._answer(_is_stream(scope, headers), scope, receive, send)
-
-    async def _answer(self, is_stream: bool, scope: Scope, receive: Receive, send: Send) -> None:
+        is_stream = _is_stream(scope, headers)
         if self._at_once[is_stream] >= (self.limits.streams if is_stream else self.limits.requests):
             await BUSY.response(scope["path"])(scope, receive, send)
             return
@@ -120,11 +118,17 @@ class BoundedBodies:
             raise _Refused(self._too_large())
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise _Refused(ENCODED)
-        # No variable holds what has come while more of it is awaited: it must be possible to let it go.
-        received = _Body()
-        if received.take(await receive()):
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            body: bytes = message.get("body", b"")  # at once, as nearly all come
+        else:
+            received = _Body()
+            received.take(message)
+            del (
+                message
+            )  # nothing but the list holds what has come while more is awaited: it must be possible to let it go
             await self._read_on(received, receive)
-        body = received.whole()
+            body = received.whole()
         if len(body) > self.limits.max_body:
             raise _Refused(self._too_large())
         if len(body) > SMALL and has_too_many_values(body):

@@ -36,13 +36,14 @@ def client_of(ctx: Context, params: JsonObject) -> str:
     """
     if session := connection_of(ctx).session_id:
         return session
-    peer = getattr(getattr(ctx, "request", None), "client", None)
+    peer = ctx.request.scope.get("client") if ctx.request is not None else None
     if peer is None:
         return ""
     meta = params.get("_meta")
     info = meta.get(types.CLIENT_INFO_META_KEY) if isinstance(meta, Mapping) else None
-    told = [str(info.get(key, ""))[:NAME_LENGTH] for key in ("name", "version")] if isinstance(info, Mapping) else []
-    return " ".join((peer[0], *told))
+    if not isinstance(info, Mapping):
+        return str(peer[0])
+    return f"{peer[0]} {str(info.get('name', ''))[:NAME_LENGTH]} {str(info.get('version', ''))[:NAME_LENGTH]}"
 
 
 def envelope_of(ctx: Context, params: JsonObject) -> Envelope:
