@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the command line."""
-    # Loading a catalog makes many objects that all stay: looking for garbage among them costs a tenth of a start.
-    gc.set_threshold(100_000, 50, 50)
+    # Loading a catalog makes many objects that all stay: looking for garbage among them costs a tenth of a start. More
+    # at a time would make one look so long that requests wait for it.
+    gc.set_threshold(20_000, 50, 50)
+    # Each time that the event loop wants to go on beside a busy thread, it waits so long; the default is 5 ms.
+    sys.setswitchinterval(0.0005)
     _run(_open_early() if "--stdio" in sys.argv else None)
 
 

@@ -127,7 +127,7 @@ class ToolIndex:
     def _begun(self, text: str, mask: Mask | None) -> Numbers:
         """The tools of the one name that begins with the query, if it is one word and begins no other name."""
         wanted = plain(text[:NAME_LENGTH])
-        if len(wanted.strip("_")) < SHORTEST_BEGINNING or len(text.split()) != 1:
+        if len(wanted.strip("_")) < SHORTEST_BEGINNING or len(text.split(maxsplit=1)) != 1:
             return _NO_TOOLS
         found: list[int] = []
         is_word = stem_of(wanted) in self.postings.words

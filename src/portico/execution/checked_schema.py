@@ -20,6 +20,8 @@ LISTED_UNITS = 2_000
 FIRST_UNITS = 200_000
 """What a check may cost whose first error is told."""
 ERRORS_READ = 50
+TOLD_LETTERS = 200_000
+"""Letters of a value whose errors are told at all: each error holds a copy of what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class CheckedSchema:
 
     def errors(self, value: Any, size: Size) -> list[jsonschema_rs.ValidationError]:
         """What is wrong with a value: all of it, the first thing, or nothing, by how long that would take."""
-        if self.validator is None or not self.cost.affords(size, FIRST_UNITS) or not self.cost.reaches(value, size):
+        is_short = size.letters <= TOLD_LETTERS and self.cost.affords(size, FIRST_UNITS)
+        if self.validator is None or not is_short or not self.cost.reaches(value, size):
             return []
         if self.cost.affords(size, LISTED_UNITS):
             return [*islice(self.validator.iter_errors(value), ERRORS_READ)]
