@@ -16,6 +16,9 @@ os.environ.setdefault(
 
 from portico.version import VERSION
 
+INTERRUPTED = 130
+"""The exit code of what Ctrl-C ended: 128 and the number of the signal, as shells have it."""
+
 if TYPE_CHECKING:
     from portico.house import House
     from portico.surfaces.mcp.early_pipe import EarlyPipe
@@ -28,7 +31,10 @@ def main() -> None:
     gc.set_threshold(20_000, 50, 50)
     # Each time that the event loop wants to go on beside a busy thread, it waits so long; the default is 5 ms.
     sys.setswitchinterval(0.0005)
-    _run(_open_early() if "--stdio" in sys.argv else None)
+    try:
+        _run(_open_early() if "--stdio" in sys.argv else None)
+    except KeyboardInterrupt:  # while something was being loaded; later each command ends in its own way
+        sys.exit(INTERRUPTED)
 
 
 def _open_early() -> EarlyPipe | None:

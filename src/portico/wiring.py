@@ -111,6 +111,7 @@ class Parts:
     meanings: MeaningSource | None = None
     """What texts mean to an embedder; None without one."""
     explicit_categories: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, str] = field(default_factory=dict)
     pins: tuple[str, ...] = ()
     profile: Profile = OPEN
     hooks: Hooks | None = None
@@ -223,6 +224,7 @@ def _editions(parts: Parts) -> Editions:
         aliases={**dict.fromkeys(parts.targets, ""), **{n: s.alias for n, s in specs.items() if s.enabled}},
         overriding=set(parts.overriding),
         descriptions={n: s.description for n, s in specs.items()},
+        examples=parts.examples,
     )
 
 
@@ -244,6 +246,7 @@ def build(settings: Settings) -> House:
         counter=counter_for(settings.tokens),
         meanings=_open_meanings(settings, remembered.store),
         explicit_categories=settings.categories,
+        examples=settings.examples,
         pins=settings.pins,
         profile=settings.selected,
         hooks=hooks,

@@ -160,3 +160,17 @@ def choices(listed: Any) -> list[str]:
     """The categories that the first tool may be asked for."""
     found: list[str] = listed.tools[0].input_schema["properties"]["category"]["enum"]
     return found
+
+
+@pytest.mark.requirement("S2-18")
+async def test_the_config_gives_tools_example_prompts(tmp_path: Path):
+    tools = [definition("find-notes", "Find notes", text="string"), definition("count", "Count notes")]
+    prompts = {"hub.find-notes": "What did we decide about the logo?", "hub.nothing": "never shown"}
+    write_config(tmp_path, {"hub": serving(tmp_path / "tools.json", tools)}, surface="capabilities", examples=prompts)
+    with gateway(tmp_path) as running:
+        async with client("http", "2026-07-28", surface="capabilities", running=running) as connected:
+            await connected.list_tools()
+            inventory = (await connected.call_tool("capabilities", {})).structured_content
+    told = {tool["name"]: tool.get("example") for shelf in inventory["categories"] for tool in shelf["tools"]}
+    assert told["hub__find-notes"] == prompts["hub.find-notes"]
+    assert told["hub__count"] is None

@@ -154,6 +154,7 @@ def _own(fields: Fields, document: Document, home: Paths) -> Settings:
         log=read_log(fields),
         pins=fields.texts("pins"),
         categories=fields.pairs("categories"),
+        examples=fields.pairs("examples"),
         search=_search(fields),
         capabilities=_capabilities(fields),
         semantic=read_semantic(fields, document),

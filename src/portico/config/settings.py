@@ -129,6 +129,8 @@ class Settings:
     servers: tuple[ServerSpec, ...] = ()
     pins: tuple[str, ...] = ()
     categories: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Example prompts by `server.tool`."""
     search: SearchLimits = SearchLimits()
     capabilities: CapabilitiesSettings = CapabilitiesSettings()
     semantic: Semantic | None = None

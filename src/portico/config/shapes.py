@@ -14,8 +14,8 @@ from .dialects import Dialect
 from .documents import Document, dotted
 
 OWN_KEYS = (
-    "surface servers mcpServers databases python yaml pins store journal host port http log categories search semantic"
-    " profiles tokens capabilities hooks scripts results allow_superuser".split()
+    "surface servers mcpServers databases python yaml pins store journal host port http log categories examples search"
+    " semantic profiles tokens capabilities hooks scripts results allow_superuser".split()
 )
 """The top-level keys of a Portico config."""
 

@@ -112,10 +112,7 @@ class Answer:
 
 def summarise(tool: Tool, name: str) -> Summary:
     """A tool as the inventory tells it, under the name that calls it."""
-    meta = tool.definition.get("_meta")
-    example = meta.get("example") if isinstance(meta, Mapping) else None
-    prompt = example if isinstance(example, str) else ""
-    return Summary(name=name, description=tool.description or tool.title, example=prompt)
+    return Summary(name=name, description=tool.description or tool.title, example=tool.example)
 
 
 def shelve(tools: Iterable[tuple[str, Summary]], known: Mapping[str, Category]) -> tuple[Shelf, ...]:

@@ -44,6 +44,8 @@ class Tool:
     effect: Effect = Effect.WRITE
     category: str = "misc"
     tags: tuple[str, ...] = ()
+    example: str = ""
+    """What somebody may ask for who needs it, as a prompt."""
     source: str = "upstream"
     notes: tuple[str, ...] = ()
     """What normalising had to change, for `doctor` and `list`."""

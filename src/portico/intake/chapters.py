@@ -48,6 +48,8 @@ class Terms:
     """Tools that cannot be listed as they wish, with the names that they have instead."""
     shelves: Mapping[str, str] = field(default_factory=dict)
     """Tools that were put on a shelf one by one."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Example prompts of the config by handle, which count more than those that tools bring."""
     without: frozenset[str] = frozenset()
     """Tools that a registered one takes the place of."""
     instead: Mapping[str, str] = field(default_factory=dict)
@@ -94,14 +96,16 @@ def write(terms: Terms, rule: CategoryRule, known: Chapter | None = None) -> Cha
     for identifier, name in accepted.names.items():
         if name in terms.without or name in terms.imitations:
             continue
+        handle = f"{server.identifier}.{identifier}"
         tool = _tool(
             _noted(accepted.definitions[name], terms.instead.get(name)),
             ToolId(server.name, name),
-            handle=f"{server.identifier}.{identifier}",
+            handle=handle,
             listed=terms.told_apart.get(name) or terms.wishes.get(name) or accepted.wishes[name],
             category=terms.shelves.get(name) or categories[name],
             source=accepted.source,
             users=None if users is None else frozenset(users.get(name, ())),
+            example=terms.examples.get(f"{server.name}.{name}") or terms.examples.get(handle),
         )
         same = before.get(tool.id)
         tools[tool.id] = same if same is not None and same == tool else tool
@@ -153,7 +157,15 @@ def _server(terms: Terms) -> Server:
 
 
 def _tool(
-    d: Definition, id: ToolId, *, handle: str, listed: str, category: str, source: str, users: frozenset[str] | None
+    d: Definition,
+    id: ToolId,
+    *,
+    handle: str,
+    listed: str,
+    category: str,
+    source: str,
+    users: frozenset[str] | None,
+    example: str | None,
 ) -> Tool:
     return Tool(
         id=id,
@@ -169,5 +181,12 @@ def _tool(
         source=source,
         notes=d.notes,
         tags=d.tags,
+        example=example or _own_example(d),
         users=users,
     )
+
+
+def _own_example(d: Definition) -> str:
+    meta = d.raw.get("_meta")
+    example = meta.get("example") if isinstance(meta, Mapping) else None
+    return example if isinstance(example, str) else ""

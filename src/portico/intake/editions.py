@@ -41,6 +41,8 @@ class Editions:
     """Configured servers and their aliases; a server keeps its spelling while it offers nothing."""
     descriptions: Mapping[str, str] = field(default_factory=dict)
     """What the config says of servers, which counts more than what they say of themselves."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Example prompts that the config gives, by handle."""
     overriding: set[str] = field(default_factory=set)
     """Databases whose registered tools take the place of code tools of the same name."""
     _overridden: Mapping[ToolId, ToolId] = field(default_factory=dict)
@@ -115,6 +117,7 @@ class Editions:
                 wishes={} if wishes[name] is a.wishes else wishes[name],
                 told_apart=told_apart.get(name, {}),
                 shelves=self._shelves.get(name, {}),
+                examples=self.examples,
                 without=overrides.without(name),
                 instead=overrides.instead(name),
                 imitations=imitating.get(name, {}),

@@ -11,6 +11,7 @@ from registry_world import param_row, tool_row
 
 from portico.domain.names import META_TOOLS
 from portico.providers.registry import Kind, read_rows, rows
+from portico.providers.registry.definition import tool_definition
 
 GOOD = tool_row(ToolName="good", TableName="good_f")
 GOOD_PARAM = param_row(ToolName="good")
@@ -31,6 +32,14 @@ def test_every_column_of_the_views_is_read():
     assert (region.name, region.type.name, region.length, region.position) == ("region", "varchar", 20, 1)
     assert (region.required, region.comment) == (True, "Where.")
     assert (since.name, since.type.name, since.position, since.required) == ("since", "date", 2, False)
+
+
+@pytest.mark.requirement("S2-18")
+def test_a_row_may_give_an_example_prompt():
+    (found,) = read_rows([tool_row(Example=" What sold best? ")], []).registrations
+    assert tool_definition(found)["_meta"]["example"] == "What sold best?"
+    (plain,) = read_rows([tool_row()], []).registrations
+    assert "example" not in tool_definition(plain)["_meta"]
 
 
 @pytest.mark.requirement("S4-15")

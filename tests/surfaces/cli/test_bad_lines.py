@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import typer
 
+from portico import __main__
 from portico.domain.printable import printable
 from portico.errors import (
     CallError,
@@ -196,3 +199,15 @@ def test_the_next_call_is_spelled_as_a_command() -> None:
 def test_text_from_outside_is_made_safe() -> None:
     assert printable("a\x1b[31mb\x9bc\u202ed\re") == "a\ufffd[31mb\ufffdc\ufffdd\ufffde"
     assert printable("tab\tand\nline stay, and so does é") == "tab\tand\nline stay, and so does é"
+
+
+def test_an_interrupt_while_something_is_loaded_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch):
+    def interrupted(pipe: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(__main__, "_run", interrupted)
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert ended.value.code == 130

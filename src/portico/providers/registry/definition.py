@@ -30,8 +30,8 @@ def tool_definition(registration: Registration, *, most: int = MOST_ROWS) -> dic
             }
         },
     }
-    if registration.tags:
-        found["_meta"]["tags"] = list(registration.tags)
+    said = {"tags": list(registration.tags), "example": registration.example}
+    found["_meta"] |= {key: value for key, value in said.items() if value}
     return found
 
 

@@ -58,6 +58,7 @@ class Registration:
     kind: Kind
     docstring: str = ""
     tags: tuple[str, ...] = ()
+    example: str = ""
     parameters: tuple[Parameter, ...] = ()
     writes: bool = False
     returns_rows: bool = False

@@ -20,6 +20,7 @@ PARAMS = "mcp_list_toolParams"
 LONGEST_NAME = 128
 LONGEST_DOCSTRING = 8_000
 LONGEST_COMMENT = 1_000
+LONGEST_EXAMPLE = 200
 MOST_PARAMETERS = 200
 MOST_TAGS = 20
 MOST_TOOLS = 20_000
@@ -152,6 +153,7 @@ class _Reading:
             kind=kind,
             docstring=self._prose(name, row, "docstring", LONGEST_DOCSTRING),
             tags=self._tags(name, row),
+            example=self._prose(name, row, "Example", LONGEST_EXAMPLE),
             parameters=self._parameters(name, kind, params),
             writes=self._writes(name, row, kind),
             returns_rows=bool(self._flag(name, row, "ReturnsRows", TOOLS, default=False)),
