@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tests.databases import Postgres, postgres_server
 settings.register_profile(
     "portico", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell that runs the tests in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # or else every program that a test starts ignores it too
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "portico"))
 
 
