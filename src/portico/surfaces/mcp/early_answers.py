@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from . import handshake
+from .handshake import CAPABILITIES_KEY, CLIENT_KEY, MODERN_VERSIONS, VERSION_KEY, discover_result, initialize_result, tools_result
 
 LONGEST = 65_536
 """Bytes of a message that is looked at; opening messages have some hundred."""
@@ -70,7 +70,7 @@ class EarlyAnswers:
             return self._initialize(params)
         modern = _has_envelope(params)
         if method == "server/discover" and modern and not self._greeted:
-            return handshake.discover_result(self.greeting.instructions, self.greeting.version)
+            return discover_result(self.greeting.instructions, self.greeting.version)
         if method == "ping" and self._greeted and not params:
             return {}
         if method == "tools/list" and _lists_all(params, modern) and self._greeted != modern:
@@ -82,11 +82,11 @@ class EarlyAnswers:
         if self.given or not _is_introduction(params):
             return None
         self._greeted = True
-        return handshake.initialize_result(params["protocolVersion"], self.greeting.instructions, self.greeting.version)
+        return initialize_result(params["protocolVersion"], self.greeting.instructions, self.greeting.version)
 
     def _list(self, modern: bool) -> dict[str, Any] | None:
         tools = self.greeting.tools
-        return None if tools is None else handshake.tools_result(tools, self.greeting.version, modern=modern)
+        return None if tools is None else tools_result(tools, self.greeting.version, modern=modern)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
@@ -124,19 +124,19 @@ def _is_introduction(params: dict[str, Any]) -> bool:
 def _has_envelope(params: dict[str, Any]) -> bool:
     """Whether a request says who asks, as revisions without a handshake want it."""
     meta = params.get("_meta")
-    if not isinstance(meta, dict) or not _is_meta(meta) or meta.get(handshake.VERSION_KEY) not in _MODERN:
+    if not isinstance(meta, dict) or not _is_meta(meta) or meta.get(VERSION_KEY) not in _MODERN:
         return False
-    return _are_capabilities(meta.get(handshake.CAPABILITIES_KEY)) and _is_client(meta.get(handshake.CLIENT_KEY))
+    return _are_capabilities(meta.get(CAPABILITIES_KEY)) and _is_client(meta.get(CLIENT_KEY))
 
 
-_MODERN = handshake.MODERN_VERSIONS
+_MODERN = MODERN_VERSIONS
 
 
 def _lists_all(params: dict[str, Any], modern: bool) -> bool:
     if not params.keys() <= {"_meta"}:
         return False
     meta = params.get("_meta", {})
-    return modern or (_is_meta(meta) and handshake.VERSION_KEY not in meta)
+    return modern or (_is_meta(meta) and VERSION_KEY not in meta)
 
 
 def _is_meta(meta: object) -> bool:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from portico.providers.database import OwnConnection
 
-from . import postgresql, sqlite, teradata
 from .fact import Facts, Named, Views
+from .postgresql import glance_postgresql, look_postgresql
+from .sqlite import glance_sqlite, look_sqlite
+from .teradata import look_teradata
 
 
 def look(conn: OwnConnection, named: Named, views: Views) -> Facts:
     """What the database says of everything that is registered."""
     if conn.dialect == "postgresql":
-        return postgresql.look(conn, named, views)
-    return sqlite.look(conn, named) if conn.dialect == "sqlite" else teradata.look(conn, views)
+        return look_postgresql(conn, named, views)
+    return look_sqlite(conn, named) if conn.dialect == "sqlite" else look_teradata(conn, views)
 
 
 def glance(conn: OwnConnection, named: Named, views: Views) -> str:
     """A mark that stays as long as nothing of it has changed; empty where only a whole look can tell."""
     if conn.dialect == "postgresql":
-        return postgresql.glance(conn, named, views)
-    return sqlite.glance(conn) if conn.dialect == "sqlite" else ""
+        return glance_postgresql(conn, named, views)
+    return glance_sqlite(conn) if conn.dialect == "sqlite" else ""

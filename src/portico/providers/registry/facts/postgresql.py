@@ -73,7 +73,7 @@ SELECT concat(count(*), ' ', sum(hashtextextended(line, 1)), ' ', sum(hashtextex
 _VIEW = "SELECT concat('{mark}', CAST(v AS text)) AS line FROM {view} AS v UNION ALL"
 
 
-def look(conn: OwnConnection, named: Named, views: Views) -> Facts:
+def look_postgresql(conn: OwnConnection, named: Named, views: Views) -> Facts:
     """Ask for all registered names at once."""
     asked = {"databases": list(named.databases), "names": list(named.objects)}
     relations = conn.prepared(_RELATIONS, asked).rows
@@ -81,7 +81,7 @@ def look(conn: OwnConnection, named: Named, views: Views) -> Facts:
     return Facts(found=grouped([*map(_relation, relations), *_routines(routines)]), mark=glance(conn, named, views))
 
 
-def glance(conn: OwnConnection, named: Named, views: Views) -> str:
+def glance_postgresql(conn: OwnConnection, named: Named, views: Views) -> str:
     """A mark of the registry's rows and of everything that has one of these names."""
     parts = [_VIEW.format(mark=mark, view=view) for mark, view in zip("tpu", _shown(views), strict=True) if view]
     asked = {"databases": list(named.databases), "names": list(named.objects)}

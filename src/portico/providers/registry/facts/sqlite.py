@@ -27,13 +27,13 @@ _OBJECTS = "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'v
 _COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden IN (0, 2, 3) ORDER BY cid"
 
 
-def look(conn: OwnConnection, named: Named) -> Facts:
+def look_sqlite(conn: OwnConnection, named: Named) -> Facts:
     """Ask for the tables and views that are registered."""
     asked: Connection = conn.inspector.bind
-    return Facts(found=grouped(list(_found(asked, frozenset(named.objects)))), mark=glance(conn))
+    return Facts(found=grouped(list(_found_in_sqlite(asked, frozenset(named.objects)))), mark=glance(conn))
 
 
-def glance(conn: OwnConnection) -> str:
+def glance_sqlite(conn: OwnConnection) -> str:
     """A mark of the file and of its log of changes; empty while they are so young that the clock may not tell."""
     asked: Connection = conn.inspector.bind
     file = Path(asked.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one())
@@ -51,7 +51,7 @@ def _marked(file: Path) -> str:
     return f"{found.st_ino}/{found.st_size}/{found.st_mtime_ns}/{head}" if time() - found.st_mtime > YOUNG else ""
 
 
-def _found(asked: Connection, wanted: frozenset[str]) -> Iterator[Found]:
+def _found_in_sqlite(asked: Connection, wanted: frozenset[str]) -> Iterator[Found]:
     for name, type, sql in asked.exec_driver_sql(_OBJECTS).all():
         if name.lower() in wanted:
             columns = _columns(asked, name)

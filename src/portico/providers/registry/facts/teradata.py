@@ -29,13 +29,13 @@ _KINDS: Mapping[str, Kind] = {
 """The letters of the dictionary: also tables without a primary index, procedures, and functions that return tables."""
 
 
-def look(conn: OwnConnection, views: Views) -> Facts:
+def look_teradata(conn: OwnConnection, views: Views) -> Facts:
     """Ask for all registered names at once; the dictionary tells what a user may see."""
     columns: dict[tuple[str, str], list[str]] = {}
     for database, name, column in _rows(conn, COLUMNS, views):
         columns.setdefault((database, name), []).append(column)
     objects = [row for row in _rows(conn, OBJECTS, views) if row[2] in _KINDS]
-    return Facts(found=grouped([_found(row, columns.get((row[0], row[1]), [])) for row in objects]))
+    return Facts(found=grouped([_found_in_teradata(row, columns.get((row[0], row[1]), [])) for row in objects]))
 
 
 def _rows(conn: OwnConnection, sql: str, views: Views) -> list[Sequence[Any]]:
@@ -43,7 +43,7 @@ def _rows(conn: OwnConnection, sql: str, views: Views) -> list[Sequence[Any]]:
     return [[cell.rstrip() if isinstance(cell, str) else cell for cell in row] for row in rows]
 
 
-def _found(row: Sequence[Any], columns: list[str]) -> Found:
+def _found_in_teradata(row: Sequence[Any], columns: list[str]) -> Found:
     database, name, letter, altered = row
     kind = _KINDS[letter]
     is_table = kind.has_columns
