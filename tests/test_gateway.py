@@ -20,12 +20,12 @@ from portico.domain.disclosure import Budget, Disclosure, Level
 from portico.domain.edition import Edition
 from portico.domain.items import Item, Kind
 from portico.domain.journal import Look, Lookup
+from portico.domain.query import Query
 from portico.domain.server import Offering, ServerSpec
 from portico.domain.tier import Standing, Tier
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import NextCall, UnknownFilter, UnknownTool
-from portico.gateway import Query
 from portico.policies.globs import GlobPolicy
 from portico.stores.memory import RecentJournal
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish

@@ -11,8 +11,8 @@ from portico import Catalog
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Call, Outcome
 from portico.domain.journal import Look, Lookup
+from portico.domain.query import Query
 from portico.errors import InvalidArguments
-from portico.gateway import Query
 from portico.stores.memory import RecentJournal
 from portico.surfaces.mcp.discover import Discover
 from portico.surfaces.mcp.envelopes import Context

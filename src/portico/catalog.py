@@ -14,11 +14,12 @@ from portico.domain.call import Call, Result
 from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Hit
 from portico.domain.journal import Look
+from portico.domain.query import Query
 from portico.domain.tool import Rejected, ToolId
 from portico.embedders.remembered import Meanings
 from portico.errors import InvalidDefinition, UnknownTool
 from portico.execution.hooks import hooks_of
-from portico.gateway import Gateway, Query
+from portico.gateway import Gateway
 from portico.intake.normalise import normalise
 from portico.packaged.injecting import LateDatabase, injected_from
 from portico.ports import Embedder, IndexBuilder

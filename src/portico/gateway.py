@@ -25,7 +25,7 @@ from portico.domain.edition import Edition
 from portico.domain.items import GUIDE, Item, Items, Kind
 from portico.domain.journal import Look, Lookup
 from portico.domain.names import identifier
-from portico.domain.query import Query as Query
+from portico.domain.query import Query
 from portico.domain.shape import returns_line
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, UnknownTool

@@ -14,7 +14,8 @@ from portico.discovery.budgets import Rungs, Texts, fair, fill, fit
 from portico.discovery.cards import card as card_of
 from portico.discovery.tokens import TokenEstimate
 from portico.domain.disclosure import Budget, Disclosure, Level
-from portico.gateway import DESCRIBE_LIMIT, EXACT_TOKENS, Query
+from portico.domain.query import Query
+from portico.gateway import DESCRIBE_LIMIT, EXACT_TOKENS
 from portico.ports import TokenCounter
 from portico.testing import AGENT, FakeHouse, definition, furnish
 

@@ -10,9 +10,9 @@ import pytest
 
 from portico import Catalog
 from portico.domain.call import Call, Outcome
+from portico.domain.query import Query
 from portico.errors import InvalidArguments, Refused, Sent, UnknownTool, UpstreamGone
 from portico.execution.hooks import hooks_of
-from portico.gateway import Query
 from portico.providers.local.workers import Workers
 from portico.testing import AGENT, FakeHouse, definition, furnish
 from portico.walk import Walk

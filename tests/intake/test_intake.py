@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import pytest
 from anyio import create_task_group, fail_after
 
+from portico.domain.query import Query
 from portico.domain.server import Offering
 from portico.errors import CallError, StoreError, UnknownServer, UpstreamGone
-from portico.gateway import Query
 from portico.stores.memory import MemoryStore
 from portico.testing import AGENT, definition, fake_house, furnish
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from portico.discovery.spelling import as_meta_tool, spelled
 from portico.domain.caller import Caller
+from portico.domain.query import Query
 from portico.domain.resolver import SEPARATORS
 from portico.domain.tool import Tool
 from portico.errors import CallError, NextCall
 from portico.execution.leniency import unwrap
 from portico.fencing import one_line
 from portico.finding import SEARCH_CARDS_LIMIT
-from portico.gateway import Gateway, Query
+from portico.gateway import Gateway
 from portico.scripts import Scripts
 
 from .discover_tools import CALL, DESCRIBE, READ, RUN, SEARCH, TOOLS, definitions

@@ -12,7 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from .handshake import CAPABILITIES_KEY, CLIENT_KEY, MODERN_VERSIONS, VERSION_KEY, discover_result, initialize_result, tools_result
+from .handshake import (
+    CAPABILITIES_KEY,
+    CLIENT_KEY,
+    MODERN_VERSIONS,
+    VERSION_KEY,
+    discover_result,
+    initialize_result,
+    tools_result,
+)
 
 LONGEST = 65_536
 """Bytes of a message that is looked at; opening messages have some hundred."""

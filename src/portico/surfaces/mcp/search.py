@@ -16,12 +16,12 @@ from portico.domain.caller import Caller
 from portico.domain.disclosure import Disclosure, Findings, Hit
 from portico.domain.journal import Look
 from portico.domain.provenance import own_block
-from portico.domain.query import FILTERS
+from portico.domain.query import FILTERS, Query
 from portico.domain.resolver import SEPARATORS
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, InvalidArguments, NextCall
 from portico.execution.leniency import unwrap
-from portico.gateway import Gateway, Query
+from portico.gateway import Gateway
 
 from .instructions import search_text
 from .questions import read_filters, unread_beside

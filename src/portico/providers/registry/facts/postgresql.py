@@ -78,7 +78,9 @@ def look_postgresql(conn: OwnConnection, named: Named, views: Views) -> Facts:
     asked = {"databases": list(named.databases), "names": list(named.objects)}
     relations = conn.prepared(_RELATIONS, asked).rows
     routines = conn.prepared(_ROUTINES, asked).rows
-    return Facts(found=grouped([*map(_relation, relations), *_routines(routines)]), mark=glance(conn, named, views))
+    return Facts(
+        found=grouped([*map(_relation, relations), *_routines(routines)]), mark=glance_postgresql(conn, named, views)
+    )
 
 
 def glance_postgresql(conn: OwnConnection, named: Named, views: Views) -> str:

@@ -30,7 +30,7 @@ _COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden IN (0, 2, 3) ORD
 def look_sqlite(conn: OwnConnection, named: Named) -> Facts:
     """Ask for the tables and views that are registered."""
     asked: Connection = conn.inspector.bind
-    return Facts(found=grouped(list(_found_in_sqlite(asked, frozenset(named.objects)))), mark=glance(conn))
+    return Facts(found=grouped(list(_found_in_sqlite(asked, frozenset(named.objects)))), mark=glance_sqlite(conn))
 
 
 def glance_sqlite(conn: OwnConnection) -> str:
