@@ -19,12 +19,12 @@ if __package__ in (None, ""):
 
 from tests.catalogue import generate
 
-from portico.domain.caller import Caller
+from portico.catalog.policies import GlobPolicy
+from portico.catalog.publisher import Editions
+from portico.domain.call import Caller
 from portico.domain.disclosure import Findings
-from portico.domain.edition import Edition
 from portico.domain.server import Offering
-from portico.intake.editions import Editions
-from portico.policies.globs import GlobPolicy
+from portico.domain.snapshot import Edition
 
 ROUNDS = 7
 CALLER = Caller(surface="bench")

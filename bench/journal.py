@@ -29,16 +29,16 @@ if __package__ in (None, ""):
 from tests.databases import postgres_server
 
 from portico.domain.call import Call, Invocation, Outcome
-from portico.domain.edition import Edition
 from portico.domain.journal import Entry
+from portico.domain.snapshot import Edition
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.execution.executor import Executor
-from portico.ports import Journal
-from portico.stores.journal import StoredJournal
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.memory import RecentJournal
-from portico.stores.opening import open_database
+from portico.protocols import Journal
+from portico.storage.journal import StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.memory import RecentJournal
+from portico.storage.open import open_database
 from portico.testing import AGENT, definition, furnish
 
 ROUNDS = 7

@@ -32,9 +32,8 @@ from tests.interleaving import USERS, Interleaving, furnished
 from tests.providers.registry.registry_world import INJECTIONS
 from tests.registries import Shop, postgres_shop, registry_house, sqlite_shop, until_tool
 
-from portico.domain.call import Call
-from portico.domain.caller import Caller
-from portico.providers.registry.provider import RegistryProvider
+from portico.domain.call import Call, Caller
+from portico.providers.sql.registry.provider import RegistryProvider
 
 TOOLS = 2_000
 LIMITS = {"load_s": 2.0, "nothing_new_ms": 50.0, "notify_s": 2.0, "added_ms": 1.0}

@@ -26,11 +26,10 @@ if __package__ in (None, ""):
 
 from bench.processes import free_port, listening
 
-from portico.discovery.tokens import TokenEstimate
-from portico.domain.call import Call, Result
-from portico.domain.caller import Caller
-from portico.execution.learning import Shapes
-from portico.execution.shaping import Shaper
+from portico.domain.call import Call, Caller, Result
+from portico.execution.learned_schemas import Shapes
+from portico.rendering.tokens import TokenEstimate
+from portico.results.truncate import Shaper
 from portico.testing import definition, furnish
 
 SERVER = """

@@ -14,10 +14,10 @@ from bench.editions import NoIndex
 from bench.retrieval import PARAPHRASES, by_server, read_sets, verb_and_noun
 from tests.catalogue import generate, load_fleet
 
-from portico.discovery.meaning import shipped_table
-from portico.domain.edition import Edition
+from portico.catalog.publisher import Editions
 from portico.domain.server import Offering
-from portico.intake.editions import Editions
+from portico.domain.snapshot import Edition
+from portico.search.word_vectors import shipped_table
 
 SMALL = 538
 QUERIES = 200

@@ -24,8 +24,8 @@ from bench.search_catalogue import Catalogue, Catalogues, edition_of, editions_o
 from bench.search_speed import searches_per_second, without_gc
 
 from portico import Catalog
-from portico.discovery.index import build_index
 from portico.domain.server import Offering
+from portico.search.index import build_index
 
 ROUNDS = 7
 BUILDS = 3

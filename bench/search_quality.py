@@ -12,9 +12,9 @@ from bench.search_catalogue import edition_of
 from bench.search_peers import PlainBM25, worker
 
 from portico import Catalog
-from portico.discovery.index import ToolIndex, build_index
-from portico.discovery.meaning import shipped_table
-from portico.discovery.vectors import pack
+from portico.search.index import ToolIndex, build_index
+from portico.search.vectors import pack
+from portico.search.word_vectors import shipped_table
 
 Runs = list[list[str]]
 Quality = dict[str, dict[str, dict[str, float]]]

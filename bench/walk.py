@@ -26,11 +26,11 @@ if __package__ in (None, ""):
 from tests.catalogue import load_fleet
 from tests.hundred import hundred
 
-from portico.discovery.tiers import Step
-from portico.discovery.tokens import counter_for
-from portico.domain.view import View
+from portico.domain.disclosure import View
+from portico.rendering.tokens import counter_for
 from portico.testing import AGENT, furnish
-from portico.walk import Walk
+from portico.tiers.budget import Step
+from portico.tiers.tiers import Walk
 
 LEAST = 0.92
 """The part that a walk must save."""

@@ -10,15 +10,15 @@ from typing import Any
 
 from sqlalchemy import event
 
+from portico.application import House
 from portico.domain.call import Call
 from portico.errors import CallError
-from portico.house import House
-from portico.providers.database.sqlite import SqliteDoor
-from portico.providers.database.sqlite_processes import SqliteProcess, SqliteProcesses
-from portico.providers.registry.provider import RegistryProvider
-from portico.surfaces.mcp.discover import Discover
-from portico.surfaces.mcp.search import Search
+from portico.providers.sql.registry.provider import RegistryProvider
+from portico.providers.sql.sqlite import SqliteDoor
+from portico.providers.sql.sqlite_processes import SqliteProcess, SqliteProcesses
+from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope, Surface
+from portico.surfaces.search.surface import Search
 from tests.registries import ALICE, Shop
 
 TYPES: Mapping[str, tuple[str, str]] = {

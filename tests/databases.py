@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from portico.stores.opening import open_database
-from portico.stores.schema import HEAD
+from portico.storage.database import HEAD
+from portico.storage.open import open_database
 
 _HASTE = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
 """A database that is thrown away need not survive a power cut."""

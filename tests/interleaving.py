@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 import psycopg
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.errors import Sent, UpstreamError
-from portico.providers.registry.provider import RegistryProvider
+from portico.providers.sql.registry.provider import RegistryProvider
 from tests.registries import Shop
 
 USERS = 20

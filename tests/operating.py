@@ -6,15 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from portico.domain.calls import CallQuery, RecordedCall
-from portico.domain.category import Category
-from portico.domain.edition import Edition
-from portico.domain.journal import Batch, Entry
-from portico.domain.report import Report
+from portico.domain.journal import Batch, CallQuery, Entry, RecordedCall, Report
 from portico.domain.server import Packaging
-from portico.domain.tier import Standing
-from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.snapshot import Edition
+from portico.domain.tool import Category, ToolId
+from portico.domain.usage import Standing, Usage
 from portico.errors import StoreError
 
 

@@ -12,12 +12,11 @@ from typing import Any
 import anyio
 import psycopg
 
+from portico.application import House
 from portico.config import Settings, find_paths
-from portico.domain.call import Call
-from portico.domain.caller import Caller
-from portico.domain.database import DatabaseSpec
-from portico.house import House
-from portico.providers.registry.setup import setup_script
+from portico.domain.call import Call, Caller
+from portico.domain.server import DatabaseSpec
+from portico.providers.sql.registry.setup import setup_script
 from portico.wiring import open_house, watch
 
 ALICE, BOB = Caller(name="alice", surface="test"), Caller(name="bob", surface="test")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.domain.server import Offering
-from portico.providers.local import LocalProvider, make_tool
+from portico.providers.python import LocalProvider, make_tool
 from portico.testing import FakeHouse
 from portico.wiring import Parts, assemble
 

@@ -12,16 +12,13 @@ import anyio
 import pytest
 
 from portico.admin import Admin
-from portico.domain.category import Category
-from portico.domain.journal import Losses
-from portico.domain.report import Report
+from portico.catalog.categories import SHIPPED
+from portico.domain.journal import Losses, Report
 from portico.domain.server import Offering, ServerSpec, State
-from portico.domain.tier import Standing, Tier, standing_of
-from portico.domain.tool import ToolId
-from portico.domain.usage import Usage, day_of
+from portico.domain.tool import Category, ToolId
+from portico.domain.usage import Standing, Tier, Usage, day_of, standing_of
 from portico.errors import ConfigError, StoreError, UnknownServer, UpstreamGone
-from portico.intake.shelves import SHIPPED
-from portico.stores.memory import MemoryStore
+from portico.storage.memory import MemoryStore
 from portico.testing import FakeHouse, definition, furnish
 
 from .operating import Kept, Told

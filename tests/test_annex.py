@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from portico.discovery.entries import Entries
-from portico.domain.call import Call
-from portico.domain.caller import Caller
+from portico.domain.call import Call, Caller
+from portico.domain.disclosure import Query
+from portico.domain.foreign_text import fence
 from portico.domain.items import Items, collect
 from portico.domain.journal import Lookup
 from portico.domain.patterns import read_pattern
 from portico.domain.profile import Profile
-from portico.domain.query import Query
 from portico.domain.server import Offering, Server, ServerSpec, ToolFilter
 from portico.errors import InvalidArguments, UnknownItem, UpstreamError, UpstreamGone
-from portico.fencing import fence
+from portico.search.items import Entries
 from portico.testing import FakeHouse, FakeProvider, definition, furnish
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("S0-P1")]

@@ -16,8 +16,8 @@ from mcp.client.stdio import stdio_client
 from mcp.server.lowlevel import Server
 
 from portico import Catalog, PorticoError, Settings, create_mcp_app
-from portico.app import App, settings_of
 from portico.errors import ConfigError
+from portico.server.embedded import App, settings_of
 from tests.journeys.kit import definition, serving
 from tests.journeys.running import ERAS, QUIET, text_of
 

@@ -12,12 +12,12 @@ import pytest
 from anyio import fail_after
 
 from portico import Catalog
-from portico.discovery.registry import create_tool_registry
 from portico.domain.disclosure import Findings, Hit
-from portico.domain.edition import Edition
+from portico.domain.snapshot import Edition
 from portico.domain.tool import ToolId
 from portico.errors import AmbiguousTool, EmbedderAway, InvalidArguments, InvalidDefinition, UnknownFilter, UnknownTool
-from portico.ports import Index
+from portico.protocols import Index
+from portico.surfaces.capabilities.inventory import create_tool_registry
 from portico.testing import FakeEmbedder, definition
 
 ISSUE = definition("create_issue", "Create a bug report or another issue", title="string")
@@ -224,7 +224,7 @@ async def test_errors_of_functions_are_results_and_errors_of_calls_are_raised(ca
 
 
 @pytest.mark.requirement("P-LIBRARY-IMPORTS")
-@pytest.mark.parametrize("module", ["portico", "portico.catalog"])
+@pytest.mark.parametrize("module", ["portico", "portico.library"])
 def test_importing_the_library_pulls_in_no_mcp_and_no_web(module: str) -> None:
     script = (
         f"import sys, {module}\n"

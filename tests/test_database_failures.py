@@ -10,10 +10,10 @@ import anyio
 import psycopg
 import pytest
 
+from portico.application import House
 from portico.config import load_settings
 from portico.domain.call import Call
 from portico.errors import CallError, InvalidArguments, UpstreamError
-from portico.house import House
 from portico.wiring import open_house
 from tests.registries import ALICE, postgres_shop, registry_house, settings_for
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.errors import ScriptError
-from portico.extras import EXTRAS
-from portico.scripting import minder
-from portico.scripting.pool import Pool
+from portico.errors import EXTRAS, ScriptError
+from portico.scripting import fork_client as minder
+from portico.scripting.engine import Pool
 
 pytestmark = pytest.mark.requirement("P-EXTRAS")
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
@@ -61,7 +60,7 @@ def test_charts_without_what_draws_them_are_listed_and_say_what_to_install(tmp_p
 
 
 async def test_scripts_without_their_language_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    nursery = "import sys; sys.modules['lupa'] = None; from portico.scripting.nursery import main; main()"
+    nursery = "import sys; sys.modules['lupa'] = None; from portico.scripting.fork_server import main; main()"
     monkeypatch.setattr(minder, "COMMAND", (sys.executable, "-I", "-c", nursery))
     pool = Pool(1)
     with pytest.raises(ScriptError, match=r"pip install 'portico\[scripts\]'"):

@@ -12,22 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.discovery.pages import STRANGE_CURSOR
-from portico.discovery.tokens import TokenEstimate
-from portico.domain.call import Call, Invocation, Outcome
-from portico.domain.caller import Caller
-from portico.domain.disclosure import Budget, Disclosure, Level
-from portico.domain.edition import Edition
+from portico.catalog.policies import GlobPolicy
+from portico.domain.call import Call, Caller, Invocation, Outcome
+from portico.domain.disclosure import Budget, Disclosure, Level, Query
 from portico.domain.items import Item, Kind
 from portico.domain.journal import Look, Lookup
-from portico.domain.query import Query
 from portico.domain.server import Offering, ServerSpec
-from portico.domain.tier import Standing, Tier
+from portico.domain.snapshot import Edition
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage import Standing, Tier, Usage
 from portico.errors import NextCall, UnknownFilter, UnknownTool
-from portico.policies.globs import GlobPolicy
-from portico.stores.memory import RecentJournal
+from portico.rendering.catalog_map import STRANGE_CURSOR
+from portico.rendering.tokens import TokenEstimate
+from portico.storage.memory import RecentJournal
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
 from tests.catalogue import generate
 

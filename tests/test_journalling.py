@@ -8,19 +8,18 @@ from typing import cast
 import pytest
 
 from portico import Catalog
-from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Call, Outcome
+from portico.domain.disclosure import Query
 from portico.domain.journal import Look, Lookup
-from portico.domain.query import Query
 from portico.errors import InvalidArguments
-from portico.stores.memory import RecentJournal
-from portico.surfaces.mcp.discover import Discover
-from portico.surfaces.mcp.envelopes import Context
-from portico.surfaces.mcp.logs import Logs
-from portico.surfaces.mcp.search import Search
-from portico.surfaces.mcp.static import Static
+from portico.rendering.tokens import TokenEstimate
+from portico.storage.memory import RecentJournal
+from portico.surfaces.discover.surface import Discover
+from portico.surfaces.mcp.request_meta import Context, Logs
+from portico.surfaces.mcp.server import Tools
 from portico.surfaces.mcp.surface import Envelope, Surface
-from portico.surfaces.mcp.tools import Tools
+from portico.surfaces.search.surface import Search
+from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 

@@ -10,16 +10,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from portico.application import House
 from portico.domain.call import Call
-from portico.domain.database import DatabaseSpec
+from portico.domain.disclosure import Query
 from portico.domain.patterns import read_pattern
 from portico.domain.profile import Profile
-from portico.domain.query import Query
-from portico.domain.server import Offering
+from portico.domain.server import DatabaseSpec, Offering
 from portico.domain.tool import ToolId
 from portico.errors import InvalidArguments, UnknownTool, UpstreamGone
-from portico.house import House
-from portico.registries import open_registries
+from portico.providers.sql.registries import open_registries
 from portico.testing import definition
 from portico.wiring import open_house, watch
 from tests.registries import (

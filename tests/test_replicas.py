@@ -10,15 +10,14 @@ import pytest
 
 from portico.admin import Admin
 from portico.domain.call import Invocation, Outcome
-from portico.domain.category import Category
 from portico.domain.journal import Batch
-from portico.domain.tier import Tier
-from portico.domain.tool import ToolId
-from portico.ports import Signals
-from portico.stores.database import Database
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.opening import open_signals
-from portico.stores.tiers import DatabaseTiers
+from portico.domain.tool import Category, ToolId
+from portico.domain.usage import Tier
+from portico.protocols import Signals
+from portico.storage.database import Database
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.open import open_signals
+from portico.storage.tiers import DatabaseTiers
 from portico.testing import definition, furnish
 
 NOW = time()

@@ -10,15 +10,15 @@ from typing import Any
 import anyio
 import pytest
 
-from portico.catalog import Catalog
 from portico.domain.call import Outcome, Result
 from portico.domain.script import Limits, Sandbox
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import Busy, CallError, ScriptError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 from portico.execution.fairness import FairLimiter
+from portico.library import Catalog
 from portico.scripting.engine import LuaEngine
-from portico.scripts import Scripts
-from portico.surfaces.mcp.discover import Discover
+from portico.scripting.session import Scripts
+from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
 from portico.testing import AGENT, FakeHouse, definition, furnish
 

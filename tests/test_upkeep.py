@@ -10,20 +10,19 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from portico import upkeep
-from portico.domain.caller import Caller
-from portico.domain.category import Category
+from portico.domain.call import Caller
 from portico.domain.server import Offering
-from portico.domain.tool import ToolId
+from portico.domain.tool import Category, ToolId
 from portico.errors import StoreError
-from portico.stores.database import Database
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.offerings import DatabaseStore
-from portico.stores.opening import open_database, open_signals
-from portico.stores.tiers import DatabaseTiers
+from portico.server import background as upkeep
+from portico.server.background import Upkeep
+from portico.storage.database import Database
+from portico.storage.definitions import DatabaseStore
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.open import open_database, open_signals
+from portico.storage.tiers import DatabaseTiers
 from portico.testing import FakeHouse, definition, furnish
-from portico.upkeep import Upkeep
-from portico.walk import Walk
+from portico.tiers.tiers import Walk
 
 
 @pytest.fixture(autouse=True)

@@ -13,26 +13,23 @@ import anyio
 import jsonschema_rs
 import pytest
 
+from portico.catalog.policies import GlobPolicy
+from portico.catalog.standings import Standings
 from portico.config import load_settings
-from portico.discovery.budgets import water_level
-from portico.discovery.cache import AnswerCache
-from portico.discovery.standings import Standings
-from portico.discovery.tokens import TokenEstimate
-from portico.domain.call import Call, Invocation, Outcome
-from portico.domain.caller import Caller
-from portico.domain.category import Category
-from portico.domain.edition import Edition
+from portico.domain.call import Call, Caller, Invocation, Outcome
+from portico.domain.disclosure import Query, View
 from portico.domain.journal import Look
-from portico.domain.query import Query
 from portico.domain.server import Offering, Packaging, ServerSpec, ToolFilter
-from portico.domain.tier import Standing, Tier, standing_of
-from portico.domain.tool import ToolId
-from portico.domain.view import View
+from portico.domain.snapshot import Edition
+from portico.domain.tool import Category, ToolId
+from portico.domain.usage import Standing, Tier, standing_of
 from portico.errors import InvalidArguments, NextCall, UnknownFilter, UnknownTool
-from portico.policies.globs import GlobPolicy
-from portico.stores.memory import RecentJournal
+from portico.rendering.budget import water_level
+from portico.rendering.cache import AnswerCache
+from portico.rendering.tokens import TokenEstimate
+from portico.storage.memory import RecentJournal
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
-from portico.walk import Walk
+from portico.tiers.tiers import Walk
 from portico.wiring import build
 from tests.house.source import modules
 from tests.hundred import HIGHEST, LOWEST, hundred

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.domain.query import Query
-from portico.domain.view import View
+from portico.domain.disclosure import Query, View
 from portico.testing import AGENT, FakeIndex, definition, furnish
-from portico.walk import Walk
+from portico.tiers.tiers import Walk
 
 LETTERS = st.sampled_from(["a", "Zz", "_", "-", "😀", "漢", "é", "7", "/", "::", ".", '"', "\\", "{", " x"])
 NAMES = st.builds(lambda letter, times: (letter * times)[:512].strip() or "n", LETTERS, st.integers(1, 512))

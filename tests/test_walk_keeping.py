@@ -8,15 +8,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from portico.discovery.cache import AnswerCache
-from portico.discovery.standings import Standings
+from portico.catalog.standings import Standings
 from portico.domain.call import Invocation, Outcome
-from portico.domain.query import Query
-from portico.domain.tier import Standing, Tier
+from portico.domain.disclosure import Query, View
 from portico.domain.tool import ToolId
-from portico.domain.view import View
+from portico.domain.usage import Standing, Tier
+from portico.rendering.cache import AnswerCache
 from portico.testing import AGENT, FakeHouse, definition, furnish
-from portico.walk import Walk
+from portico.tiers.tiers import Walk
 from tests.hundred import hundred
 
 HOUR = 3_600

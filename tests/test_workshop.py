@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from portico.packaged.demo import demo_url
-from portico.providers.database import DatabaseSource
-from portico.workshop import Workshop
+from portico.providers.local_sources import Workshop
+from portico.providers.sql import DatabaseSource
 
 GOOD = '''
 async def handle_{0}(x: int) -> int:

@@ -19,8 +19,8 @@ import vocabulary
 from pairs import Pair, collected, training_split
 from sentence_transformers import SentenceTransformer
 
-from portico.discovery.meaning import Vocabulary
-from portico.discovery.words import pieces
+from portico.search.word_vectors import Vocabulary
+from portico.search.words import pieces
 
 Array = np.ndarray
 

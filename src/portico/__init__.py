@@ -4,40 +4,41 @@ Importing the package does nothing and loads nothing; a name is loaded when it i
 """
 
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from portico.domain.call import Result as Result
+    from portico.domain.disclosure import Disclosure as Disclosure
+    from portico.domain.disclosure import Hit as Hit
+    from portico.errors import CallError as CallError
+    from portico.errors import PorticoError as PorticoError
+    from portico.library import Catalog as Catalog
+    from portico.providers.python.decorator import Connection as Connection
+    from portico.providers.python.decorator import RequestContext as RequestContext
+    from portico.providers.python.decorator import tool as tool
+    from portico.server.embedded import Settings as Settings
+    from portico.server.embedded import create_mcp_app as create_mcp_app
+
 
 _IS_PROGRAM = sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("portico", "-mportico")
 if _IS_PROGRAM and not sys.flags.safe_path and not sys.flags.isolated:
     # `python -m portico` has the working directory first in the path: a module that lies there must not be imported.
     del sys.path[0]
 
-from importlib import import_module  # noqa: E402 - only from the path as it is now
-from typing import TYPE_CHECKING, Any  # noqa: E402
-
-if TYPE_CHECKING:
-    from portico.app import Settings as Settings
-    from portico.app import create_mcp_app as create_mcp_app
-    from portico.catalog import Catalog as Catalog
-    from portico.domain.call import Result as Result
-    from portico.domain.disclosure import Disclosure as Disclosure
-    from portico.domain.disclosure import Hit as Hit
-    from portico.errors import CallError as CallError
-    from portico.errors import PorticoError as PorticoError
-    from portico.providers.local.injection import Connection as Connection
-    from portico.providers.local.injection import RequestContext as RequestContext
-    from portico.providers.local.marks import tool as tool
 
 _HOMES = {
     "CallError": "portico.errors",
-    "Catalog": "portico.catalog",
-    "Connection": "portico.providers.local.injection",
+    "Catalog": "portico.library",
+    "Connection": "portico.providers.python.decorator",
     "Disclosure": "portico.domain.disclosure",
     "Hit": "portico.domain.disclosure",
     "PorticoError": "portico.errors",
-    "RequestContext": "portico.providers.local.injection",
+    "RequestContext": "portico.providers.python.decorator",
     "Result": "portico.domain.call",
-    "Settings": "portico.app",
-    "create_mcp_app": "portico.app",
-    "tool": "portico.providers.local.marks",
+    "Settings": "portico.server.embedded",
+    "create_mcp_app": "portico.server.embedded",
+    "tool": "portico.providers.python.decorator",
 }
 
 __all__ = sorted(_HOMES)

@@ -10,18 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from portico.domain.version import VERSION
+
+if TYPE_CHECKING:
+    from portico.application import House
+    from portico.surfaces.mcp.early_start import EarlyPipe
+
+
 os.environ.setdefault(
     "OPENBLAS_NUM_THREADS", "1"
 )  # our matrices are small: threads would cost a start, and win nothing
 
-from portico.version import VERSION
 
 INTERRUPTED = 130
 """The exit code of what Ctrl-C ended: 128 and the number of the signal, as shells have it."""
-
-if TYPE_CHECKING:
-    from portico.house import House
-    from portico.surfaces.mcp.early_pipe import EarlyPipe
 
 
 def main() -> None:
@@ -39,14 +41,14 @@ def main() -> None:
 
 def _open_early() -> EarlyPipe | None:
     # Some clients over stdio wait a second for the first answer, and loading the rest takes longer.
-    from portico.greetings import open_early
+    from portico.server.greeting import open_early
 
     return open_early(sys.argv[1:], os.environ, Path.cwd())
 
 
 def _run(pipe: EarlyPipe | None) -> None:
     from portico.surfaces.cli.app import run_cli
-    from portico.surfaces.cli.desk import Desk
+    from portico.surfaces.cli.context import Desk
     from portico.surfaces.cli.logs import LEVEL_VARIABLE, begin_logs
 
     begin_logs(os.environ.get(LEVEL_VARIABLE, ""))
@@ -76,7 +78,7 @@ def _serve(
     log_format: str = "",
 ) -> None:
     # Loading the MCP SDK takes a second, which the other commands must not pay.
-    from portico.serving import run_server
+    from portico.server.run import run_server
     from portico.surfaces.cli.logs import say_ready, set_format, set_level
     from portico.wiring import settings_for
 
@@ -87,13 +89,13 @@ def _serve(
 
 
 def _demo(once: bool, port: int | None) -> None:
-    from portico.demo import run_demo
+    from portico.samples.demo import run_demo
 
     run_demo(once=once, port=port)
 
 
 def _surface_tokens(house: House, surface: str) -> int:
-    from portico.surfaces.mcp.bill import surface_tokens
+    from portico.surfaces.mcp.surface_cost import surface_tokens
 
     return surface_tokens(house.gateway, surface, house.scripts)
 

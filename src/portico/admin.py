@@ -13,26 +13,21 @@ from typing import Any
 import anyio
 import orjson
 
-from portico.discovery.cache import AnswerCache
-from portico.discovery.standings import Order, Standings
-from portico.domain.call import Invocation
-from portico.domain.caller import Caller
-from portico.domain.calls import CallQuery, RecordedCall
-from portico.domain.category import NAMING, Category, is_category_name, unwritten
-from portico.domain.edition import Edition
+from portico.catalog.categories import SHIPPED
+from portico.catalog.refresher import Intake
+from portico.catalog.standings import Order, Standings
+from portico.domain.call import Caller, Invocation
+from portico.domain.journal import CallQuery, RecordedCall, Report
 from portico.domain.overview import Bill as Bill
 from portico.domain.overview import BillLine, CategoryLine, Checkup, TierLine
 from portico.domain.overview import ServerReport as ServerReport
-from portico.domain.report import Report
 from portico.domain.server import Health, State
-from portico.domain.summary import summed_up
-from portico.domain.tier import Standing, Tier, standing_of
-from portico.domain.tool import Tool, ToolId
-from portico.domain.usage import DAY_SECONDS, Usage
+from portico.domain.snapshot import Edition
+from portico.domain.tool import NAMING, Category, Tool, ToolId, is_category_name, unwritten
+from portico.domain.usage import DAY_SECONDS, Standing, Tier, Usage, standing_of, summed_up
 from portico.errors import CallError, ConfigError, StoreError, UnknownServer
-from portico.intake.intake import Intake
-from portico.intake.shelves import SHIPPED
-from portico.ports import Journal, Ledger, Policy, Provider, Signals, TierRecords, TokenCounter
+from portico.protocols import Journal, Ledger, Policy, Provider, Signals, TierRecords, TokenCounter
+from portico.rendering.cache import AnswerCache
 
 OPERATOR = Caller(name="operator", surface="admin")
 FIRST_OFFER_SECONDS = 30.0

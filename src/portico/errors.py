@@ -1,39 +1,14 @@
-"""Every exception that Portico raises on purpose.
-
-    PorticoError
-    ├── ConfigError            a config file, field or command line that cannot be used
-    ├── InvalidDefinition      one tool definition that is refused; the server's others load
-    ├── StoreError             what is remembered cannot be read or written
-    │   └── StoreRefused       the store is there, and does not take what it was given
-    ├── UnknownServer          no such server is configured
-    ├── EmbedderAway           an embedder cannot be asked, or its answer cannot be used
-    └── CallError              one call (or read) that did not succeed
-        ├── UnknownTool        no tool of that name that this caller may see
-        ├── AmbiguousTool      a short name that several tools share
-        ├── UnknownItem        no such prompt or resource
-        ├── UnknownFilter      a search for a server, category, tag or source that no tool has
-        ├── InvalidArguments   the arguments do not fit the tool's schema
-        │   └── RefusedValue   a value fits the schema, and the database does not take it
-        ├── Refused            a policy says no
-        ├── UpstreamGone       the server cannot be started or reached, or died
-        ├── UpstreamTimeout    the server did not answer in time
-        ├── UpstreamError      the server answered with a protocol error, or a database with one of its own
-        ├── UnknownResult      no such result handle, or no longer
-        ├── ScriptError        a script that did not come to its end
-        └── InternalError      a step of the gateway itself failed
-
-Each has a stable `code`. A `CallError` also says what was sent and which call to make next, as data: every
-surface spells the next call in its own words.
-"""
+"""Every exception that Portico raises on purpose, and what to install where an optional package is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from portico.fencing import detail, one_line
+from portico.domain.foreign_text import detail, one_line
 
 LAST_WORDS = "its last words on stderr: "
 """How a detail begins that is for operators only."""
@@ -260,3 +235,37 @@ class InternalError(CallError):
     """A step of the gateway itself failed, around a call that may have been carried out."""
 
     code = "internal_error"
+
+
+EXTRAS = {
+    "PIL": ("Pillow", "plots"),
+    "lupa": ("lupa", "scripts"),
+    "psycopg": ("psycopg", "postgres"),
+}
+"""Modules -> the package that has each, and the extra that brings it."""
+
+
+@contextmanager
+def extra_for(what: str) -> Iterator[None]:
+    """While this is open, a package that is missing is said with the way to install it.
+
+    Raises:
+        ConfigError: one of the extras is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        known = EXTRAS.get((error.name or "").partition(".")[0])
+        if known is None:
+            raise
+        raise not_installed(what, *known) from error
+
+
+def not_installed(what: str, package: str, extra: str) -> ConfigError:
+    """What to say of a package that is missing."""
+    return ConfigError(f"{what} need {package}, which is not installed", fix=install_hint(extra))
+
+
+def install_hint(extra: str) -> str:
+    """How an extra is installed."""
+    return f"Run: pip install 'portico[{extra}]'"

@@ -17,16 +17,15 @@ from zlib import crc32
 import anyio
 
 from portico.admin import Admin
-from portico.domain.call import Invocation, OnProgress
-from portico.domain.caller import Caller
+from portico.domain.call import Caller, Invocation, OnProgress
 from portico.domain.disclosure import Findings, Hit
-from portico.domain.edition import Edition
 from portico.domain.server import Health, Offering, ServerSpec, State
+from portico.domain.snapshot import Edition
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, EmbedderAway
 from portico.gateway import Gateway
-from portico.ports import Index
-from portico.stores.memory import RecentJournal
+from portico.protocols import Index
+from portico.storage.memory import RecentJournal
 from portico.wiring import Parts, assemble
 
 AGENT = Caller(name="agent", surface="test")

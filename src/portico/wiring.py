@@ -1,4 +1,4 @@
-"""The one place that knows every concrete class; builds the house and closes it."""
+"""The one place that knows every concrete class: builds the application and closes it."""
 
 from __future__ import annotations
 
@@ -11,45 +11,34 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import anyio
 from anyio.abc import TaskGroup
 
 from portico.admin import Admin
-from portico.annex import Annex
+from portico.application import House
+from portico.catalog.categories import CategoryRule
+from portico.catalog.policies import GlobPolicy, ProfilePolicy, UserPolicy
+from portico.catalog.publisher import Editions
+from portico.catalog.refresher import Intake
+from portico.catalog.standings import Standings
 from portico.config import ScriptSettings, Settings, load_settings
-from portico.discovery.cache import AnswerCache
-from portico.discovery.index import build_index
-from portico.discovery.listing import ListingCosts
-from portico.discovery.standings import Standings
-from portico.discovery.tokens import TokenEstimate, counter_for
-from portico.domain.kept import ResultLimits
+from portico.domain.call import ResultLimits
 from portico.domain.profile import OPEN, Profile
 from portico.domain.redaction import target_of
 from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
-from portico.embedders.local import INSTALL, is_installed
-from portico.embedders.opening import open_meanings
-from portico.errors import ConfigError, UnknownServer
+from portico.domain.version import VERSION
+from portico.errors import ConfigError, StoreError, UnknownServer
 from portico.execution.executor import Executor
 from portico.execution.fairness import FairLimiter
-from portico.execution.gauge import TokenGauge
-from portico.execution.hook_checks import refuse_unfit
-from portico.execution.hooks import Hooks, hooks_of
-from portico.execution.learning import Shapes
-from portico.execution.pages import Reader
-from portico.execution.results import Results
-from portico.execution.shaping import Shaper
+from portico.execution.hooks import Hooks, hooks_of, refuse_unfit
+from portico.execution.learned_schemas import Shapes
+from portico.execution.token_sampling import TokenGauge
 from portico.gateway import Gateway
-from portico.house import House
-from portico.intake.categories import CategoryRule
-from portico.intake.editions import Editions
-from portico.intake.intake import Intake
-from portico.policies.globs import GlobPolicy
-from portico.policies.profiles import ProfilePolicy
-from portico.policies.users import UserPolicy
-from portico.ports import (
+from portico.protocols import (
     IndexBuilder,
     Journal,
     Ledger,
@@ -64,26 +53,100 @@ from portico.ports import (
     TierRecords,
     TokenCounter,
 )
-from portico.providers.local.importing import import_file, import_name
-from portico.providers.local.loops import Loops
-from portico.providers.local.printing import prints_aside
-from portico.providers.local.workers import Workers
-from portico.providers.upstream import UpstreamProvider
-from portico.providers.upstream.packaging import packaging_of
-from portico.remembering import open_stores, recall
-from portico.stores.memory import MemoryStore, RecentJournal
-from portico.version import VERSION
-from portico.walk import Walk
+from portico.providers.mcp import UpstreamProvider
+from portico.providers.mcp.stdio import packaging_of
+from portico.providers.python.loading import import_file, import_name
+from portico.providers.python.stdout import prints_aside
+from portico.providers.python.threads import Loops, Workers
+from portico.rendering.cache import AnswerCache
+from portico.rendering.tokens import ListingCosts, TokenEstimate, counter_for
+from portico.results.kept import Results
+from portico.results.paging import Reader
+from portico.results.truncate import Shaper
+from portico.search.embeddings import open_meanings
+from portico.search.embeddings.local import INSTALL, is_installed
+from portico.search.index import build_index
+from portico.search.items import Annex
+from portico.storage.database import Database
+from portico.storage.definitions import DatabaseStore
+from portico.storage.journal import StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.memory import MemoryStore, RecentJournal
+from portico.storage.open import open_database, open_signals
+from portico.storage.results import DatabaseResults, DatabaseShapes
+from portico.storage.tiers import DatabaseTiers
+from portico.tiers.tiers import Walk
 
 if TYPE_CHECKING:
-    from portico.registries import Registries
-    from portico.scripts import Scripts
-    from portico.workshop import Workshop
+    from portico.providers.local_sources import Workshop
+    from portico.providers.sql.registries import Registries
+    from portico.scripting.session import Scripts
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What the store of the settings gives to a house."""
+
+    store: Store
+    journal: StoredJournal
+    parts: Mapping[str, Any]
+    closing: list[Callable[[], None]]
+
+
+def open_stores(settings: Settings) -> Remembered:
+    """Open the store of the settings; a server that is away is no reason to fail."""
+    durable = settings.journal.mode == "durable"
+    database = open_database(settings.store, settings.home.data, durable=durable, patient=True)
+    store, ledger, signals = DatabaseStore(database), DatabaseLedger(database), open_signals(database)
+    cache, counters = AnswerCache(), _counters(settings, database)
+    journal = StoredJournal(
+        ledger,
+        folder=counters,
+        durable=durable,
+        buffer=settings.journal.buffer,
+        wait_seconds=settings.journal.wait_s,
+        caches=cache.counts,
+    )
+    parts = {
+        "store": store,
+        "journal": journal,
+        "ledger": ledger,
+        "records": DatabaseTiers(database),
+        "signals": signals,
+        # A database in memory has no more room than memory.
+        "result_store": DatabaseResults(database) if counters is not None else None,
+        "shape_store": DatabaseShapes(database),
+        "cache": cache,
+        "store_name": settings.store_shown,
+        "journal_mode": settings.journal.mode,
+        "keep_days": settings.journal.keep_days,
+    }
+    closing = [signals.close, journal.close, database.close]
+    return Remembered(store=store, journal=journal, parts=parts, closing=closing)
+
+
+def _counters(settings: Settings, database: Database) -> Path | None:
+    """Where the counters of this database's writers lie; one in memory is gone with its only writer."""
+    is_kept = database.dialect != "sqlite" or settings.store not in ("memory", "sqlite://", "sqlite:///:memory:")
+    return settings.home.data / "journal" / f"{crc32(database.where.encode()):08x}" if is_kept else None
+
+
+def recall(admin: Admin, shapes: Shapes) -> None:
+    """Let tools stand, categories be called and results look as they were last written down."""
+    try:
+        if admin.records is not None:
+            admin.standings.replace_tiers(admin.records.standings())
+            admin.standings.replace_categories(admin.records.categories())
+        shapes.recall()
+    except StoreError as error:
+        logger.warning("how tools stand is not remembered: %s", error)
+
 
 CLOSE_SECONDS = 10.0
 SCRIPTS_WAITING = 32
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,7 +257,7 @@ def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> Scripts:
     """What runs scripts; the engine is made by the first of them."""
     open_engine = partial(_open_engine, asked)
     # Loaded where scripts may come: a search must not pay for it.
-    scripts: Scripts = import_module("portico.scripts").Scripts(
+    scripts: Scripts = import_module("portico.scripting.session").Scripts(
         gateway=gateway,
         open_engine=open_engine,
         limits=asked.limits,
@@ -377,7 +440,7 @@ def _open_registries(settings: Settings) -> Registries | None:
     if not settings.databases:
         return None
     # Loaded where there are databases alone.
-    found: Registries = import_module("portico.registries").open_registries(
+    found: Registries = import_module("portico.providers.sql.registries").open_registries(
         settings.databases, taken={spec.name for spec in settings.servers}
     )
     return found
@@ -386,7 +449,7 @@ def _open_registries(settings: Settings) -> Registries | None:
 def _add_workshop(house: House, settings: Settings, providers: dict[str, Provider]) -> None:
     """Offer the tools of our own that the settings name; they need nobody to be asked."""
     # A twentieth of a second to load, which a command without such tools must not pay.
-    workshop: Workshop = import_module("portico.workshop").open_workshop(
+    workshop: Workshop = import_module("portico.providers.local_sources").open_workshop(
         python=settings.python,
         yaml=settings.yaml,
         folder=settings.folder,

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from portico.domain.call import Invocation, Outcome
 from portico.domain.tool import ToolId
-from portico.stores.journal import StoredJournal
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.opening import open_database
+from portico.storage.journal import StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.open import open_database
 
 AT_ONCE = 8
 """Calls that wait for the store together."""

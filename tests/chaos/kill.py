@@ -25,9 +25,9 @@ from tempfile import TemporaryDirectory
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from portico.stores.journal import StoredJournal
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.opening import open_database
+from portico.storage.journal import StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.open import open_database
 from tests.databases import Postgres, postgres_server
 
 CHILD = Path(__file__).with_name("child.py")

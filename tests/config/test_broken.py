@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config.documents import SIZE, parse_document
+from portico.config.documents.document import SIZE, parse_document
 from portico.config.edit import with_server
 from portico.errors import ConfigError
 

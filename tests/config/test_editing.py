@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.config import add_server, add_servers, remove_server, server_entries
-from portico.config.documents import parse_document
+from portico.config.documents.document import parse_document
 from portico.config.edit import with_server, without_server
 from portico.errors import ConfigError
 

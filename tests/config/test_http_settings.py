@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from portico.config import Settings, load_settings
-from portico.domain.http import HttpLimits, HttpSettings
+from portico.domain.server import HttpLimits, HttpSettings
 
 
 def read(tmp_path: Path, text: str) -> Settings:

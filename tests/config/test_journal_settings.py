@@ -8,7 +8,7 @@ import pytest
 
 from portico.config import JournalSettings, Settings, add_server, assign_category, mask, server_entries
 from portico.errors import ConfigError
-from portico.stores.addresses import sqlite_file
+from portico.storage.addresses import sqlite_file
 
 from .conftest import Home
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from portico.config.client_formats import OWN_KEYS
 from portico.config.restrictions import restricts
 from portico.config.servers import KNOWN, TOLERATED
-from portico.config.shapes import OWN_KEYS
 from portico.errors import ConfigError, RestrictionError
 
 from .conftest import Home

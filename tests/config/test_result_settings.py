@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portico.domain.kept import ResultLimits
+from portico.domain.call import ResultLimits
 
 from .conftest import Home
 

@@ -37,7 +37,7 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from portico.samples.png import bar_chart
+from portico.samples.data_server import bar_chart
 from tests.conformance.asking import Context, ask, form
 
 Block = TextContent | ImageContent | EmbeddedResource

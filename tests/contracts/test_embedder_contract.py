@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tests.embedders.embedding_server import EmbeddingServer
 
-from portico.embedders.endpoint import Endpoint
-from portico.embedders.local import LocalModel
 from portico.errors import EmbedderAway
-from portico.ports import Embedder
+from portico.protocols import Embedder
+from portico.search.embeddings.endpoint import Endpoint
+from portico.search.embeddings.local import LocalModel
 from portico.testing import FakeEmbedder
 
 WORKER = """

@@ -11,17 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.calls import CallQuery
-from portico.domain.journal import Batch, Entry, Look, Lookup, Losses
-from portico.domain.report import DayLine
+from portico.domain.journal import Batch, CallQuery, DayLine, Entry, Look, Lookup, Losses
 from portico.domain.tool import ToolId
 from portico.domain.usage import DAY_SECONDS, Usage
 from portico.errors import StoreError
-from portico.ports import Ledger
-from portico.stores.database import Database
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.opening import open_database
-from portico.stores.usage_book import fold
+from portico.protocols import Ledger
+from portico.storage.database import Database
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.open import open_database
+from portico.storage.usage_cache import fold
 
 NOW = 20_000 * DAY_SECONDS + 3_600.0
 FIND = ToolId("serena", "find_symbol")

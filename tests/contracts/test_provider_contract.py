@@ -14,10 +14,10 @@ from tests.registries import Shop, postgres_shop, sqlite_shop
 
 from portico.domain.server import ServerSpec, State
 from portico.errors import CallError
-from portico.ports import Provider
-from portico.providers.local import LocalProvider
-from portico.providers.registry.provider import RegistryProvider
-from portico.providers.upstream import UpstreamProvider
+from portico.protocols import Provider
+from portico.providers.mcp import UpstreamProvider
+from portico.providers.python import LocalProvider
+from portico.providers.sql.registry.provider import RegistryProvider
 from portico.testing import FakeProvider, definition
 
 TOOLS = [definition("echo", "Say it again", text="string"), definition("fail", "Fail")]

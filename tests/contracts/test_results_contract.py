@@ -8,20 +8,18 @@ from typing import Any
 
 import pytest
 
-from portico.discovery.tokens import TokenEstimate
-from portico.domain.caller import Caller
-from portico.domain.kept import Kept, ResultLimits
-from portico.domain.shape import Learned, shape_of
+from portico.domain.call import Caller, Kept, ResultLimits
+from portico.domain.learned_schema import Learned, shape_of
 from portico.domain.tool import ToolId
 from portico.errors import StoreError, StoreRefused, UnknownResult
-from portico.execution.outlines import read_outline
-from portico.execution.pages import Reader, Reading
-from portico.execution.results import Results
-from portico.execution.shaping import Shaper
-from portico.ports import ResultStore, ShapeStore
-from portico.stores.database import Binds, Database, Row
-from portico.stores.results import DatabaseResults
-from portico.stores.shapes import DatabaseShapes
+from portico.protocols import ResultStore, ShapeStore
+from portico.rendering.tokens import TokenEstimate
+from portico.results.kept import Results
+from portico.results.paging import Reader, Reading
+from portico.results.preview import read_outline
+from portico.results.truncate import Shaper
+from portico.storage.database import Binds, Database, Row
+from portico.storage.results import DatabaseResults, DatabaseShapes
 
 ROOM = 100_000_000
 TEXT = "".join(f"line {n} with ümläut and 漢字 and \x00 and \ud800\n" for n in range(30_000))

@@ -12,11 +12,10 @@ from threading import Event
 import pytest
 
 from portico.errors import StoreError
-from portico.ports import Signals
-from portico.stores.database import Binds, Database, Row
-from portico.stores.embedded import SqliteDatabase
-from portico.stores.opening import open_database, open_signals
-from portico.stores.schema import bring_up
+from portico.protocols import Signals
+from portico.storage.database import Binds, Database, Row, bring_up
+from portico.storage.open import open_database, open_signals
+from portico.storage.sqlite import SqliteDatabase
 
 HOLD = """
 import sys

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.index import build_index
-from portico.discovery.keywords import build_keyword_index
-from portico.discovery.tokens import ExactTokens, TokenEstimate
+from portico.catalog.policies import GlobPolicy
 from portico.domain.call import Invocation, Outcome
-from portico.domain.edition import EMPTY, Edition
 from portico.domain.journal import Look, Lookup
 from portico.domain.server import ToolFilter
+from portico.domain.snapshot import EMPTY, Edition
 from portico.domain.tool import ToolId
 from portico.errors import Refused
-from portico.policies.globs import GlobPolicy
-from portico.ports import IndexBuilder, Journal, Policy, TokenCounter
-from portico.stores.journal import StoredJournal
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.memory import USAGE_KEPT, RecentJournal
-from portico.stores.opening import open_database
+from portico.protocols import IndexBuilder, Journal, Policy, TokenCounter
+from portico.rendering.tokens import ExactTokens, TokenEstimate
+from portico.search.index import build_index
+from portico.storage.journal import StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.memory import USAGE_KEPT, RecentJournal
+from portico.storage.open import open_database
+from portico.surfaces.search.keywords import build_keyword_index
 from portico.testing import AGENT, definition, furnish
 
 POLICIES: dict[str, Callable[[], Policy]] = {

@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.category import Category
-from portico.domain.edition import Edition
 from portico.domain.items import Items
 from portico.domain.journal import Batch
 from portico.domain.resolver import Resolver
 from portico.domain.server import Packaging, Server
-from portico.domain.tier import Standing, Tier
-from portico.domain.tool import Tool, ToolId
-from portico.ports import TierRecords
-from portico.stores.database import Database
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.tiers import DatabaseTiers
+from portico.domain.snapshot import Edition
+from portico.domain.tool import Category, Tool, ToolId
+from portico.domain.usage import Standing, Tier
+from portico.protocols import TierRecords
+from portico.storage.database import Database
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.tiers import DatabaseTiers
 
 FIND = ToolId("serena", "find_symbol")
 SNAP = ToolId("playwright", "browser_snapshot")

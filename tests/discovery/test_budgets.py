@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
-from portico.discovery.budgets import Rungs, Texts, fair, fill, fit
-from portico.discovery.cards import card as card_of
-from portico.discovery.tokens import TokenEstimate
-from portico.domain.disclosure import Budget, Disclosure, Level
-from portico.domain.query import Query
+from portico.domain.disclosure import Budget, Disclosure, Level, Query
 from portico.gateway import DESCRIBE_LIMIT, EXACT_TOKENS
-from portico.ports import TokenCounter
+from portico.protocols import TokenCounter
+from portico.rendering.budget import Rungs, Texts, fair, fill, fit
+from portico.rendering.cards import card as card_of
+from portico.rendering.tokens import TokenEstimate
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 COUNTER = TokenEstimate()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from portico.discovery.cache import AnswerCache, PerEdition, Sights
+from portico.rendering.cache import AnswerCache, PerEdition, Sights
 from portico.testing import definition, furnish
 
 TTL = 10.0

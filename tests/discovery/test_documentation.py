@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sample_tools import handle_base_readQuery, handle_dba_userSqlList
 
-from portico.discovery.documentation import argument_texts, parameters, type_name
-from portico.providers.local.functions import define
+from portico.providers.python.functions import define
+from portico.surfaces.search.keywords import argument_texts, parameters, type_name
 from portico.testing import definition, tool
 
 

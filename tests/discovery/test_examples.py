@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
-from portico.discovery.cards import ladder
-from portico.discovery.examples import example_arguments, example_value
-from portico.discovery.forms import examples
-from portico.discovery.spelling import as_meta_tool
 from portico.domain.disclosure import Level
-from portico.domain.instances import proposals
-from portico.domain.pattern_text import text_like
+from portico.domain.patterns import text_like
+from portico.domain.schema_values import proposals
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments
 from portico.execution.arguments import ArgumentCheck
+from portico.rendering.cards import example_arguments, example_value, ladder
+from portico.rendering.json_forms import examples
+from portico.rendering.next_call import as_meta_tool
 from portico.testing import tool
 
 Schema = dict[str, Any]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from portico.discovery.filters import SELECTIONS_KEPT, Filters
 from portico.domain.call import Call, Invocation, Outcome
-from portico.domain.query import Query
+from portico.domain.disclosure import Query
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.domain.tool import ToolId
 from portico.errors import CallError, InvalidArguments, NextCall, UnknownFilter, UpstreamGone
+from portico.search.filters import SELECTIONS_KEPT, Filters
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
 
 

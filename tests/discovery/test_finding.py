@@ -11,11 +11,11 @@ import pytest
 from tests.catalogue import generate
 from tests.everyday import EVERYDAY
 
-from portico.discovery.index import build_index
 from portico.domain.disclosure import Findings
-from portico.domain.edition import Edition
-from portico.ports import Index
+from portico.domain.snapshot import Edition
+from portico.protocols import Index
 from portico.samples import SAMPLES
+from portico.search.index import build_index
 from portico.testing import definition, furnish
 
 House = tuple[Edition, Index]

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from tests.catalogue import generate
 from tests.everyday import EVERYDAY
 
-from portico.discovery.documents import DETAIL_LIMIT, document, read
-from portico.discovery.index import ToolIndex, build_index
-from portico.domain.caller import Caller
-from portico.domain.disclosure import Findings, Hit
-from portico.domain.edition import Edition
-from portico.domain.query import Query
+from portico.catalog.publisher import Editions
+from portico.domain.call import Caller
+from portico.domain.disclosure import Findings, Hit, Query
 from portico.domain.server import Offering
+from portico.domain.snapshot import Edition
 from portico.domain.tool import ToolId
-from portico.intake.editions import Editions
+from portico.search.index import ToolIndex, build_index
+from portico.search.postings import DETAIL_LIMIT, document, read
 from portico.testing import definition, furnish
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.catalogue import generate
 from tests.sample_tools import ALL, TWO, sample_house
 
-from portico.discovery.keywords import KeywordIndex, build_keyword_index
 from portico.domain.disclosure import Hit
-from portico.domain.edition import Edition
+from portico.domain.snapshot import Edition
 from portico.gateway import Gateway
+from portico.surfaces.search.keywords import KeywordIndex, build_keyword_index
 from portico.testing import definition, furnish
 
 

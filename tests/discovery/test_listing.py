@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.discovery.listing import ListingCosts, sampled_tokens
-from portico.discovery.tokens import TokenEstimate
+from portico.rendering.tokens import ListingCosts, TokenEstimate, sampled_tokens
 from portico.testing import definition, furnish
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portico.discovery.lua import as_lua, call, example, quoted
+from portico.rendering.lua import as_lua, call, example, quoted
 from portico.testing import definition, tool
 
 

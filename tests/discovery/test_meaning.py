@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.house.source import ROOT, SOURCE
 
-from portico.discovery.meaning import Table, shipped_table
-from portico.discovery.words import query_words
+from portico.search.word_vectors import Table, shipped_table
+from portico.search.words import query_words
 
 FOLDER = SOURCE / "discovery" / "table"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.needs import LONG_QUERY, MOST_NEEDS, needs
-from portico.discovery.words import QUERY_LIMIT, spelled_words
+from portico.search.query import LONG_QUERY, MOST_NEEDS, needs
+from portico.search.words import QUERY_LIMIT, spelled_words
 
 SEVERAL = {
     "read a csv, then post it to slack": ["read a csv", "post it to slack"],

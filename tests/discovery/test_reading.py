@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.meaning import shipped_table
-from portico.discovery.needs import MOST_NEEDS
-from portico.discovery.postings import FIELDS, Postings, post
-from portico.discovery.reading import Need, Reader
-from portico.discovery.synonyms import SYNONYMS
-from portico.discovery.words import QUERY_LIMIT, words
+from portico.search.postings import FIELDS, Postings, post
+from portico.search.query import MOST_NEEDS, Need, Reader
+from portico.search.word_vectors import shipped_table
+from portico.search.words import QUERY_LIMIT, SYNONYMS, words
 
 NAMES = [
     "create issue",

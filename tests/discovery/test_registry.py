@@ -17,22 +17,19 @@ from tests.catalogue import generate
 from tests.sample_tools import sample_house
 from tests.tana import tana_house
 
-from portico.discovery.cache import AnswerCache
-from portico.discovery.capabilities import STRANGE_CURSOR
-from portico.discovery.registry import ToolRegistry, create_tool_registry
-from portico.discovery.tokens import ExactTokens, TokenEstimate
-from portico.domain.call import Call
-from portico.domain.caller import Caller
-from portico.domain.category import Category
-from portico.domain.edition import Edition
+from portico.domain.call import Call, Caller
 from portico.domain.server import Offering, ServerSpec, ToolFilter
-from portico.domain.tier import standing_of
-from portico.domain.tool import Tool, ToolId
-from portico.domain.usage import Usage
+from portico.domain.snapshot import Edition
+from portico.domain.tool import Category, Tool, ToolId
+from portico.domain.usage import Usage, standing_of
+from portico.domain.version import VERSION
 from portico.errors import InvalidArguments
-from portico.ports import TokenCounter
+from portico.protocols import TokenCounter
+from portico.rendering.cache import AnswerCache
+from portico.rendering.tokens import ExactTokens, TokenEstimate
+from portico.surfaces.capabilities.inventory import ToolRegistry, create_tool_registry
+from portico.surfaces.capabilities.inventory_json import STRANGE_CURSOR
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
-from portico.version import VERSION
 
 COUNTERS = [TokenEstimate(), *([ExactTokens()] if find_spec("splintr") else [])]
 """The exact one is an extra that need not be installed."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.sample_tools import ALL, sample_house
 
-from portico.discovery.answers import approximate, exact, list_all, shown_names
-from portico.discovery.keywords import build_keyword_index
 from portico.domain.tool import Tool
+from portico.surfaces.search.keywords import approximate, build_keyword_index, exact, list_all, shown_names
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 

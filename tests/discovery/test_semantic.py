@@ -11,17 +11,15 @@ from tests.embedders import embedding_server as serving
 from tests.embedders.embedding_server import EmbeddingServer
 from tests.embedders.polyglot import QUERY, TEXTS, TOOLS, Held, Polyglot, speaks
 
-from portico.discovery.index import build_index
-from portico.discovery.semantic import NAMED, SAID, text_of
-from portico.domain.disclosure import Findings
-from portico.domain.query import Query
+from portico.domain.disclosure import Findings, Query
 from portico.domain.server import Offering, ServerSpec, ToolFilter
-from portico.embedders.endpoint import Endpoint
-from portico.embedders.pause import Pause
-from portico.embedders.remembered import Meanings
 from portico.errors import EmbedderAway
-from portico.ports import Embedder
-from portico.stores.memory import MemoryStore
+from portico.protocols import Embedder
+from portico.search.embeddings.cache import Meanings, Pause
+from portico.search.embeddings.endpoint import Endpoint
+from portico.search.index import build_index
+from portico.search.semantic import NAMED, SAID, text_of
+from portico.storage.memory import MemoryStore
 from portico.testing import AGENT, FakeHouse, definition, furnish, tool
 
 QUERIES = ["send an invoice", "resize", "make a picture smaller", "bill the customer, then shrink a picture", QUERY]

@@ -12,13 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
-from portico.discovery.cards import ladder
-from portico.discovery.examples import example_arguments
-from portico.discovery.sentences import first_sentence, purpose
-from portico.discovery.signatures import LIST_LENGTH, parameters, signature, summary_line
-from portico.discovery.tokens import TokenEstimate
 from portico.domain.disclosure import Level
 from portico.domain.tool import Tool
+from portico.rendering.cards import LIST_LENGTH, example_arguments, ladder, parameters, signature, summary_line
+from portico.rendering.summaries import first_sentence, purpose
+from portico.rendering.tokens import TokenEstimate
 from portico.testing import definition, furnish, tool
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.discovery.simplified import flat_schema, returned, simplify_params
+from portico.rendering.schemas import flat_schema, returned, simplify_params
 from portico.testing import definition, tool
 
 

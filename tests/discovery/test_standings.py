@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from portico.discovery.standings import FEW_CALLED, FirstCalls, Order, Standings
-from portico.domain.category import Category
+from portico.catalog.standings import FEW_CALLED, FirstCalls, Order, Standings
 from portico.domain.server import Packaging
-from portico.domain.tier import Standing, Tier, standing_of
-from portico.domain.tool import Tool, ToolId
-from portico.domain.usage import Usage
+from portico.domain.tool import Category, Tool, ToolId
+from portico.domain.usage import Standing, Tier, Usage, standing_of
 from portico.testing import definition, furnish
 
 TOOLS = furnish(

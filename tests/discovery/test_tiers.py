@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.budgets import water_level
-from portico.discovery.tiers import Step, allowance, check_page, raised_level, report, served_cost
 from portico.domain.tool import ToolId
 from portico.errors import InvalidArguments
+from portico.rendering.budget import water_level
+from portico.tiers.budget import Step, allowance, check_page, raised_level, report, served_cost
 
 
 @pytest.mark.requirement("S1-8", "S1-3")

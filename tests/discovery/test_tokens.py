@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, Definition, generate, load_fleet
 
 from portico.config import load_settings
-from portico.discovery.signatures import signature
-from portico.discovery.tokens import _CLASSES, ExactTokens, TokenEstimate, counter_for
-from portico.domain.query import Query
+from portico.domain.disclosure import Query
 from portico.errors import ConfigError
+from portico.rendering.cards import signature
+from portico.rendering.tokens import _CLASSES, ExactTokens, TokenEstimate, counter_for
 from portico.testing import AGENT, furnish
 
 COUNTER = TokenEstimate()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.typos import NearWords, distance
+from portico.search.query import NearWords, distance
 
 SHORT = st.text(alphabet="abc", max_size=7)
 VOCABULARY = (

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.budgets import Rungs
-from portico.discovery.forms import forms, latency_text, performance, performance_words, success_text
-from portico.discovery.tiers import Allowance, Step
-from portico.discovery.tokens import ExactTokens, TokenEstimate
-from portico.discovery.views import Outline, compose
+from portico.domain.disclosure import View
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
-from portico.domain.view import View
-from portico.ports import TokenCounter
+from portico.protocols import TokenCounter
+from portico.rendering.budget import Rungs
+from portico.rendering.json_forms import forms, latency_text, performance, performance_words, success_text
+from portico.rendering.tokens import ExactTokens, TokenEstimate
+from portico.tiers.budget import Allowance, Step
+from portico.tiers.compose import Outline, compose
 
 EXACT = [ExactTokens()] if find_spec("splintr") else []
 """Its extra need not be installed."""

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.documents import plain
-from portico.discovery.synonyms import SYNONYMS
-from portico.discovery.words import QUERY_LIMIT, STOP_WORDS, WORD_LENGTH, query_words, spelled_words, stem, words
+from portico.search.postings import plain
+from portico.search.words import QUERY_LIMIT, STOP_WORDS, SYNONYMS, WORD_LENGTH, query_words, spelled_words, stem, words
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from portico.domain.claims import Claim, Claims
-from portico.domain.items import Items, collect
+from portico.domain.items import Claim, Claims, Items, collect, fits_template, may_overlap
 from portico.domain.server import Server
-from portico.domain.uri_templates import fits_template, may_overlap
 from portico.errors import UnknownItem
 
 pytestmark = pytest.mark.requirement("P-BOUND-ITEMS")

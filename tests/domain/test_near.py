@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.catalogue import generate
 
 from portico.domain import resolver
-from portico.domain.chapter import Letters
-from portico.domain.edition import Edition
 from portico.domain.names import identifier
+from portico.domain.section import Letters
+from portico.domain.snapshot import Edition
 from portico.domain.tool import ToolId
 from portico.testing import definition, furnish
 

@@ -7,7 +7,8 @@ import unicodedata
 
 import pytest
 
-from portico.domain.printable import one_line, printable, spelled_out
+from portico.domain.foreign_text import on_one_line as one_line
+from portico.domain.foreign_text import printable, spelled_out
 
 EVERY_SIGN = "".join(map(chr, range(0x110000)))
 PAYLOADS = [

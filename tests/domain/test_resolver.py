@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.domain.edition import Edition
+from portico.domain.snapshot import Edition
 from portico.domain.tool import Tool
 from portico.errors import AmbiguousTool, CallError, UnknownTool
 from portico.testing import definition, furnish

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.domain.shape import LINE_LENGTH, WIDTH, Learned, merge, returns_line, shape_line, shape_of
+from portico.domain.learned_schema import LINE_LENGTH, WIDTH, Learned, merge, returns_line, shape_line, shape_of
 
 NAMES = st.sampled_from(["id", "name", "total", "items", "next page", "ä", "12", "2024-01-01"])
 VALUES = st.recursive(

@@ -6,8 +6,7 @@ import inspect
 
 import pytest
 
-from portico.domain.tier import Standing, Tier, assign_tier, compute_tier_score, standing_of
-from portico.domain.usage import DAY_SECONDS, Usage
+from portico.domain.usage import DAY_SECONDS, Standing, Tier, Usage, assign_tier, compute_tier_score, standing_of
 
 NOW = 20_000.5 * DAY_SECONDS
 

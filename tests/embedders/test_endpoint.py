@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from portico.embedders.endpoint import Endpoint
 from portico.errors import EmbedderAway
+from portico.search.embeddings.endpoint import Endpoint
 
 from . import embedding_server as serving
 from .embedding_server import EmbeddingServer, says, vector

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from portico.embedders.local import INSTALL, LocalModel, is_installed
-from portico.embedders.opening import open_meanings
-from portico.embedders.remembered import Meanings
 from portico.errors import EmbedderAway
-from portico.stores.memory import MemoryStore
+from portico.search.embeddings import open_meanings
+from portico.search.embeddings.cache import Meanings
+from portico.search.embeddings.local import INSTALL, LocalModel, is_installed
+from portico.storage.memory import MemoryStore
 
 WORKER = """
 import json, os, sys

@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from portico.embedders.endpoint import Endpoint
-from portico.embedders.pause import Pause
-from portico.embedders.remembered import Meanings
 from portico.errors import EmbedderAway, StoreError
-from portico.stores.memory import MemoryStore
-from portico.stores.offerings import DatabaseStore
-from portico.stores.opening import open_file
+from portico.search.embeddings.cache import Meanings, Pause
+from portico.search.embeddings.endpoint import Endpoint
+from portico.storage.definitions import DatabaseStore
+from portico.storage.memory import MemoryStore
+from portico.storage.open import open_file
 from portico.testing import FakeEmbedder
 
 from . import embedding_server as serving

@@ -9,11 +9,9 @@ import anyio
 import numpy as np
 import pytest
 
-from portico.embedders.pause import Pause
-from portico.embedders.questions import AT_ONCE, KEPT
-from portico.embedders.remembered import Meanings
 from portico.errors import EmbedderAway
-from portico.stores.memory import MemoryStore
+from portico.search.embeddings.cache import AT_ONCE, KEPT, Meanings, Pause
+from portico.storage.memory import MemoryStore
 from portico.testing import FakeEmbedder
 
 from .polyglot import Held

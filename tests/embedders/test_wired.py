@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from portico.config import Semantic, Settings, find_paths
-from portico.embedders.local import is_installed
-from portico.surfaces.cli.desk import Exit
+from portico.search.embeddings.local import is_installed
+from portico.surfaces.cli.context import Exit
 from portico.wiring import Parts, assemble, open_house
 from tests.surfaces.cli.shell import Shell
 

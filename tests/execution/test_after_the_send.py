@@ -13,7 +13,7 @@ from portico.domain.call import Call, Outcome
 from portico.errors import CallError, InternalError, Sent
 from portico.execution.executor import Executor
 from portico.execution.hooks import hooks_of
-from portico.providers.local.workers import Workers
+from portico.providers.python.threads import Workers
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})

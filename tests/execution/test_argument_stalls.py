@@ -14,15 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from portico.domain.caller import Caller
-from portico.domain.query import Query
+from portico.domain.call import Caller
+from portico.domain.disclosure import Query
 from portico.domain.tool import Tool
 from portico.errors import CallError, InvalidArguments
-from portico.execution.arguments import ArgumentCheck
-from portico.execution.gauge import TokenGauge, text_of_arguments
-from portico.execution.leniency import unwrap
-from portico.surfaces.mcp.discover import Discover, _names
-from portico.surfaces.mcp.results import error_text
+from portico.execution.arguments import ArgumentCheck, unwrap
+from portico.execution.token_sampling import TokenGauge, text_of_arguments
+from portico.surfaces.discover.surface import Discover, _names
+from portico.surfaces.mcp.meta_tools import error_text
 from portico.testing import AGENT, definition, furnish, tool
 
 BODY = 4 * 1024 * 1024

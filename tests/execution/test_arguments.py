@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments, Sent
 from portico.execution.arguments import ArgumentCheck, Checked
-from portico.surfaces.mcp.discover import Discover
-from portico.surfaces.mcp.results import error_text
+from portico.surfaces.discover.surface import Discover
+from portico.surfaces.mcp.meta_tools import error_text
 from portico.testing import definition, furnish, tool
 
 STRINGS = {"type": "array", "items": {"type": "string"}}

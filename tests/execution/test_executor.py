@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from anyio import create_task_group, fail_after
 
-from portico.domain.call import Call, Outcome
-from portico.domain.caller import Caller
+from portico.catalog.policies import GlobPolicy
+from portico.domain.call import START_WAIT, Call, Caller, Outcome
 from portico.domain.tool import Tool, ToolId
-from portico.domain.waiting import START_WAIT
 from portico.errors import (
     AmbiguousTool,
     CallError,
@@ -24,7 +23,6 @@ from portico.errors import (
     UpstreamGone,
     UpstreamTimeout,
 )
-from portico.policies.globs import GlobPolicy
 from portico.testing import AGENT, FakeHouse, definition, fake_house, furnish
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})

@@ -7,11 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Call, Result
-from portico.execution.extras import BINARY_LETTERS
-from portico.execution.results import Results
-from portico.execution.shaping import Shaper
+from portico.rendering.tokens import TokenEstimate
+from portico.results.kept import Results
+from portico.results.truncate import BINARY_LETTERS, Shaper
 from portico.testing import AGENT, tool
 
 LIMIT = 500

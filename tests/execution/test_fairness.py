@@ -10,13 +10,13 @@ import anyio.lowlevel
 import pytest
 from tests.fairness import Crowd
 
+from portico.application import House
 from portico.domain.call import Call, Outcome
 from portico.errors import Busy
 from portico.execution.fairness import FairLimiter
-from portico.house import House
-from portico.providers.local.functions import make_tool
-from portico.providers.local.injection import Connection
-from portico.providers.local.provider import CONNECTIONS, LocalProvider
+from portico.providers.python.decorator import Connection
+from portico.providers.python.functions import make_tool
+from portico.providers.python.provider import CONNECTIONS, LocalProvider
 from portico.testing import AGENT
 from portico.wiring import Parts, assemble
 

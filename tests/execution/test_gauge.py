@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Result
-from portico.execution.gauge import EVERY, SAMPLE, TokenGauge, text_of_arguments, text_of_result
+from portico.execution.token_sampling import EVERY, SAMPLE, TokenGauge, text_of_arguments, text_of_result
+from portico.rendering.tokens import TokenEstimate
 
 
 @dataclass

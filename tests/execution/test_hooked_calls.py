@@ -10,12 +10,12 @@ import pytest
 
 from portico import Catalog
 from portico.domain.call import Call, Outcome
-from portico.domain.query import Query
+from portico.domain.disclosure import Query
 from portico.errors import InvalidArguments, Refused, Sent, UnknownTool, UpstreamGone
 from portico.execution.hooks import hooks_of
-from portico.providers.local.workers import Workers
+from portico.providers.python.threads import Workers
 from portico.testing import AGENT, FakeHouse, definition, furnish
-from portico.walk import Walk
+from portico.tiers.tiers import Walk
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})
 

@@ -13,17 +13,15 @@ from typing import Any
 import anyio
 import pytest
 
-from portico.domain.call import Result
-from portico.domain.caller import Caller
+from portico.domain.call import Caller, Result
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.tool import Tool
 from portico.errors import ConfigError, InvalidArguments, Refused, Sent, UpstreamGone
 from portico.execution.arguments import ArgumentCheck, Checked
-from portico.execution.aside import WAITING
+from portico.execution.background import WAITING
 from portico.execution.hooks import Hooks, hooks_of
-from portico.providers.local.loops import Loops
-from portico.providers.local.printing import prints_aside
-from portico.providers.local.workers import Workers
+from portico.providers.python.stdout import prints_aside
+from portico.providers.python.threads import Loops, Workers
 from portico.testing import AGENT, definition, tool
 
 WEATHER = tool(definition("weather", city="string", days={"type": "integer"}))

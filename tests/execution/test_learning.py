@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from portico.domain.call import Call, Result
-from portico.domain.shape import Learned
+from portico.domain.learned_schema import Learned
 from portico.domain.tool import Tool, ToolId
 from portico.errors import StoreError
-from portico.execution.learning import Shapes
+from portico.execution.learned_schemas import Shapes
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 ISSUES = {"issues": [{"id": 1, "title": "secret plan"}], "total": 1}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.execution.leniency import Request, unwrap
+from portico.execution.arguments import Request, unwrap
 from portico.testing import AGENT, definition, furnish
 
 HOUSE = furnish(

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from anyio import create_task_group, fail_after, lowlevel
 
-from portico.discovery.tokens import TokenEstimate
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.domain.disclosure import Disclosure
 from portico.errors import InvalidArguments, UnknownResult
-from portico.execution.outlines import read_outline
-from portico.execution.pages import Reader, Reading
-from portico.execution.searching import PATTERN_LENGTH
-from portico.execution.shaping import Shaper
+from portico.rendering.tokens import TokenEstimate
+from portico.results.paging import PATTERN_LENGTH, Reader, Reading
+from portico.results.preview import read_outline
+from portico.results.truncate import Shaper
 from portico.testing import furnish
 
 CALLER = Caller(name="anna", result_tokens=600)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.execution.paths import PATH_LENGTH, PathTrouble, select
+from portico.results.jmespath_query import PATH_LENGTH, PathTrouble, select
 
 DATA: Any = {"rows": [{"n": n, "name": f"row {n}"} for n in range(100)], "text": "a" * 10_000}
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.discovery.tokens import TokenEstimate
-from portico.domain.kept import Unit
-from portico.execution.outlines import read_outline, read_value
-from portico.execution.previews import CUT, dumps, shorten, shorten_text
-from portico.execution.shaping import fitted
+from portico.domain.call import Unit
+from portico.rendering.tokens import TokenEstimate
+from portico.results.preview import CUT, dumps, read_outline, read_value, shorten, shorten_text
+from portico.results.truncate import fitted
 
 SCALARS = (
     st.none()

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from portico.domain.caller import Caller
-from portico.domain.kept import Kept, Part, ResultLimits
+from portico.domain.call import Caller, Kept, Part, ResultLimits
 from portico.errors import StoreError, UnknownResult
-from portico.execution.outlines import read_outline
-from portico.execution.results import Results
+from portico.results.kept import Results
+from portico.results.preview import read_outline
 
 ANNA, BEN = Caller(name="anna"), Caller(name="ben")
 

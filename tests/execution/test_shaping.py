@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from anyio import create_task_group, fail_after, lowlevel
 
-from portico.discovery.tokens import TokenEstimate
-from portico.domain.call import Call, Result
-from portico.domain.caller import Caller
-from portico.domain.kept import ResultLimits
+from portico.domain.call import Call, Caller, Result, ResultLimits
 from portico.domain.server import ServerSpec
+from portico.rendering.tokens import TokenEstimate
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 COUNTER = TokenEstimate()

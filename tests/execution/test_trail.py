@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.domain.tool import ToolId
-from portico.execution import trail
-from portico.execution.trail import Trail
+from portico.execution import executor as trail
+from portico.execution.executor import Trail
 
 ME, OTHER = Caller(name="me"), Caller(name="other")
 A, B, C = (ToolId("s", name) for name in "abc")

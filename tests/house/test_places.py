@@ -74,8 +74,8 @@ def test_registry_inventory_and_surface_are_one_module_each():
 @pytest.mark.requirement("S2-46", "S2-47", "S2-52")
 def test_the_registry_needs_no_database_no_environment_and_no_new_dependency():
     used = set().union(*map(imported, REGISTRY))
-    assert {"portico.version", "portico.errors"} <= used
-    assert not [name for name in used if name == "os" or name.startswith(("portico.stores", "portico.config"))]
+    assert {"portico.domain.version", "portico.errors"} <= used
+    assert not [name for name in used if name == "os" or name.startswith(("portico.storage", "portico.config"))]
     library = {name for name in used if not name.startswith((".", "portico"))}
     standard = {"__future__", "collections.abc", "dataclasses", "difflib", "time", "typing", "zlib"}
     assert library - standard == {"orjson"}

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from portico.providers.registry.setup import setup_script
+from portico.providers.sql.registry.setup import setup_script
 from tests.house.source import ROOT, SOURCE
 
 DOCS = ROOT / "docs"

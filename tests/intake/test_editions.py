@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from portico.discovery.index import build_index
-from portico.domain.edition import Edition
+from portico.catalog.publisher import Editions
 from portico.domain.server import Offering
+from portico.domain.snapshot import Edition
 from portico.domain.tool import ToolId
-from portico.intake.editions import Editions
+from portico.search.index import build_index
 from portico.testing import definition
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.domain.edition import Edition
+from portico.catalog.naming import name_servers, name_tools, spell_apart, wish_names
+from portico.catalog.publisher import Editions
 from portico.domain.names import Owners, distinct
 from portico.domain.server import Offering
+from portico.domain.snapshot import Edition
 from portico.domain.tool import ToolId
 from portico.errors import CallError
-from portico.intake.editions import Editions
-from portico.intake.naming import name_servers, name_tools, spell_apart, wish_names
 
 SERVERS = ["a", "b", "A", "a-b", "a.b", "a b", "a__b", "a_b_2", "category", "local", "x" * 110]
 TOOLS = [

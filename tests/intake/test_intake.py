@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import pytest
 from anyio import create_task_group, fail_after
 
-from portico.domain.query import Query
+from portico.domain.disclosure import Query
 from portico.domain.server import Offering
 from portico.errors import CallError, StoreError, UnknownServer, UpstreamGone
-from portico.stores.memory import MemoryStore
+from portico.storage.memory import MemoryStore
 from portico.testing import AGENT, definition, fake_house, furnish
 
 GONE = UpstreamGone("fake", details=("it died",))

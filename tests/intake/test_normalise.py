@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portico.catalog.normalise import DEFINITION_LIMIT, DESCRIPTION_LIMIT, TAG_LENGTH, TAGS_LIMIT, normalise
 from portico.domain.tool import Effect
 from portico.errors import InvalidDefinition
-from portico.intake.normalise import DEFINITION_LIMIT, DESCRIPTION_LIMIT, TAG_LENGTH, TAGS_LIMIT, normalise
 from portico.testing import furnish
 
 json_values = st.recursive(

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from portico.discovery.index import build_index
+from portico.catalog.publisher import Editions
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
-from portico.intake.editions import Editions
+from portico.search.index import build_index
 from portico.testing import definition
 
 SOURCES = {"local": "local", "notes": "local", "warehouse": "database", "archive": "database", "github": "upstream"}

@@ -13,9 +13,9 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from portico.discovery.tokens import ExactTokens, TokenEstimate
-from portico.ports import TokenCounter
-from portico.version import VERSION
+from portico.domain.version import VERSION
+from portico.protocols import TokenCounter
+from portico.rendering.tokens import ExactTokens, TokenEstimate
 from tests import tana
 from tests.journeys.kit import definition, serving
 from tests.journeys.running import ERAS, Gateway, client, gateway, portico, text_of, write_config

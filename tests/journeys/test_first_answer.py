@@ -17,9 +17,9 @@ import typer
 
 from portico.config import find_paths
 from portico.config.load import load_settings
-from portico.greetings import UNDERSTOOD, Asked, asked_over_stdio
+from portico.server.greeting import UNDERSTOOD, Asked, asked_over_stdio
 from portico.surfaces.cli.app import app
-from portico.surfaces.cli.desk import Desk, Options
+from portico.surfaces.cli.context import Desk, Options
 
 from .kit import definition, serving
 from .running import environment

@@ -108,6 +108,6 @@ async def _call(connected: Any, surface: str, tool: dict[str, Any]) -> str:
 
 def example(schema: Any) -> Any:
     """Arguments that fit a schema; what they mean to the server is the server's to say."""
-    from portico.discovery.examples import example_value
+    from portico.rendering.cards import example_value
 
     return example_value({"type": "object", **schema}, schema)

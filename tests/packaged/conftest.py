@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from portico.packaged.demo import demo_url
-from portico.providers.database import Connection, DatabaseSource
+from portico.providers.sql import Connection, DatabaseSource
 from tests.packaged.shop import fill_postgres
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from portico.errors import InvalidArguments
 from portico.packaged import base, quality, retrieval, security
-from portico.providers.database import Connection, DatabaseSource
+from portico.providers.sql import Connection, DatabaseSource
 
 TABLES = """
 CREATE TABLE games (score INTEGER, body TEXT);

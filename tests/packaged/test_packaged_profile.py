@@ -11,18 +11,17 @@ from typing import Any
 
 import pytest
 
-from portico.discovery.keywords import build_keyword_index
-from portico.discovery.summaries import summary
-from portico.domain.call import Call
-from portico.domain.caller import Caller
+from portico.domain.call import Call, Caller
 from portico.errors import CallError
 from portico.gateway import Gateway
 from portico.packaged import MODULES, base, demo
 from portico.packaged.injecting import injected
-from portico.providers.database import DatabaseSource
-from portico.providers.local.functions import LocalTool, define, make_tool
-from portico.providers.local.modules import load_tools
-from portico.providers.local.provider import providers_of
+from portico.providers.python.functions import LocalTool, define, make_tool
+from portico.providers.python.loading import load_tools
+from portico.providers.python.provider import providers_of
+from portico.providers.sql import DatabaseSource
+from portico.rendering.summaries import summary
+from portico.surfaces.search.keywords import build_keyword_index
 from portico.wiring import Parts, assemble
 
 CATEGORIES = {"base": 6, "qlty": 6, "sec": 3, "plot": 4, "rag": 1, "sql_opt": 1}
@@ -104,7 +103,7 @@ def test_the_tools_work_in_a_script_with_no_mcp(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path; from portico.packaged.demo import demo_url\n"
         "from portico.packaged.base import handle_base_tableList\n"
-        "from portico.providers.database import DatabaseSource\n"
+        "from portico.providers.sql import DatabaseSource\n"
         f"source = DatabaseSource(demo_url(Path({str(tmp_path)!r})))\n"
         "with source.reading() as conn: print(len(handle_base_tableList(conn)['tables']))\n"
         "assert not {'mcp', 'mcp_types', 'starlette', 'fastapi'} & sys.modules.keys()"

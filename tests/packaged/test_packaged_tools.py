@@ -13,7 +13,7 @@ from PIL import Image
 from portico.errors import CallError, InvalidArguments
 from portico.packaged import base, plots, quality, retrieval, security, tuning
 from portico.packaged.demo import demo_url
-from portico.providers.database import Connection, DatabaseSource
+from portico.providers.sql import Connection, DatabaseSource
 from tests.databases import OWNER
 
 PRICES = [9.5, 48.0, 32.9, 79.0, 6.2, 54.0, 139.0, 18.5, 24.0, 39.9]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from portico.catalog.policies import GlobPolicy, permits_tool
 from portico.domain.call import Call
-from portico.domain.query import Query
+from portico.domain.disclosure import Query
 from portico.domain.server import ServerSpec, ToolFilter
 from portico.errors import Refused, UnknownTool
-from portico.policies.globs import GlobPolicy
-from portico.policies.tool_names import permits_tool
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 

@@ -10,7 +10,7 @@ from portico.domain.patterns import read_pattern
 from portico.domain.profile import Profile
 from portico.domain.server import Offering
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.mcp.static import Static
+from portico.surfaces.static import Static
 from portico.testing import furnish
 
 OFFERING = Offering(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from portico.domain.caller import Caller
-from portico.domain.edition import Edition
+from portico.catalog.policies import GlobPolicy, ProfilePolicy
+from portico.domain.call import Caller
 from portico.domain.patterns import read_pattern
 from portico.domain.profile import OPEN, Profile
 from portico.domain.server import Offering, ToolFilter
+from portico.domain.snapshot import Edition
 from portico.errors import Refused
-from portico.policies.globs import GlobPolicy
-from portico.policies.profiles import ProfilePolicy
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 SOURCES = {"local": "local", "notes": "yaml", "warehouse": "database", "github": "upstream"}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from portico.domain.caller import Caller
-from portico.domain.edition import Edition
+from portico.catalog.policies import GlobPolicy, UserPolicy
+from portico.domain.call import Caller
 from portico.domain.server import Offering, ToolFilter
+from portico.domain.snapshot import Edition
 from portico.domain.tool import ToolId
 from portico.errors import Refused
-from portico.policies.globs import GlobPolicy
-from portico.policies.users import UserPolicy
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 ALICE, BOB = Caller(name="alice"), Caller(name="bob")

@@ -143,7 +143,7 @@ def is_running(pid: int) -> bool:
 
 def nurseries() -> set[int]:
     """The nurseries that this process has started."""
-    return {pid for pid in children(os.getpid()) if b"portico.scripting.nursery" in _command(pid)}
+    return {pid for pid in children(os.getpid()) if b"portico.scripting.fork_server" in _command(pid)}
 
 
 def _command(pid: int) -> bytes:

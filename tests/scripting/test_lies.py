@@ -13,10 +13,9 @@ import anyio.lowlevel
 import pytest
 
 from portico.domain.script import Limits, Script
-from portico.scripting.frames import BadFrame, Splitter, dumped, loaded
-from portico.scripting.line import HELD, Worker
-from portico.scripting.pipe import packed
-from portico.scripting.running import LATE, LOST, Run, start_frame
+from portico.scripting.fork_client import HELD, Worker
+from portico.scripting.framing import BadFrame, Splitter, dumped, loaded, packed
+from portico.scripting.run import LATE, LOST, Run, start_frame
 from tests.scripting.kit import BOUND, Desk
 
 LIMITS = Limits(seconds=5, memory_mb=32, calls=3, in_flight=2, output_bytes=1_000, printed_bytes=10)

@@ -13,10 +13,10 @@ import pytest
 
 from portico.domain.script import Limits, Script
 from portico.errors import ScriptError, Sent
-from portico.scripting import minder
+from portico.scripting import fork_client as minder
 from portico.scripting.engine import LuaEngine
-from portico.scripting.pipe import ALLOWANCE
-from portico.scripting.running import start_frame
+from portico.scripting.framing import ALLOWANCE
+from portico.scripting.run import start_frame
 from tests.house.source import ROOT
 from tests.scripting.kit import BOUND, Desk, children, is_running, killed, nurseries, until
 

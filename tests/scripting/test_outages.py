@@ -17,7 +17,7 @@ import pytest
 
 from portico.domain.script import Limits, Script
 from portico.errors import ScriptError
-from portico.scripting import pool
+from portico.scripting import engine as pool
 from portico.scripting.engine import LuaEngine
 from tests.house.source import ROOT
 from tests.scripting.kit import BOUND, Desk, children, is_running, until

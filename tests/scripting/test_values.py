@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.scripting.frames import dumped
+from portico.scripting.framing import dumped
 from tests.scripting.kit import Runner
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)

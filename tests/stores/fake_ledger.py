@@ -6,13 +6,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from portico.domain.calls import CallQuery, RecordedCall
-from portico.domain.journal import Batch, Entry, Losses
-from portico.domain.report import Report
+from portico.domain.journal import Batch, CallQuery, Entry, Losses, RecordedCall, Report
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import StoreError
-from portico.stores.usage_book import fold
+from portico.storage.usage_cache import fold
 
 WAIT_SECONDS = 20
 

@@ -22,12 +22,12 @@ from portico.domain.journal import Batch
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.errors import StoreError, StoreRefused
-from portico.stores.addresses import postgres_address
-from portico.stores.database import Database
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.offerings import DatabaseStore
-from portico.stores.opening import open_database
-from portico.stores.postgres import PostgresDatabase
+from portico.storage.addresses import postgres_address
+from portico.storage.database import Database
+from portico.storage.definitions import DatabaseStore
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.open import open_database
+from portico.storage.postgres import PostgresDatabase
 
 TOOL = ToolId("serena", "find_symbol")
 CALL = Invocation(tool=TOOL, spelled="x" * 200, caller="ana", surface="rest", outcome=Outcome.DONE, seconds=0.1, at=1.0)

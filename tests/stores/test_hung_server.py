@@ -19,13 +19,13 @@ from tests.stores.test_journal_faults import invocation, spelled
 
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
-from portico.stores.addresses import PostgresAddress, postgres_address
-from portico.stores.database import Work
-from portico.stores.journal import Pace, StoredJournal
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.listening import PostgresBell
-from portico.stores.postgres import PostgresDatabase
-from portico.stores.signals import DatabaseSignals
+from portico.storage.addresses import PostgresAddress, postgres_address
+from portico.storage.changes import DatabaseSignals
+from portico.storage.database import Work
+from portico.storage.journal import Pace, StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.pg_notify import PostgresBell
+from portico.storage.postgres import PostgresDatabase
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be stopped there")
 

@@ -18,9 +18,8 @@ from portico.domain.journal import Entry, Look, Lookup
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import StoreError, StoreRefused
-from portico.stores.journal import URGENT, JournalState, Pace, StoredJournal
-from portico.stores.losses import Tally
-from portico.stores.outbox import LARGEST
+from portico.storage.crash_counter import Tally
+from portico.storage.journal import LARGEST, URGENT, JournalState, Pace, StoredJournal
 
 NEVER = 3_600.0
 QUICK = Pace(write=0.001, first_pause=0.001, longest_pause=0.01, close=10.0)
@@ -39,7 +38,7 @@ def spelled(entries: list[Entry]) -> list[int]:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "portico.stores.journal"]
+    return [record.getMessage() for record in caplog.records if record.name == "portico.storage.journal"]
 
 
 def ended_writer(folder: Path, recorded: int) -> str:
@@ -135,7 +134,7 @@ def test_while_the_store_is_away_entries_wait_and_then_all_are_there(
 ) -> None:
     ledger.away = "the disk is full"
     writer = journal()
-    with caplog.at_level(logging.INFO, "portico.stores.journal"):
+    with caplog.at_level(logging.INFO, "portico.storage.journal"):
         writer.record(invocation(0))
         ledger.until(lambda: len(ledger.tries) >= 5)
         for number in range(1, 500):
@@ -157,7 +156,7 @@ def test_what_finds_no_room_is_left_out_and_counted_exactly(
 ) -> None:
     ledger.away = "gone"
     writer = journal(buffer=100)
-    with caplog.at_level(logging.INFO, "portico.stores.journal"):
+    with caplog.at_level(logging.INFO, "portico.storage.journal"):
         for number in range(350):
             writer.record(invocation(number))
         ledger.until(lambda: len(ledger.tries) >= 3)

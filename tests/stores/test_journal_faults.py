@@ -20,11 +20,11 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Batch
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
-from portico.stores.database import Database
-from portico.stores.journal import JournalState, Pace, StoredJournal
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.losses import Tally
-from portico.stores.opening import open_database
+from portico.storage.crash_counter import Tally
+from portico.storage.database import Database
+from portico.storage.journal import JournalState, Pace, StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.open import open_database
 
 Faulty = tuple[Database, Callable[[], AbstractContextManager[None]]]
 

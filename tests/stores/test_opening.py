@@ -22,14 +22,13 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Batch
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
-from portico.stores.addresses import postgres_address
-from portico.stores.database import Database
-from portico.stores.journal import Pace, StoredJournal
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.offerings import DatabaseStore
-from portico.stores.opening import open_database
-from portico.stores.schema import HEAD, REVISIONS, SCRIPT
-from portico.stores.upgrading import configured, script, upgrade_file
+from portico.storage.addresses import postgres_address
+from portico.storage.database import HEAD, REVISIONS, SCRIPT, Database
+from portico.storage.definitions import DatabaseStore
+from portico.storage.journal import Pace, StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.migrate import configured, script, upgrade_file
+from portico.storage.open import open_database
 
 OLD_LAYOUT = """
 CREATE TABLE offerings (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, saved_at REAL NOT NULL,
@@ -447,7 +446,7 @@ def test_a_damaged_store_that_the_config_names_is_refused_and_the_default_is_mov
 @pytest.mark.requirement("P-STORE-FOREIGN")
 def test_a_store_of_ours_that_was_not_closed_is_known_as_ours(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from portico.stores.opening import open_database;"
+        "import os, sys; from pathlib import Path; from portico.storage.open import open_database;"
         "open_database(sys.argv[1], Path(sys.argv[2])); os._exit(0)"
     )
     store = f"sqlite:///{tmp_path}/killed.db"

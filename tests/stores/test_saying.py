@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from portico.errors import StoreError, StoreRefused
-from portico.stores.database import LONGEST, brief, refusal, trouble
-from portico.stores.saying import AGAIN_SECONDS, BrieflyAgain
+from portico.storage.database import LONGEST, brief, refusal, trouble
+from portico.storage.open import AGAIN_SECONDS, BrieflyAgain
 
 
 class Told:

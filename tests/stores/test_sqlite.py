@@ -9,8 +9,8 @@ import pytest
 
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
-from portico.stores.offerings import DatabaseStore
-from portico.stores.opening import open_database
+from portico.storage.definitions import DatabaseStore
+from portico.storage.open import open_database
 
 OFFERING = Offering(server="s", tools=({"name": "x"},))
 

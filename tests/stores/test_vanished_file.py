@@ -17,14 +17,14 @@ from portico.domain.journal import Batch
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
-from portico.stores import opening
-from portico.stores.database import Database
-from portico.stores.embedded import SqliteDatabase
-from portico.stores.journal import JournalState, Pace, StoredJournal
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.losses import Tally, settle
-from portico.stores.offerings import DatabaseStore
-from portico.stores.opening import open_database, open_signals
+from portico.storage import open as opening
+from portico.storage.crash_counter import Tally, settle
+from portico.storage.database import Database
+from portico.storage.definitions import DatabaseStore
+from portico.storage.journal import JournalState, Pace, StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.open import open_database, open_signals
+from portico.storage.sqlite import SqliteDatabase
 
 WAIT_SECONDS = 30
 TOOL = ToolId("s", "t")

@@ -11,9 +11,9 @@ from typing import Any, Literal, assert_never
 
 from portico.errors import ConfigError
 
-from .dialects import Dialect
-from .fields import meant
-from .paths import home_folder
+from .client_formats import Dialect
+from .reader import meant
+from .settings import home_folder
 
 Scope = Literal["user", "project"]
 Via = Literal["stdio", "http"]

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from portico.config.documents import json_text as jsontext
+from portico.config.documents import yaml_text as yamltext
+from portico.config.documents.document import Document, format_of, parse_document, read_text
 from portico.errors import ConfigError
 
-from . import jsontext, yamltext
-from .documents import Document, format_of, parse_document, read_text
-from .fields import meant
-from .shapes import recognise
-from .writing import write_atomically
+from .atomic import write_atomically
+from .client_formats import recognise
+from .reader import meant
 
 _TABLES = ("servers", "mcpServers")
 

@@ -7,28 +7,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from portico.config.documents.document import Document, read_document
 from portico.domain.server import ServerSpec
 from portico.errors import ConfigError
 
-from .databases import read_databases, with_registry
-from .dialects import Dialect
-from .documents import Document, read_document
-from .expansion import Variables
-from .fields import SWITCHES, Fields, meant
-from .http import read_http
-from .journal import read_journal, read_store
-from .locating import find_config
-from .logs import read_log
-from .paths import Paths, find_paths
-from .profiles import with_profile
-from .python_tools import read_sources
+from .client_formats import OWN_KEYS, Dialect, again, find_entries, recognise
+from .profiles import read_databases, with_profile, with_registry
+from .reader import SWITCHES, Fields, meant
+from .readers import (
+    read_http,
+    read_journal,
+    read_log,
+    read_results,
+    read_scripts,
+    read_semantic,
+    read_sources,
+    read_store,
+)
 from .restrictions import refuse_unrestricted
-from .results import read_results
-from .scripts import read_scripts
-from .semantic import read_semantic
 from .servers import read_server
-from .settings import COUNTERS, ORDERS, SURFACES, CapabilitiesSettings, SearchLimits, Settings
-from .shapes import OWN_KEYS, again, find_entries, recognise
+from .settings import COUNTERS, ORDERS, SURFACES, CapabilitiesSettings, Paths, SearchLimits, Settings, find_paths
+from .trust import find_config
+from .variables import Variables
 
 SWITCH = "PROGRESSIVE_DISCLOSURE"
 """An environment variable that chooses between two surfaces, as servers with that switch know it."""

@@ -10,8 +10,8 @@ import difflib
 import re
 from collections.abc import Iterable
 
+from portico.config.documents.tree import Path
 from portico.errors import ConfigError, RestrictionError
-from portico.trees.tree import Path
 
 TOP = ("hooks", "profiles")
 """Top-level keys: guards, and what a profile leaves."""

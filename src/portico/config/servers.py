@@ -9,18 +9,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from portico.config.documents.document import Document
+from portico.config.documents.tree import Path
 from portico.domain.server import ServerSpec, Timeouts, ToolFilter, Transport
 from portico.errors import ConfigError
-from portico.trees.tree import Path
 
-from .dialects import Dialect, normalise
-from .documents import Document
-from .env_files import read_env_file
-from .expansion import Variables
-from .fields import Fields, is_address, meant
-from .paths import absolute
+from .client_formats import Dialect, normalise
+from .reader import Fields, is_address, meant
+from .readers import LEAST_TOKENS, MOST_TOKENS
 from .restrictions import SERVER, is_meant
-from .results import LEAST_TOKENS, MOST_TOKENS
+from .settings import absolute
+from .variables import Variables, read_env_file
 
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"

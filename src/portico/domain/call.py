@@ -1,11 +1,15 @@
-"""Calls, what came of them, and the record that is kept."""
+"""Calls, their callers and results, kept results, and the record of each call."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from time import perf_counter
+from typing import Any, Protocol
 
 from .tool import ToolId
 
@@ -92,3 +96,130 @@ class Invocation:
     """The script that made the call, if one did."""
     rank: int = 0
     """The tool's place in the caller's last search that showed it, from 1; 0 when none did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Passed explicitly to every question and every call, never taken from a context variable."""
+
+    name: str = "local"
+    surface: str = "library"
+    result_tokens: int = 0
+    """What one result may cost this caller; 0 leaves it to the config."""
+    client: str = field(default="", compare=False)
+    """Which of several clients of the same name asks: its session, or its address and program. Shares are by client;
+    rights and answers are not, so that two clients of one name are the same caller."""
+
+
+START_WAIT: ContextVar[float] = ContextVar("START_WAIT", default=0.0)
+"""Seconds that the call which is being made in this context has waited; whoever makes a call sets it to 0."""
+
+
+@contextmanager
+def waiting_for_start() -> Iterator[None]:
+    """Count the time inside as a wait for the start of a server."""
+    began = perf_counter()
+    try:
+        yield
+    finally:
+        START_WAIT.set(START_WAIT.get() + perf_counter() - began)
+
+
+Place = tuple[str | int, ...]
+"""The keys and numbers that lead to a value inside of another."""
+
+
+class Text(Protocol):
+    """Text of any length, read in slices; a plain string is one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> str: ...
+
+
+class Starts(Protocol):
+    """Where units begin, in rising order; an array of numbers is one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> int: ...
+
+
+class Unit(StrEnum):
+    """What is never cut in two while it fits: the value is the word that readers are told."""
+
+    LINE = "lines"
+    ITEM = "items"
+    """One item of a JSON list."""
+    FIELD = "fields"
+    """One field of a JSON object, with its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A run of units: the lines of a text, the items of one list, or fields of one object."""
+
+    unit: Unit
+    starts: Starts
+    end: int
+    """Where the last of them ends."""
+    place: Place = ()
+    """Where the list or the object stands in its part."""
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Where a unit begins, and where the next one does; what stands between the two is not cut off."""
+        following = number + 1
+        return self.starts[number], self.starts[following] if following < len(self.starts) else self.end
+
+    def holding(self, at: int) -> int:
+        """The number of the unit that a letter of the text belongs to; -1 when it stands outside of all of them."""
+        return bisect_right(self.starts, at) - 1 if at < self.end else -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One text of a result: a text block, an embedded text, or the structured content."""
+
+    text: Text
+    segments: tuple[Segment, ...]
+    is_json: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One result that is kept for its caller, for a while."""
+
+    id: str
+    caller: str
+    tool: str
+    """The handle of the tool that returned it."""
+    parts: tuple[Part, ...]
+    seen: int = 0
+    """The number of the first unit that its preview did not show whole."""
+    tokens: int = 0
+    """What each answer about it may cost; 0 leaves it to the caller."""
+    expires_at: float = 0.0
+    """In seconds since 1970."""
+
+    @property
+    def total(self) -> int:
+        """How many units there are, over all parts."""
+        return sum(len(segment.starts) for _, segment, _ in self.runs())
+
+    def runs(self) -> Iterator[tuple[Part, Segment, int]]:
+        """The segments of all parts in order, each with its part and the number of its first unit."""
+        number = 0
+        for part in self.parts:
+            for segment in part.segments:
+                yield part, segment, number
+                number += len(segment.starts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultLimits:
+    """What results may cost: their callers in tokens, and the gateway in time and room."""
+
+    tokens: int = 6_000
+    expire_s: float = 3_600.0
+    memory_mb: int = 64
+    store_mb: int = 500

@@ -1,12 +1,13 @@
-"""What a question returns: hits, cards, and a text that fits a budget."""
+"""A search and what it returns: hits, cards, and a text that fits a budget."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
-from .tool import Tool
+from .tool import Tool, ToolId
 
 
 class Level(IntEnum):
@@ -87,3 +88,48 @@ class Disclosure:
     def truncated(self) -> bool:
         """Whether something was withheld."""
         return self.shown < self.total
+
+
+FILTERS = ("server", "category", "tag", "source", "read_only", "max_latency_ms", "min_success")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A search: words, filters, and where the last page ended."""
+
+    text: str = ""
+    server: str = ""
+    category: str = ""
+    tag: str = ""
+    source: str = ""
+    """The kind of provider: upstream, database, local or library."""
+    read_only: bool = False
+    max_latency_ms: float = 0.0
+    """The longest that calls may take on average; 0 leaves it open, and so does a tool that was never called."""
+    min_success: float = 0.0
+    """The share of calls that must have ended well, from 0 to 1; a tool that was never called passes."""
+    limit: int = 0
+    """How many tools; 0 leaves it to the settings."""
+    cursor: str = ""
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The filters that are set, by name."""
+        return {name: value for name in FILTERS if (value := getattr(self, name))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """An answer as it goes over the wire, with what it costs."""
+
+    body: bytes
+    """Compact JSON, exactly what is sent and what was counted."""
+    tokens: int
+    """Of this answer."""
+    cumulative: int
+    """Of this answer and of those that a caller reads on the way to it."""
+    shown: tuple[ToolId, ...] = ()
+    """The tools in it, in their order."""
+    total: int = 0
+    """How many there are to be shown, on all pages."""
+    truncated: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from typing import TypeVar
 
-from .lookalikes import skeleton
+from .foreign_text import skeleton
 
 K = TypeVar("K", str, tuple[str, str])
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .category import Category
 from .journal import Losses
 from .server import Health, Server
-from .tier import Tier
-from .tool import Rejected, Tool
-from .usage import Usage
+from .tool import Category, Rejected, Tool
+from .usage import Tier, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,12 @@
-"""Regular expressions over names that cannot hold the gateway, whatever the names are."""
+"""Regular expressions from outside: matched within bounds, their cost, and a text that one matches."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 PATTERN_LENGTH = 500
 """Characters that a pattern may have."""
@@ -129,3 +131,191 @@ def _bounds(found: re.Match[str]) -> tuple[int, int | None]:
     if not found["comma"]:
         return least, least
     return least, int(found["most"]) if found["most"] else None
+
+
+STATES_LIMIT = 10_000_000
+LENGTH_LIMIT = 5_000
+"""A longer pattern is not even looked at."""
+
+_COST_PIECES = re.compile(r"\\[pP]\{[^}]*\}|\\.|\[(?:\\.|[^\]\\])*\]|\(\?[=!]|\(|\)|\{\d+(?:,\d*)?\}|.", re.DOTALL)
+_HARD = re.compile(r"\(\?[=!<>]|\\[1-9k]|[+*?}]\+")
+_SIZES = {".": 9, "\\p": 500, "\\P": 500, "[^": 40}
+"""States of what stands for many letters; most other things are one."""
+
+
+def count_states(pattern: str) -> int:
+    """The states of the machine that a pattern becomes, about: what is repeated is there as often as it is repeated."""
+    if len(pattern) > LENGTH_LIMIT:
+        return STATES_LIMIT
+    open_groups, total, last = list[int](), 0, 0
+    for piece in _COST_PIECES.findall(pattern):
+        if piece[0] == "(":
+            open_groups.append(total)
+            total = 0
+        elif piece == ")" and open_groups:
+            last, total = total, total + open_groups.pop()
+        elif piece[0] == "{" and len(piece) > 1:
+            times = max(1, *(int(number[:6]) for number in re.findall(r"\d+", piece)))
+            total, last = total + last * (times - 1), last * times
+        elif piece not in "*+?|^$":
+            last = _SIZES.get(piece[:2], 500 if "\\p" in piece else 1)
+            total += last
+        if total > STATES_LIMIT:
+            return STATES_LIMIT
+    return total + sum(open_groups)
+
+
+def is_hard(pattern: str) -> bool:
+    """Whether looking for a pattern may take more than one pass: look-around or back-references.
+
+    Conditions at the very beginning, as in `^(?=.*[A-Z]).{8,}$`, are each looked at once.
+    """
+    if len(pattern) > LENGTH_LIMIT:
+        return True
+    rest = pattern
+    if rest.startswith("^"):
+        rest = rest[1:]
+        while rest.startswith(("(?=", "(?!")):
+            end = _end_of_group(rest)
+            if _HARD.search(rest, 3, end):
+                return True
+            rest = rest[end:]
+    return _HARD.search(rest) is not None
+
+
+def _end_of_group(text: str) -> int:
+    depth = 0
+    for found in _COST_PIECES.finditer(text):
+        depth += (found[0][0] == "(") - (found[0] == ")")
+        if not depth:
+            return found.end()
+    return len(text)
+
+
+def patterns_of(node: Mapping[str, Any]) -> Iterator[str]:
+    """The patterns of one subschema, for values and for names."""
+    if isinstance(found := node.get("pattern"), str):
+        yield found
+    if isinstance(found := node.get("patternProperties"), Mapping):
+        yield from (pattern for pattern in found if isinstance(pattern, str))
+
+
+def nodes_of(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Every object in a schema."""
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            yield node
+        inside = node.values() if isinstance(node, Mapping) else node
+        waiting.extend(child for child in inside if isinstance(child, Mapping | list))
+
+
+LENGTH = 200
+"""Letters of the longest text that is made."""
+CLASSES = 30
+"""Classes of letters in a pattern, each of which is asked for several letters."""
+
+_TEXT_PIECES = re.compile(
+    r"\\[pP]\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?[:=!]|\(\?P?<\w+>|\(|\)|\{\d+(?:,\d*)?\}|.", re.DOTALL
+)
+_ESCAPES = {
+    "d": "1",
+    "w": "a",
+    "s": " ",
+    "D": "a",
+    "W": "-",
+    "S": "a",
+    "t": "\t",
+    "n": "\n",
+    "r": "\r",
+    "b": "",
+    "B": "",
+}
+_CANDIDATES = "a1A0bzZ9_-. /:@x"
+
+
+def text_like(pattern: str) -> str | None:
+    """A text that a pattern matches; None for patterns with conditions or references in them."""
+    if len(pattern) > LENGTH * 5:
+        return None
+    pieces = _TEXT_PIECES.findall(pattern)
+    if sum(piece[0] == "[" for piece in pieces) > CLASSES:
+        return None
+    try:
+        found, at = _alternative(pieces, 0)
+    except (ValueError, RecursionError, re.error):
+        return None
+    return found if at == len(pieces) and len(found) <= LENGTH else None
+
+
+def _alternative(pieces: list[str], at: int) -> tuple[str, int]:
+    """The first of the alternatives from here on, and where they end."""
+    found, at = _sequence(pieces, at)
+    while at < len(pieces) and pieces[at] == "|":
+        _, at = _sequence(pieces, at + 1)
+    return found, at
+
+
+def _sequence(pieces: list[str], at: int) -> tuple[str, int]:
+    texts: list[str] = []
+    while at < len(pieces) and pieces[at] not in ("|", ")"):
+        atom, at = _atom(pieces, at)
+        times, at = _times(pieces, at)
+        texts.append(atom * times)
+        if sum(map(len, texts)) > LENGTH:
+            raise ValueError("too long")
+    return "".join(texts), at
+
+
+def _atom(pieces: list[str], at: int) -> tuple[str, int]:
+    piece = pieces[at]
+    if piece in ("(?=", "(?!"):
+        raise ValueError("a condition")
+    if piece[0] == "(":
+        inner, at = _alternative(pieces, at + 1)
+        if at >= len(pieces):
+            raise ValueError("a group that is never closed")
+        return inner, at + 1
+    return _letter(piece), at + 1
+
+
+def _letter(piece: str) -> str:
+    if piece in ("^", "$"):
+        return ""
+    if piece == ".":
+        return "a"
+    if piece[0] == "[":
+        return _of_class(piece)
+    if piece[0] != "\\":
+        return piece
+    if piece[1] in "pP":
+        return "a" if piece[1] == "p" else "1"
+    if piece[1].isdigit() or piece[1] in "kux":
+        raise ValueError("a reference")
+    return _ESCAPES.get(piece[1], piece[1])
+
+
+def _of_class(piece: str) -> str:
+    """A letter of a class; a class is simple enough to ask for each candidate."""
+    if any(sign in piece for sign in ("[[", "--", "&&", "~~", "||")) or "[" in piece[1:]:
+        raise ValueError("a class that means something else elsewhere")
+    first = piece[2:3] if piece[1:2] == "^" else piece[1:2]
+    for letter in (*_CANDIDATES, first, *map(chr, range(33, 127))):
+        if letter and re.fullmatch(piece, letter):
+            return str(letter)
+    raise ValueError("a class without letters")
+
+
+def _times(pieces: list[str], at: int) -> tuple[int, int]:
+    """How often an atom is repeated, at least, and where the next one begins."""
+    times = 1
+    if at < len(pieces) and (pieces[at] in ("*", "+", "?") or (pieces[at][0] == "{" and len(pieces[at]) > 1)):
+        sign = pieces[at]
+        times = {"*": 0, "?": 0, "+": 1}.get(sign, -1)
+        if times < 0:
+            times = int(re.findall(r"\d+", sign)[0])
+        at += 1
+        if at < len(pieces) and pieces[at] in ("?", "+"):
+            at += 1
+    return min(times, LENGTH + 1), at

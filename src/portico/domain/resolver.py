@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 from portico.errors import AmbiguousTool, NextCall, UnknownTool
 
-from .chapter import COMPARED_LENGTH, Chapter, Letters, Spellings, Table, bare, pairs, whole
-from .lookalikes import skeleton
+from .foreign_text import skeleton
 from .names import SEPARATORS as SEPARATORS
 from .names import Owners, identifier, splits
+from .section import COMPARED_LENGTH, Chapter, Letters, Spellings, Table, bare, pairs, whole
 from .tool import Tool, ToolId
 
 CANDIDATES = 10

@@ -1,4 +1,4 @@
-"""Servers: what the config says of one, what it offers, and how it is doing."""
+"""Servers, databases and the HTTP listener as the config describes them, and what a server offers."""
 
 from __future__ import annotations
 
@@ -126,3 +126,74 @@ class Server:
     resources: tuple[Mapping[str, Any], ...] = ()
     templates: tuple[Mapping[str, Any], ...] = ()
     limited: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSpec:
+    """A database, the registry in it, and what its tools may do, with every variable already expanded."""
+
+    name: str
+    """The server that its tools belong to."""
+    url: str = field(repr=False)
+    registry: str = "mcp"
+    """The database or schema that holds the registry's views."""
+    refresh_s: float = 60.0
+    """Seconds between two looks at the registry; a database that can tell of changes is heard at once."""
+    role: str = ""
+    """What PostgreSQL becomes for callers without a role of their own."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """What PostgreSQL becomes for each caller; `*` means all others."""
+    registry_override: bool = True
+    """Whether its tools take the place of code tools of the same name."""
+    allow_superuser: bool = False
+    """Whether PostgreSQL may be asked with a login that is a superuser, or may read files of the server."""
+    writes: bool = False
+    """Whether tools that are registered as writing are offered, and may write."""
+    rows: int = 1_000
+    bytes: int = 1_000_000
+    seconds: float = 30.0
+    file: str = ""
+    """The config file that names it; empty where the environment does."""
+    line: int | None = None
+
+
+MEGABYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """What clients may use before anybody has looked at their request."""
+
+    max_body: int = 4 * MEGABYTE
+    """Bytes of one request's body."""
+    max_head: int = 32 * 1024
+    """Bytes of one request's first line and headers."""
+    head_s: float = 10.0
+    """How long a head may take, from its first byte; a new connection's first head from the start."""
+    body_s: float = 30.0
+    """How long a body may take as a whole."""
+    body_idle_s: float = 10.0
+    """How long a body may stand still."""
+    body_memory_mb: int = 16
+    """What bodies that are being received may take together."""
+    keep_alive_s: float = 5.0
+    """How long a connection stays open without a request."""
+    connections: int = 1_000
+    requests: int = 256
+    """Requests that are worked on at once, event streams not included."""
+    streams: int = 512
+    """Event streams that are open at once."""
+    sessions: int = 1_000
+    """Sessions of all surfaces together; a new one takes the place of the one that was unused longest."""
+    session_idle_s: float = 1_800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """The names that requests may use for this endpoint and for their own, and the limits."""
+
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names beside the loopback ones: `name` with any port, `name:port` with that one."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web pages that may send requests, as `https://name` or `https://name:port`."""
+    limits: HttpLimits = field(default_factory=HttpLimits)

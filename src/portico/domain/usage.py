@@ -1,13 +1,16 @@
-"""How tools have done so far: a fold of their invocations."""
+"""How tools have done so far, aggregated from their invocations, and the tiers that follow from it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
 
 from .call import Invocation, Outcome
-from .journal import bounded
+from .journal import DayLine, Report, ToolLine, bounded
+from .tool import ToolId
 
 DAY_SECONDS = 86_400
 DAYS_KEPT = 30
@@ -137,3 +140,99 @@ def _newest(days: dict[int, int]) -> dict[int, int]:
     if len(days) <= DAYS_KEPT:
         return days
     return {day: days[day] for day in sorted(days)[-DAYS_KEPT:]}
+
+
+def summed_up(usage: Mapping[ToolId, Usage], *, days: int, limit: int, now: float) -> Report:
+    """The tools that were called in the last days, at most 30 of them.
+
+    Calls are those of the days; how well and how fast they went is known of all calls together only. What was searched
+    for, and what became of calls that say nothing about a tool, is not known.
+    """
+    days = min(days, DAYS_KEPT)
+    lines = [_line(tool, found, called) for tool, found in usage.items() if (called := found.within(days, now))]
+    return Report(
+        days=days,
+        calls=sum(line.calls for line in lines),
+        top=tuple(sorted(lines, key=lambda line: (-line.calls, line.tool))[:limit]),
+        failing=tuple(sorted((x for x in lines if x.done < x.calls), key=lambda x: (x.success, x.tool))[:limit]),
+        slow=tuple(sorted(lines, key=lambda line: (-line.p95_ms, line.tool))[:limit]),
+        by_day=tuple(_days(usage, days, day_of(now))),
+    )
+
+
+def _line(tool: ToolId, usage: Usage, calls: int) -> ToolLine:
+    share = calls / usage.calls
+    return ToolLine(
+        tool=tool,
+        calls=calls,
+        done=round(usage.done * share),
+        mean_ms=usage.mean_ms or 0.0,
+        p95_ms=usage.p95_ms or 0.0,
+        tokens_out=round(usage.tokens_out * share),
+    )
+
+
+def _days(usage: Mapping[ToolId, Usage], days: int, today: int) -> Iterator[DayLine]:
+    for day in range(today - days + 1, today + 1):
+        date = datetime.fromtimestamp(day * DAY_SECONDS, UTC).date()
+        yield DayLine(day=date.isoformat(), calls=sum(found.days.get(day, 0) for found in usage.values()))
+
+
+class Tier(StrEnum):
+    """How near to the front a tool stands."""
+
+    HOT = "hot"
+    WARM = "warm"
+    STANDARD = "standard"
+    COLD = "cold"
+
+
+_LOWEST: Mapping[Tier, float] = {Tier.HOT: 0.80, Tier.WARM: 0.60, Tier.STANDARD: 0.30}
+POPULAR = 10_000
+"""Calls beyond which a tool is as popular as can be."""
+SLOW_MS = 1_000
+"""A mean latency from which on a tool is as slow as can be."""
+UNKNOWN = 0.5
+"""What a tool that was never called counts as where nothing is known: neither good nor bad."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A tool's score and the tier that follows from it."""
+
+    tier: Tier
+    score: float
+
+
+def compute_tier_score(
+    *, total_invocations: int, success_count: int, avg_latency_ms: float | None, usage_7d: int, usage_30d: int
+) -> float:
+    """Popularity 40 %, reliability 30 %, performance 20 %, recency 10 %, to two places.
+
+    Recency is a trend: the share of the last 30 days' calls that fell into the last 7, so it is 1 for a tool that was
+    first used yesterday. A tool that was never called is neither reliable nor unreliable, neither fast nor slow.
+    """
+    popularity = min(total_invocations / POPULAR, 1.0)
+    reliability = success_count / total_invocations if total_invocations else UNKNOWN
+    is_timed = total_invocations > 0 and avg_latency_ms is not None
+    performance = max(0.0, 1 - (avg_latency_ms or 0.0) / SLOW_MS) if is_timed else UNKNOWN
+    recency = usage_7d / usage_30d if usage_30d else 0.0
+    return round(0.40 * popularity + 0.30 * reliability + 0.20 * performance + 0.10 * recency, 2)
+
+
+def assign_tier(score: float) -> Tier:
+    """The tier of a score."""
+    return next((tier for tier, lowest in _LOWEST.items() if score >= lowest), Tier.COLD)
+
+
+def standing_of(usage: Usage | None, now: float) -> Standing:
+    """How a tool stands by its usage; None is a tool that was never called."""
+    usage = usage or Usage()
+    score = compute_tier_score(
+        total_invocations=usage.calls,
+        success_count=usage.done,
+        avg_latency_ms=usage.mean_ms,
+        usage_7d=usage.within(7, now),
+        usage_30d=usage.within(30, now),
+    )
+    return Standing(tier=assign_tier(score), score=score)

@@ -1,22 +1,22 @@
-"""The one executor: every call, through whatever door, becomes one invocation here."""
+"""The one executor: every call becomes one invocation here, whichever way it came in."""
 
 from __future__ import annotations
 
 import logging
 import time
 from asyncio import CancelledError
-from collections import Counter
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any
 
-from portico.domain.call import Call, Invocation, Outcome, Result
-from portico.domain.caller import Caller
-from portico.domain.edition import Edition
-from portico.domain.journal import Entry
-from portico.domain.tool import Effect, Tool
+from portico.domain.call import START_WAIT, Call, Caller, Invocation, Outcome, Result
+from portico.domain.journal import Entry, Look
+from portico.domain.snapshot import Edition
+from portico.domain.tool import Effect, Tool, ToolId
 from portico.domain.usage import counts
-from portico.domain.waiting import START_WAIT
 from portico.errors import (
     AmbiguousTool,
     Busy,
@@ -30,17 +30,92 @@ from portico.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
-from portico.ports import Journal, Policy, Provider
+from portico.protocols import Journal, Policy, Provider
+from portico.results.preview import is_small
+from portico.results.truncate import Shaper
 
 from .arguments import NEXT_SIZE, ArgumentCheck, Checked
-from .counts import Counts
 from .fairness import Turns
-from .gauge import TokenGauge, text_of_arguments, text_of_result
 from .hooks import Hooks
-from .learning import Shapes
-from .previews import is_small
-from .shaping import Shaper
-from .trail import Trail
+from .learned_schemas import Shapes
+from .token_sampling import TokenGauge, text_of_arguments, text_of_result
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Seconds up to which a call falls into each bucket of a histogram; slower ones fall into one more."""
+NO_SERVER = ""
+"""Stands for the server of a call whose tool is not known: what callers spell must not make new names here."""
+
+
+def _no_calls() -> list[int]:
+    return [0] * (len(BOUNDS) + 1)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counts calls and lookups; told of each once, by whoever writes it to the journal.
+
+    Nothing here is ever taken back, not even when a server goes: a reader of counters takes a fall for a restart.
+    """
+
+    calls: Counter[tuple[str, Outcome]] = field(default_factory=Counter)
+    """By server and outcome."""
+    latencies: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(_no_calls))
+    """By server: how many calls fell into each bucket, of those that say something about the server."""
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By server: how long those calls took together."""
+    lookups: Counter[Look] = field(default_factory=Counter)
+    lookup_tokens: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def observe(self, entry: Entry) -> None:
+        """Count one entry."""
+        if not isinstance(entry, Invocation):
+            self.lookups[entry.look] += 1
+            self.lookup_tokens += entry.tokens
+            return
+        server = entry.tool.server if entry.tool else NO_SERVER
+        self.calls[server, entry.outcome] += 1
+        self.tokens_in += entry.tokens_in
+        self.tokens_out += entry.tokens_out
+        if counts(entry.outcome):
+            self.latencies[server][bisect_left(BOUNDS, entry.seconds)] += 1
+            self.seconds[server] += entry.seconds
+
+
+CALLERS_KEPT = 1_000
+TOOLS_KEPT = 500
+"""Tools that are remembered of one caller."""
+SECONDS_KEPT = 1_800.0
+
+
+@dataclass(slots=True)
+class Trail:
+    """Remembers the places at which searches have shown tools, until the tool is called."""
+
+    clock: Callable[[], float] = monotonic
+    _shown: dict[str, dict[ToolId, tuple[int, float]]] = field(default_factory=dict)
+    """By caller; whoever searched last comes last."""
+
+    def showed(self, caller: Caller, tools: Sequence[ToolId], start: int = 1) -> None:
+        """A search has shown these tools to a caller, the first of them at place `start`."""
+        own = self._shown.pop(caller.name, {})
+        self._shown[caller.name] = own
+        now = self.clock()
+        for place, tool in enumerate(tools, start):
+            own.pop(tool, None)
+            own[tool] = (place, now)
+        while len(own) > TOOLS_KEPT:
+            del own[next(iter(own))]
+        if len(self._shown) > CALLERS_KEPT:
+            del self._shown[next(iter(self._shown))]
+
+    def rank(self, caller: Caller, tool: ToolId) -> int:
+        """The place at which the caller's last search has shown a tool, once; 0 when none has."""
+        own = self._shown.get(caller.name)
+        place, at = own.pop(tool, (0, 0.0)) if own else (0, 0.0)
+        return place if place and self.clock() - at <= SECONDS_KEPT else 0
+
 
 logger = logging.getLogger(__name__)
 

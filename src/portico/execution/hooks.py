@@ -1,15 +1,12 @@
-"""Operators' own code around searches and calls: `on_search`, `on_call`, `on_result` and `on_error`.
-
-An `on_call` may be a guard, so a call goes ahead only where every one of them has answered. The others watch: one that
-fails or hangs costs nobody a call.
-"""
+"""Operators' own code around searches and calls, checked before anything is served."""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -20,16 +17,14 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from portico.domain.call import Result
-from portico.domain.caller import Caller
+from portico.domain.call import Caller, Result
 from portico.domain.disclosure import Findings
 from portico.domain.tool import Tool
-from portico.errors import InvalidArguments, PorticoError, Refused
+from portico.errors import ConfigError, InvalidArguments, PorticoError, Refused
+from portico.results.preview import is_small
 
 from .arguments import Checked
-from .aside import Aside
-from .hook_checks import refuse_unfit
-from .previews import is_small
+from .background import Aside
 
 EVENTS = ("on_search", "on_call", "on_result", "on_error")
 SECONDS = 5.0
@@ -313,3 +308,63 @@ def _said(error: BaseException) -> str:
 def _name_of(source: object) -> str:
     name = getattr(source, "__name__", None)
     return name if isinstance(name, str) else type(source).__name__
+
+
+GIVEN = {
+    "on_search": ("caller", "query", "findings"),
+    "on_call": ("caller", "tool", "arguments"),
+    "on_result": ("caller", "tool", "arguments", "result"),
+    "on_error": ("caller", "tool", "arguments", "error"),
+}
+"""What each hook is called with."""
+
+
+def refuse_unfit(source: object, name: str) -> None:
+    """Do nothing for an object with hooks that can be called.
+
+    Raises:
+        ConfigError: it has none, one is not a function, takes other arguments, or has a name that nobody calls.
+    """
+    for event, given in GIVEN.items():
+        hook = getattr(source, event, None)
+        if hook is not None:
+            _refuse_hook(hook, name, event, given)
+    for attribute in _misspelt(source):
+        near = difflib.get_close_matches(attribute, GIVEN, n=1, cutoff=0.0)[0]
+        fix = f"Did you mean {near!r}? Let no other function begin with on_."
+        raise _unfit(f"{name!r} has a function {attribute!r}, which is no hook and would never run", fix)
+    if all(getattr(source, event, None) is None for event in GIVEN):
+        raise _unfit(f"{name!r} has no hook in it", f"Name its functions {', '.join(GIVEN)}, or delete the entry.")
+
+
+def _misspelt(source: object) -> Iterator[str]:
+    """Functions that were probably meant to be hooks: in a module all that begin so, else those that are near."""
+    for attribute, value in vars(source).items() if inspect.ismodule(source) else inspect.getmembers(source):
+        if attribute in GIVEN or not attribute.startswith("on") or not callable(value):
+            continue
+        is_own = inspect.ismodule(source) and getattr(value, "__module__", "") == source.__name__
+        if (is_own and attribute.startswith("on_")) or difflib.get_close_matches(attribute, GIVEN, n=1, cutoff=0.73):
+            yield attribute
+
+
+def _refuse_hook(hook: object, name: str, event: str, given: tuple[str, ...]) -> None:
+    shape = f"{event}({', '.join(given)})"
+    if not callable(hook):
+        raise _unfit(f"{event!r} of {name!r} is {type(hook).__name__}, not a function", f"Write it as def {shape}.")
+    if not _takes(hook, len(given)):
+        raise _unfit(f"{event!r} of {name!r} does not take what it is called with", f"Write it as def {shape}.")
+
+
+def _takes(hook: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments; one that does not tell is taken at its word."""
+    try:
+        inspect.signature(hook).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def _unfit(problem: str, fix: str) -> ConfigError:
+    return ConfigError(problem, where="hooks", fix=fix)

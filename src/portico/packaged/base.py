@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from portico.providers.database import Connection
-from portico.providers.local.marks import tool
+from portico.providers.python.decorator import tool
+from portico.providers.sql import Connection
 
 PREVIEWED = 5
 

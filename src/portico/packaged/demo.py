@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from portico.providers.database.making import Rows, make_sqlite
+from portico.providers.sql.sqlite import Rows, make_sqlite
 
 SCHEMA = """
 CREATE TABLE customers (

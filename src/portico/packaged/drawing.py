@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from PIL import Image, ImageDraw, ImageFont
 
-from .chart import Chart
+from .plots import Chart
 
 WIDTH, HEIGHT = 960, 560
 LEFT, RIGHT, TOP, BOTTOM = 90, 30, 60, 90

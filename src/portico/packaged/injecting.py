@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, closing
 from typing import Any
 
 from portico.errors import ConfigError, Sent, StoreError, UpstreamGone
-from portico.providers.database import Connection, DatabaseSource
-from portico.providers.local.injection import Connection as Marker
-from portico.providers.local.injection import RequestContext, Source
+from portico.providers.python.decorator import Connection as Marker
+from portico.providers.python.decorator import RequestContext, Source
+from portico.providers.sql import Connection, DatabaseSource
 
 
 def injected(source: DatabaseSource) -> Mapping[type, Source]:

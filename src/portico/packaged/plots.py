@@ -5,15 +5,28 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from portico.errors import ConfigError, InvalidArguments, Sent, UpstreamGone
-from portico.extras import extra_for
-from portico.providers.database import Connection, Result
-from portico.providers.local.marks import tool
+from portico.errors import ConfigError, InvalidArguments, Sent, UpstreamGone, extra_for
+from portico.providers.python.decorator import tool
+from portico.providers.sql import Connection, Result
 
-from .chart import Chart
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """What is to be seen: one label for each place, and a value or nothing of each series there."""
+
+    title: str
+    labels: Sequence[str]
+    series: Sequence[tuple[str, Sequence[float | None]]]
+
+    @property
+    def values(self) -> list[float]:
+        """Every value that is there."""
+        return [value for _, values in self.series for value in values if value is not None]
+
 
 PLACES = 500
 """Labels that one chart has at most."""

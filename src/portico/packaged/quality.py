@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from portico.errors import InvalidArguments
-from portico.providers.database import Column, Connection, Table
-from portico.providers.database.values import plain
-from portico.providers.local.marks import tool
+from portico.providers.python.decorator import tool
+from portico.providers.sql import Column, Connection, Table
+from portico.providers.sql.values import plain
 
 AT_ONCE = 50
 """Columns that one statement counts."""

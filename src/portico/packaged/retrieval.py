@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from portico.errors import InvalidArguments
-from portico.providers.database import Column, Connection, Result, Table
-from portico.providers.local.marks import tool
+from portico.providers.python.decorator import tool
+from portico.providers.sql import Column, Connection, Result, Table
 
 WORDS = 12
 """Words of a question that are looked for."""

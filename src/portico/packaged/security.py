@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from portico.errors import InvalidArguments
-from portico.providers.database import Connection
-from portico.providers.local.marks import tool
+from portico.providers.python.decorator import tool
+from portico.providers.sql import Connection
 
 _ROLES = (
     "SELECT r.rolname AS role, r.rolcanlogin AS can_login, r.rolsuper AS superuser, r.rolcreatedb AS create_database, "

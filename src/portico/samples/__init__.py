@@ -1,9 +1,11 @@
-"""Small MCP servers that come with Portico, so that a first look needs no other program and no key."""
+"""Small MCP servers that come with Portico, so that a first look needs no other program."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+
+from mcp.types import ToolAnnotations
 
 SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -18,3 +20,16 @@ SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Name in the config -> (module to run with `python -m`, what it says about itself)."""
 
 __all__ = ["SAMPLES"]
+
+
+READ = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+"""Looks and changes nothing."""
+
+ADD = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+"""Makes something new on every call."""
+
+UPDATE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+"""Brings something into a state; once is as good as twice."""
+
+DESTROY = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+"""Takes something away that cannot be had back."""

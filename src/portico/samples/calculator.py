@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field, WithJsonSchema
 
-from .hints import READ
+from portico.samples import READ
 
 # Two whole numbers have a whole sum: `float` would turn 5 + 3 into 8.0, a bare union into two alternatives to read.
 Number = Annotated[int | float, WithJsonSchema({"type": "number"})]

@@ -10,7 +10,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import AfterValidator, BaseModel, Field
 
-from .hints import ADD, DESTROY, READ, UPDATE
+from portico.samples import ADD, DESTROY, READ, UPDATE
 
 
 def _without_zone(moment: datetime) -> datetime:

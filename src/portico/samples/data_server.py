@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import operator
+import random
+import statistics
+import struct
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Image, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.types import (
     Completion,
     CompletionArgument,
@@ -18,10 +29,221 @@ from mcp.types import (
 )
 from pydantic import BaseModel, Field
 
-from .hints import READ
-from .png import bar_chart
-from .queries import Filter, Group, Measure, as_csv, cell_of, find, grouped, known, matching
-from .tables import DATASETS, Cell
+from portico.samples import READ
+
+_WIDTH, _HEIGHT, _MARGIN = 480, 240, 16
+_PAPER, _INK, _AXIS = b"\xfa\xfa\xf7", b"\x2f\x6f\x8f", b"\x55\x55\x55"
+
+
+def bar_chart(values: Sequence[float]) -> bytes:
+    """Draw one bar for each value, the tallest filling the height; negative values show as empty."""
+    tops = _tops(values)
+    rows = [_row(y, tops) for y in range(_HEIGHT)]
+    header = struct.pack(">IIBBBBB", _WIDTH, _HEIGHT, 8, 2, 0, 0, 0)
+    # Each scan line starts with its filter type; 0 means none.
+    pixels = zlib.compress(b"".join(b"\0" + row for row in rows), 9)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", pixels) + _chunk(b"IEND", b"")
+
+
+def _tops(values: Sequence[float]) -> list[int]:
+    """The first painted line of the bar at each x."""
+    base, room = _HEIGHT - _MARGIN, _HEIGHT - 2 * _MARGIN
+    highest = max([*values, 0]) or 1
+    slot = (_WIDTH - 2 * _MARGIN) / max(len(values), 1)
+    tops = [base] * _WIDTH
+    for index, value in enumerate(values):
+        left = int(_MARGIN + index * slot)
+        right = max(left + 1, int(left + slot * 0.8))
+        tops[left:right] = [base - round(room * max(value, 0) / highest)] * (right - left)
+    return tops[:_WIDTH]
+
+
+def _row(y: int, tops: Sequence[int]) -> bytes:
+    base = _HEIGHT - _MARGIN
+    if y == base:
+        return _AXIS * _WIDTH
+    return b"".join(_INK if top <= y < base else _PAPER for top in tops)
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+Cell = str | int | float
+Row = Mapping[str, Cell]
+
+_REGIONS = ("north", "south", "east", "west")
+_PRODUCTS = ("lantern", "compass", "kettle", "rope", "tent", "stove")
+_STATIONS = ("harbour", "ridge", "valley", "old mill")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """One table: what it is about, and its rows."""
+
+    title: str
+    rows: Sequence[Row]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Name -> type of each column."""
+        return {name: _TYPE_NAMES[type(value)] for name, value in self.rows[0].items()}
+
+
+_TYPE_NAMES = {str: "text", int: "integer", float: "number"}
+
+
+def _orders(rng: random.Random) -> list[Row]:
+    return [_order(rng, number) for number in range(1, 241)]
+
+
+def _order(rng: random.Random, number: int) -> Row:
+    quantity, price = rng.randint(1, 9), rng.randint(300, 18000) / 100
+    return {
+        "order_id": number,
+        "day": str(date(2026, 1, 1) + timedelta(days=rng.randrange(180))),
+        "region": rng.choice(_REGIONS),
+        "product": rng.choice(_PRODUCTS),
+        "quantity": quantity,
+        "unit_price": price,
+        "amount": round(quantity * price, 2),
+    }
+
+
+def _weather(rng: random.Random) -> list[Row]:
+    days = [date(2026, 3, 1) + timedelta(days=offset) for offset in range(30)]
+    return [
+        {
+            "day": str(day),
+            "station": station,
+            "temperature": round(rng.gauss(9, 4), 1),
+            "rain_mm": round(max(0.0, rng.gauss(1, 3)), 1),
+        }
+        for day in days
+        for station in _STATIONS
+    ]
+
+
+def _inventory(rng: random.Random) -> list[Row]:
+    return [
+        {"product": product, "warehouse": region, "in_stock": rng.randint(0, 400), "reorder_at": rng.randint(20, 90)}
+        for product in _PRODUCTS
+        for region in _REGIONS
+    ]
+
+
+def _build(title: str, make: Callable[[random.Random], list[Row]]) -> Dataset:
+    # Not for secrets: a fixed seed is the point.
+    return Dataset(title=title, rows=make(random.Random(title)))  # noqa: S311
+
+
+DATASETS: Mapping[str, Dataset] = {
+    "orders": _build("Orders of an outdoor shop, first half of 2026", _orders),
+    "weather": _build("Daily weather at four stations, March 2026", _weather),
+    "inventory": _build("Stock of each product in each warehouse", _inventory),
+}
+"""Name -> dataset."""
+
+
+Operator = Literal["eq", "ne", "lt", "le", "gt", "ge", "contains"]
+Measure = Literal["count", "sum", "mean", "median", "min", "max"]
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "contains": lambda cell, value: str(value).lower() in str(cell).lower(),
+}
+_MEASURES: dict[str, Callable[[Sequence[float]], float]] = {
+    "count": len,
+    "sum": sum,
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "min": min,
+    "max": max,
+}
+
+
+class Filter(BaseModel):
+    """One condition on one column."""
+
+    column: str = Field(description="Column to look at")
+    op: Operator = Field(default="eq", description="How to compare; contains ignores case")
+    value: str | int | float = Field(description="Value to compare with")
+
+
+class Group(BaseModel):
+    """A value of the grouping column and the measure over its rows."""
+
+    key: Cell
+    value: float
+
+
+def find(name: str) -> Dataset:
+    """The dataset of that name.
+
+    Raises:
+        ToolError: there is none.
+    """
+    if name not in DATASETS:
+        raise ToolError(f"no dataset {name!r}; there are {', '.join(DATASETS)}")
+    return DATASETS[name]
+
+
+def known(data: Dataset, column: str) -> str:
+    """The same column name, once it is sure that the dataset has it.
+
+    Raises:
+        ToolError: it has not.
+    """
+    if column not in data.columns:
+        raise ToolError(f"no column {column!r}; there are {', '.join(data.columns)}")
+    return column
+
+
+def cell_of(data: Dataset, column: str) -> Callable[[Row], Any]:
+    """A function from a row to its cell in one column."""
+    return operator.itemgetter(known(data, column))
+
+
+def matching(data: Dataset, filters: list[Filter] | None) -> Sequence[Row]:
+    """The rows that meet all conditions."""
+    rows = data.rows
+    for condition in filters or ():
+        cell, compare = cell_of(data, condition.column), _COMPARE[condition.op]
+        try:
+            rows = [row for row in rows if compare(cell(row), condition.value)]
+        except TypeError as error:
+            kind = data.columns[condition.column]
+            raise ToolError(f"{condition.column!r} is {kind}: {condition.value!r} cannot be compared") from error
+    return rows
+
+
+def grouped(
+    data: Dataset, measure: Measure, column: str | None, group_by: str | None, filters: list[Filter] | None
+) -> list[Group]:
+    """The measure over each group of rows, in the order of the groups."""
+    if measure != "count" and (column is None or data.columns[known(data, column)] == "text"):
+        raise ToolError(f"{measure} needs a number column; there are {', '.join(_numbers(data))}")
+    collected: dict[Cell, list[float]] = defaultdict(list)
+    for row in matching(data, filters):
+        key = row[known(data, group_by)] if group_by else "all"
+        collected[key].append(float(row[column]) if column and measure != "count" else 1.0)
+    compute = _MEASURES[measure]
+    return [Group(key=key, value=round(float(compute(values)), 4)) for key, values in sorted(collected.items())]
+
+
+def _numbers(data: Dataset) -> list[str]:
+    return [name for name, kind in data.columns.items() if kind != "text"]
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Rows as CSV with a header line."""
+    out = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return out.getvalue()
+
 
 DatasetName = Annotated[str, Field(description="Name of a dataset, as list_datasets gives it")]
 

@@ -10,7 +10,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from pydantic import BaseModel, Field
 
-from .hints import ADD, DESTROY, READ, UPDATE
+from portico.samples import ADD, DESTROY, READ, UPDATE
 
 NoteId = Annotated[str, Field(pattern=r"^n\d+$", description="Id of a note, e.g. n1")]
 Tags = Annotated[list[str], Field(description="Tags in lower case, without #")]

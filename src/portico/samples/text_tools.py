@@ -15,7 +15,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from .hints import READ
+from portico.samples import READ
 
 Text = Annotated[str, Field(max_length=200_000, description="The text to work on")]
 Case = Literal["lower", "upper", "title", "snake", "kebab", "camel"]

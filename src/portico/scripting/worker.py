@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .framing import ALLOWANCE, read_exactly, read_frame, write_frame
 from .hardening import address_space, die_with, enclose, seal
-from .pipe import ALLOWANCE, read_exactly, read_frame, write_frame
 
 WIRE = 0
 """The one descriptor that a worker has."""

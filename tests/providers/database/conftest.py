@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from portico.providers.database import Connection, DatabaseSource
+from portico.providers.sql import Connection, DatabaseSource
 
 TABLES = """
 CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT, salary NUMERIC(12, 2), born DATE);

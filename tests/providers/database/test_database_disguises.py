@@ -9,8 +9,8 @@ import pytest
 from tests.databases import as_superuser
 
 from portico.errors import CallError
-from portico.providers.database import DatabaseSource
-from portico.providers.database.statements import read_statement
+from portico.providers.sql import DatabaseSource
+from portico.providers.sql.statements import read_statement
 
 FUNCTIONS = """
 CREATE FUNCTION by_default(people, n integer DEFAULT 1) RETURNS text LANGUAGE sql AS 'SELECT pg_read_file(''{file}'')';

@@ -11,10 +11,10 @@ from time import monotonic
 import psycopg
 import pytest
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.errors import CallError, ConfigError, InvalidArguments, Refused, UpstreamTimeout
-from portico.providers.database import DatabaseSource
-from portico.providers.database.postgres import application_name
+from portico.providers.sql import DatabaseSource
+from portico.providers.sql.postgres import application_name
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"
 CARTESIAN = (

@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.errors import InvalidArguments, Refused, UpstreamError, UpstreamGone
-from portico.providers.database import DatabaseSource
-from portico.providers.database.modes import Mode
+from portico.providers.sql import DatabaseSource
+from portico.providers.sql.connection import Mode
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from tests.databases import as_superuser
 
 from portico.errors import CallError, Refused
-from portico.providers.database import DatabaseSource
+from portico.providers.sql import DatabaseSource
 
 EVERYWHERE = [
     "INSERT INTO people VALUES (9, 'x', 1, NULL)",

@@ -15,13 +15,13 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.errors import CallError, ConfigError, InvalidArguments, Sent, UpstreamGone
-from portico.providers.database import Connection, DatabaseSource
-from portico.providers.database.addresses import Address
-from portico.providers.database.limits import Limits
-from portico.providers.database.opening import open_door
-from portico.providers.database.values import plain
+from portico.providers.sql import Connection, DatabaseSource
+from portico.providers.sql.addresses import Address
+from portico.providers.sql.connection import Limits
+from portico.providers.sql.open import open_door
+from portico.providers.sql.values import plain
 
 QUOTES = ("'", "''", '"', "`", "\\'", "$$", "%27", "';", '";', "')", "%s", "%(x)s", "?", ":x", "::int", "{0}", "\\")
 MIDDLES = (
@@ -309,7 +309,7 @@ def test_a_kind_of_database_that_nobody_knows_is_told_when_it_is_opened():
 
 def test_nothing_loads_sqlalchemy_before_a_database_is_read(sqlite_url: str):
     code = (
-        "import sys; from portico.providers.database import DatabaseSource; import portico.packaged.base; "
+        "import sys; from portico.providers.sql import DatabaseSource; import portico.packaged.base; "
         f"source = DatabaseSource({sqlite_url!r}); assert 'sqlalchemy' not in sys.modules; "
         "assert 'mcp' not in sys.modules; source.reading().__enter__(); assert 'sqlalchemy' in sys.modules"
     )

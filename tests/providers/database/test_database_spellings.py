@@ -10,7 +10,7 @@ import pytest
 from tests.databases import as_superuser
 
 from portico.errors import CallError, Refused
-from portico.providers.database import DatabaseSource
+from portico.providers.sql import DatabaseSource
 
 SETUP = """
 CREATE TYPE place AS (path text, mode integer);

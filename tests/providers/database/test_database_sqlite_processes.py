@@ -18,9 +18,9 @@ from time import process_time
 import pytest
 
 from portico.errors import CallError, InvalidArguments, UpstreamGone, UpstreamTimeout
-from portico.providers.database import DatabaseSource
-from portico.providers.database.sqlite import SqliteDoor
-from portico.providers.database.sqlite_processes import KEPT_WARM, SqliteProcess, SqliteProcesses
+from portico.providers.sql import DatabaseSource
+from portico.providers.sql.sqlite import SqliteDoor
+from portico.providers.sql.sqlite_processes import KEPT_WARM, SqliteProcess, SqliteProcesses
 
 LONG_STEPS = [
     "SELECT length(replace(hex(zeroblob(7900000)), '0', hex(zeroblob(4000000))))",

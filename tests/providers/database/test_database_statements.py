@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.errors import InvalidArguments, Refused
-from portico.providers.database.statements import read_statement, tokens
+from portico.providers.sql.statements import read_statement, tokens
 
 SQLITE, POSTGRES, MYSQL = "sqlite", "postgresql", "mysql"
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from portico.errors import InvalidArguments, Sent
-from portico.providers.database import Connection, DatabaseSource
+from portico.providers.sql import Connection, DatabaseSource
 
 
 def test_numbers_count_as_literals_do(conn: Connection):

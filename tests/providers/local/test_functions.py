@@ -13,10 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from portico.intake.normalise import normalise
-from portico.providers.local import LocalProvider
-from portico.providers.local.functions import define, make_tool, type_schema
-from portico.providers.local.outputs import opened
+from portico.catalog.normalise import normalise
+from portico.providers.python import LocalProvider
+from portico.providers.python.functions import define, make_tool, opened, type_schema
 
 
 class Colour(enum.Enum):

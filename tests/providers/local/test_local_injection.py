@@ -13,13 +13,12 @@ import pytest
 from tests.sample_tools import sample_house
 
 from portico import Connection, RequestContext
-from portico.domain.call import Call
-from portico.domain.caller import Caller
+from portico.domain.call import Call, Caller
 from portico.domain.server import State
 from portico.errors import InvalidArguments, InvalidDefinition, UpstreamTimeout
-from portico.providers.local import LocalProvider, make_tool
-from portico.providers.local.functions import define
-from portico.providers.local.provider import providers_of
+from portico.providers.python import LocalProvider, make_tool
+from portico.providers.python.functions import define
+from portico.providers.python.provider import providers_of
 
 ANA = Caller(name="ana", surface="test")
 

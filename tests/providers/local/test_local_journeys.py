@@ -17,16 +17,15 @@ import pytest
 from tests.sample_tools import sample_house
 
 from portico import Connection, RequestContext, tool
-from portico.domain.call import Call, Outcome
-from portico.domain.caller import Caller
+from portico.domain.call import Call, Caller, Outcome
 from portico.domain.tool import Effect
 from portico.errors import InvalidArguments, UnknownTool
-from portico.providers.local import LocalProvider, make_tool
-from portico.providers.local.modules import load_tools
-from portico.providers.local.provider import providers_of
-from portico.surfaces.mcp.search import Search
-from portico.surfaces.mcp.static import Static
+from portico.providers.python import LocalProvider, make_tool
+from portico.providers.python.loading import load_tools
+from portico.providers.python.provider import providers_of
 from portico.surfaces.mcp.surface import Envelope
+from portico.surfaces.search.surface import Search
+from portico.surfaces.static import Static
 from portico.testing import FakeHouse
 from portico.wiring import Parts, assemble
 

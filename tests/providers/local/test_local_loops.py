@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 from portico.errors import InvalidArguments, Sent, UpstreamGone, UpstreamTimeout
-from portico.providers.local import LocalProvider, make_tool
-from portico.providers.local.loops import Loops
+from portico.providers.python import LocalProvider, make_tool
+from portico.providers.python.threads import Loops
 
 
 @pytest.fixture

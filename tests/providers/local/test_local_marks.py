@@ -8,11 +8,11 @@ import pytest
 
 import portico
 from portico import tool
+from portico.catalog.normalise import normalise
 from portico.domain.tool import Effect
-from portico.intake.normalise import normalise
-from portico.providers.local import ToolMark, make_tool
-from portico.providers.local.functions import define
-from portico.providers.local.marks import mark_of
+from portico.providers.python import ToolMark, make_tool
+from portico.providers.python.decorator import mark_of
+from portico.providers.python.functions import define
 
 
 @tool

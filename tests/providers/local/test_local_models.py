@@ -13,10 +13,9 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel, Field, HttpUrl, SecretStr, field_validator
 
-from portico.intake.normalise import normalise
-from portico.providers.local import LocalProvider, make_tool
-from portico.providers.local.functions import define
-from portico.providers.local.results import as_result
+from portico.catalog.normalise import normalise
+from portico.providers.python import LocalProvider, make_tool
+from portico.providers.python.functions import as_result, define
 
 
 class Line(BaseModel):

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from portico.errors import ConfigError
-from portico.providers.local import importing
-from portico.providers.local.modules import Loaded, ToolModules, load_tools
+from portico.providers.python import loading as importing
+from portico.providers.python.loading import Loaded, ToolModules, load_tools
 
 GOOD = '''
 def handle_good(x: int) -> int:

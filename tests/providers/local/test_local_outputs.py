@@ -11,7 +11,7 @@ import jsonschema_rs
 import numpy
 import pytest
 
-from portico.providers.local import LocalProvider, make_tool
+from portico.providers.python import LocalProvider, make_tool
 
 
 async def answer_of(function: Callable[..., Any], **arguments: Any) -> Any:

@@ -16,9 +16,9 @@ import anyio
 import pytest
 
 from portico.errors import Sent, UnknownTool, UpstreamError, UpstreamGone, UpstreamTimeout
-from portico.providers.local import LocalProvider, make_tool
-from portico.providers.local.results import LIMIT, as_result
-from portico.providers.local.workers import Workers
+from portico.providers.python import LocalProvider, make_tool
+from portico.providers.python.functions import LIMIT, as_result
+from portico.providers.python.threads import Workers
 
 
 class Pair(NamedTuple):
@@ -296,7 +296,7 @@ def test_a_function_that_hangs_does_not_keep_the_process_alive() -> None:
     script = (
         "import anyio, threading\n"
         "from portico.errors import UpstreamTimeout\n"
-        "from portico.providers.local import LocalProvider, make_tool\n"
+        "from portico.providers.python import LocalProvider, make_tool\n"
         "def handle_hang() -> None:\n"
         "    threading.Event().wait()\n"
         "provider = LocalProvider(timeout=0.05)\n"

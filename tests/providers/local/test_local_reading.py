@@ -19,11 +19,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.intake.normalise import normalise
-from portico.providers.local.functions import define, make_tool
-from portico.providers.local.kinds import kind_of
-from portico.providers.local.results import as_result
-from portico.providers.local.unfit import Unfit
+from portico.catalog.normalise import normalise
+from portico.providers.python.annotations import kind_of
+from portico.providers.python.errors import Unfit
+from portico.providers.python.functions import as_result, define, make_tool
 
 
 class Colour(enum.Enum):

@@ -10,9 +10,8 @@ import anyio
 import pytest
 from anyio import fail_after
 
-from portico.providers.local.modules import Loaded, ToolModules
-from portico.providers.local.provider import LocalProvider
-from portico.providers.local.watching import follow, watch
+from portico.providers.python.loading import Loaded, ToolModules, follow, watch
+from portico.providers.python.provider import LocalProvider
 
 GOOD = 'def handle_{}(x: int) -> int:\n    """Good."""\n    return x\n'
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from portico.providers.registry import Kind, Parameter, Registration
-from portico.providers.registry.types import read_type
+from portico.providers.sql.registry import Kind, Parameter, Registration
+from portico.providers.sql.registry.values import read_type
 
 DIALECTS = ("postgresql", "sqlite", "teradata")
 

@@ -7,10 +7,10 @@ import orjson
 import pytest
 from registry_world import SALES, parameter, registered
 
-from portico.discovery.tokens import TokenEstimate
 from portico.errors import InvalidArguments
-from portico.providers.registry import Kind, build_registry_sql, tool_definition
-from portico.providers.registry.asking import operators
+from portico.providers.sql.registry import Kind, build_registry_sql, tool_definition
+from portico.providers.sql.registry.definition import operators
+from portico.rendering.tokens import TokenEstimate
 
 
 @pytest.mark.requirement("S4-45", "S4-16", "S4-17", "S4-24")

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from tests.registries import ALICE, Shop, called, registry_house
 
-from portico.providers.registry.provider import THREADS
+from portico.providers.sql.registry.provider import THREADS
 
 
 @pytest.mark.requirement("P-FAIR-SHARES")

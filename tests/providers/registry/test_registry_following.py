@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from tests.registries import Shop
 
-from portico.providers.registry import listening, refreshing
-from portico.providers.registry.provider import RegistryProvider
-from portico.providers.registry.refreshing import Following
+from portico.providers.sql.registry import pg_listen as listening
+from portico.providers.sql.registry import provider as refreshing
+from portico.providers.sql.registry.provider import Following, RegistryProvider
 
 NOTIFICATIONS = 2_000
 

@@ -14,10 +14,10 @@ from sqlalchemy import event
 from tests.databases import OWNER
 from tests.registries import ALICE, BOB, Shop
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.errors import CallError, Refused, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
-from portico.providers.registry import provider as providing
-from portico.providers.registry.provider import RegistryProvider
+from portico.providers.sql.registry import provider as providing
+from portico.providers.sql.registry.provider import RegistryProvider
 
 Provide = Callable[..., RegistryProvider]
 

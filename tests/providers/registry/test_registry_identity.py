@@ -11,9 +11,9 @@ from tests.databases import OWNER
 from tests.interleaving import Interleaving, furnished
 from tests.registries import ALICE, BOB, Shop
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.errors import CallError, Refused
-from portico.providers.registry.provider import RegistryProvider
+from portico.providers.sql.registry.provider import RegistryProvider
 
 CALLS = 600
 """`bench/registry.py` does ten thousand."""

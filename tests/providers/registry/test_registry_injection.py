@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from registry_world import BENIGN, DIALECTS, INJECTIONS, MISFITS, parameter, registered
 
 from portico.errors import InvalidArguments
-from portico.providers.database.statements import read_statement
-from portico.providers.registry import Kind, Statement, build_registry_sql
+from portico.providers.sql.registry import Kind, Statement, build_registry_sql
+from portico.providers.sql.statements import read_statement
 
 KINDS = {
     "postgresql": (Kind.FUNCTION, Kind.MACRO, Kind.TABLE),

@@ -12,13 +12,11 @@ from tests.databases import OWNER, as_superuser
 from tests.registries import Shop
 
 from portico.errors import UpstreamGone
-from portico.providers.database import DatabaseSource
-from portico.providers.database.modes import Mode
-from portico.providers.registry import Kind, Problem, Registration
-from portico.providers.registry.facts.fact import Facts, Found, Views, grouped
-from portico.providers.registry.facts.teradata import COLUMNS, OBJECTS
-from portico.providers.registry.loading import Registered, RegistryLoader
-from portico.providers.registry.verifying import Rules, verify
+from portico.providers.sql import DatabaseSource
+from portico.providers.sql.connection import Mode
+from portico.providers.sql.registry import Kind, Problem, Registration
+from portico.providers.sql.registry.database_facts import COLUMNS, OBJECTS, Facts, Found, Views, grouped
+from portico.providers.sql.registry.loading import Registered, RegistryLoader, Rules, verify
 
 REPLACED_VIEW = """
 CREATE OR REPLACE VIEW mcp.sample_sales_by_region AS

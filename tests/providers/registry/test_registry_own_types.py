@@ -10,9 +10,9 @@ from tests.registries import ALICE, Shop, called, registry_house
 
 from portico.domain.call import Call
 from portico.errors import InvalidArguments
-from portico.providers.registry.facts import OwnType
-from portico.providers.registry.fitting import fitted
-from portico.providers.registry.types import read_type
+from portico.providers.sql.registry.database_facts import OwnType
+from portico.providers.sql.registry.loading import fitted
+from portico.providers.sql.registry.values import read_type
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 WORKS: dict[str, tuple[str, str, str, Any, Any]] = {

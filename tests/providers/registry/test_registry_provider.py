@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from tests.registries import ALICE, Shop, sqlite_shop
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.domain.server import State
 from portico.errors import (
     ConfigError,
@@ -24,7 +24,7 @@ from portico.errors import (
     UpstreamGone,
     UpstreamTimeout,
 )
-from portico.providers.registry.provider import RegistryProvider
+from portico.providers.sql.registry.provider import RegistryProvider
 
 
 async def ask(provider: RegistryProvider, name: str, caller: Caller = ALICE, **arguments: Any) -> Any:

@@ -10,8 +10,8 @@ import pytest
 from registry_world import param_row, tool_row
 
 from portico.domain.names import META_TOOLS
-from portico.providers.registry import Kind, read_rows, rows
-from portico.providers.registry.definition import tool_definition
+from portico.providers.sql.registry import Kind, read_rows, rows
+from portico.providers.sql.registry.definition import tool_definition
 
 GOOD = tool_row(ToolName="good", TableName="good_f")
 GOOD_PARAM = param_row(ToolName="good")

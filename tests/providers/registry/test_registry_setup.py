@@ -18,10 +18,10 @@ from sqlglot import exp
 from tests.databases import OWNER
 
 from portico.errors import ConfigError
-from portico.providers.database import DatabaseSource
-from portico.providers.registry import Kind, Registration, build_registry_sql, read_rows, statement_template
-from portico.providers.registry.setup import setup_script, setup_steps
-from portico.providers.registry.shapes import Shape
+from portico.providers.sql import DatabaseSource
+from portico.providers.sql.registry import Kind, Registration, build_registry_sql, read_rows, statement_template
+from portico.providers.sql.registry.setup import setup_script, setup_steps
+from portico.providers.sql.registry.values import Shape
 
 SEEN = ("mcp_list_tools", "mcp_list_toolParams", "mcp_list_toolUsers")
 

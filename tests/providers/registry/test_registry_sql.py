@@ -6,7 +6,7 @@ import pytest
 from registry_world import SALES, parameter, registered
 
 from portico.errors import ConfigError, InvalidArguments, InvalidDefinition
-from portico.providers.registry import Kind, Returns, build_registry_sql, statement_template
+from portico.providers.sql.registry import Kind, Returns, build_registry_sql, statement_template
 
 ARGUMENTS = (parameter("n", "I", 1, required=True), parameter("day", "DA", 2), parameter("note", "CV", 3))
 GIVEN = {"note": "x", "n": 5, "day": "2026-05-31"}

@@ -9,13 +9,13 @@ import sqlglot
 from registry_world import parameter, registered
 from sqlglot import exp
 
-from portico.domain.database import DatabaseSpec
+from portico.domain.server import DatabaseSpec
 from portico.errors import ConfigError
-from portico.providers.database import DatabaseSource
-from portico.providers.database.addresses import read_address
-from portico.providers.registry import Kind, Registration, build_registry_sql
-from portico.providers.registry.provider import RegistryProvider
-from portico.providers.registry.rows import read_rows
+from portico.providers.sql import DatabaseSource
+from portico.providers.sql.addresses import read_address
+from portico.providers.sql.registry import Kind, Registration, build_registry_sql
+from portico.providers.sql.registry.provider import RegistryProvider
+from portico.providers.sql.registry.rows import read_rows
 
 TOOLS = [
     {"ToolName": "total", "DataBaseName": "sales", "TableName": "total_f", "ToolType": "F", "docstring": "A sum."},

@@ -6,9 +6,7 @@ import jsonschema_rs
 import pytest
 from registry_world import BENIGN, MISFITS
 
-from portico.providers.registry.shapes import Shape
-from portico.providers.registry.types import read_type
-from portico.providers.registry.unfit import Unfit
+from portico.providers.sql.registry.values import Shape, Unfit, read_type
 
 FITTING = [(code, value) for code, values in BENIGN.items() for value in values]
 UNFIT = [(code, value) for code, values in MISFITS.items() for value in values]

@@ -9,8 +9,8 @@ import asyncio
 import sys
 
 from portico.domain.server import ServerSpec, Timeouts
-from portico.providers.upstream import UpstreamProvider
-from portico.providers.yaml.processes import run_program
+from portico.providers.mcp import UpstreamProvider
+from portico.providers.processes import run_program
 
 MEMBER = """
 import os, signal, sys, time

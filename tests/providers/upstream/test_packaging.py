@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from portico.domain.server import Packaging, ServerSpec
-from portico.providers.upstream.packaging import packaging_of
+from portico.providers.mcp.stdio import packaging_of
 
 
 @pytest.mark.requirement("S1-48")

@@ -17,8 +17,8 @@ import pytest
 from upstream_world import Upstreams, said, until, use
 
 from portico.errors import UpstreamGone
-from portico.providers.upstream import spawning
-from portico.providers.upstream.spawning import PROGRAM
+from portico.providers import processes as spawning
+from portico.providers.processes import PROGRAM
 
 FAMILY = str(Path(__file__).with_name("family.py"))
 SECONDS = 20.0
@@ -131,7 +131,7 @@ async def test_servers_start_where_there_can_be_no_supervisor(
 def test_worker_of_a_local_model_leaves_with_the_gateway(tmp_path: Path) -> None:
     file = tmp_path / "members"
     worker = (
-        "import os, sys, time; from portico.embedders import worker; worker.LOOKING = 0.01;"
+        "import os, sys, time; from portico.search.embeddings import worker; worker.LOOKING = 0.01;"
         " open(sys.argv[1], 'w').write(str(os.getpid())); worker.leave_with(int(sys.argv[2]))"
     )
     gateway = (

@@ -12,7 +12,7 @@ from web_world import SdkServer
 
 from portico.domain.server import ServerSpec, State, Timeouts
 from portico.errors import Sent, UpstreamTimeout
-from portico.providers.upstream import UpstreamProvider
+from portico.providers.mcp import UpstreamProvider
 
 pytestmark = pytest.mark.anyio
 LEGACY, MODERN = "2025-11-25", "2026-07-28"

@@ -14,8 +14,10 @@ from upstream_world import SCRIPTED, Upstreams, said, until, use
 
 from portico.domain.server import ServerSpec, State, Timeouts, ToolFilter
 from portico.errors import Sent, UpstreamGone
-from portico.providers.upstream import UpstreamProvider, backoff, owner
-from portico.providers.upstream.backoff import Backoff
+from portico.providers.mcp import UpstreamProvider
+from portico.providers.mcp import lifecycle as backoff
+from portico.providers.mcp import lifecycle as owner
+from portico.providers.mcp.lifecycle import Backoff
 
 pytestmark = pytest.mark.anyio
 
@@ -159,7 +161,7 @@ async def test_close_lets_calls_in_flight_end(upstreams: Upstreams) -> None:
 
 
 async def test_close_is_bounded_when_a_call_never_ends(upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.providers.upstream.owner.DRAIN", 0.2)
+    monkeypatch.setattr("portico.providers.mcp.lifecycle.DRAIN", 0.2)
     provider = upstreams.stdio()
     caught: list[UpstreamGone] = []
 
@@ -196,7 +198,7 @@ async def expect_gone(provider: UpstreamProvider) -> None:
 async def test_close_ends_the_process_however_stubborn(
     upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch, habits: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("portico.providers.upstream.stdio.EXIT_GRACE", 0.3)
+    monkeypatch.setattr("portico.providers.mcp.stdio.EXIT_GRACE", 0.3)
     provider = upstreams.stdio(**habits)
     await use(provider, "echo")
     with anyio.fail_after(5):
@@ -209,7 +211,7 @@ async def test_close_ends_the_process_however_stubborn(
 async def test_close_ends_grandchildren_that_ignore_sigterm(
     upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch, setsid: bool
 ) -> None:
-    monkeypatch.setattr("portico.providers.upstream.stdio.EXIT_GRACE", 0.3)
+    monkeypatch.setattr("portico.providers.mcp.stdio.EXIT_GRACE", 0.3)
     provider = upstreams.stdio()
     grandchild = said(await use(provider, "offspring", setsid=setsid))
     assert is_running(grandchild)
@@ -220,7 +222,7 @@ async def test_close_ends_grandchildren_that_ignore_sigterm(
 
 @pytest.mark.requirement("F10")
 async def test_wrapper_script_leaves_nothing_behind(upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.providers.upstream.stdio.EXIT_GRACE", 0.3)
+    monkeypatch.setattr("portico.providers.mcp.stdio.EXIT_GRACE", 0.3)
     script = f'{sys.executable} {SCRIPTED} \'{{"log": "{upstreams.log}", "ignore_eof": true}}\''
     provider = upstreams.provide(ServerSpec(name="s", transport="stdio", command="sh", args=("-c", f"{script}; true")))
     await use(provider, "echo")
@@ -293,7 +295,7 @@ uvloop.run(main())
 
 
 def test_importing_the_room_loads_neither_mcp_nor_aiohttp() -> None:
-    program = "import sys, portico.providers.upstream; print(*({'mcp', 'aiohttp', 'pydantic'} & sys.modules.keys()))"
+    program = "import sys, portico.providers.mcp; print(*({'mcp', 'aiohttp', 'pydantic'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 

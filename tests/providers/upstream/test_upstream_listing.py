@@ -9,7 +9,7 @@ import pytest
 from upstream_world import Upstreams
 
 from portico.errors import UpstreamError
-from portico.providers.upstream import listing
+from portico.providers.mcp import provider as listing
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from upstream_world import Upstreams, said, use
 
 from portico.domain.server import Timeouts
 from portico.errors import UpstreamGone
-from portico.providers.upstream import negotiation
+from portico.providers.mcp import connect as negotiation
 
 pytestmark = pytest.mark.anyio
 

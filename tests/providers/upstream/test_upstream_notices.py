@@ -9,7 +9,7 @@ import anyio
 import pytest
 from upstream_world import Upstreams, said, use
 
-from portico.providers.upstream import inbox
+from portico.providers.mcp import elicitation as inbox
 
 pytestmark = pytest.mark.anyio
 

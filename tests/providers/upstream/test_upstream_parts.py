@@ -10,13 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.errors import Sent
-from portico.providers.upstream.bounds import Counter
-from portico.providers.upstream.codec import Garbled, answered_id, decode, encode
-from portico.providers.upstream.environment import child_environment
-from portico.providers.upstream.faults import Fault, public_url
-from portico.providers.upstream.param_headers import header_maps, header_value, param_headers
-from portico.providers.upstream.protocol import stamped
-from portico.providers.upstream.sse_events import Event, EventParser
+from portico.providers.mcp.http import header_maps, header_value, param_headers
+from portico.providers.mcp.jsonrpc import Garbled, answered_id, decode, encode
+from portico.providers.mcp.sse import Event, EventParser
+from portico.providers.mcp.stdio import child_environment
+from portico.providers.mcp.transport import Counter, Fault, public_url, stamped
 
 JSON = st.recursive(
     st.none()

@@ -11,11 +11,12 @@ from aiohttp import web
 from upstream_world import Upstreams, said, until, use
 from web_world import RawServer
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.domain.server import Timeouts
 from portico.errors import UpstreamGone, UpstreamTimeout
-from portico.providers.upstream import UpstreamProvider, questions
-from portico.providers.upstream.protocol import CAPABILITIES_KEY
+from portico.providers.mcp import UpstreamProvider
+from portico.providers.mcp import elicitation as questions
+from portico.providers.mcp.transport import CAPABILITIES_KEY
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("P-ASKS-BACK")]
 ALL = {"sampling": {}, "elicitation": {}, "roots": {}}

@@ -13,8 +13,8 @@ import pytest
 from scripted_results import RICH
 from upstream_world import Upstreams, said, use
 
+from portico.domain.call import START_WAIT
 from portico.domain.server import ServerSpec, State, Timeouts
-from portico.domain.waiting import START_WAIT
 from portico.errors import Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 
 pytestmark = pytest.mark.anyio

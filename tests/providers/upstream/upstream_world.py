@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from portico.domain.server import ServerSpec, Timeouts
-from portico.providers.upstream import UpstreamProvider
+from portico.providers.mcp import UpstreamProvider
 
 SCRIPTED = str(Path(__file__).with_name("scripted_server.py"))
 QUICK = Timeouts(start=10, call=10, total=20, idle=0)

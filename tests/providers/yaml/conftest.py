@@ -13,8 +13,8 @@ import pytest
 
 from portico.domain.tool import ToolId
 from portico.packaged.injecting import injected
-from portico.providers.database import DatabaseSource
-from portico.providers.local import LocalProvider
+from portico.providers.python import LocalProvider
+from portico.providers.sql import DatabaseSource
 from portico.providers.yaml import LoadedYaml, load_yaml
 from portico.testing import FakeHouse
 from portico.wiring import Parts, assemble

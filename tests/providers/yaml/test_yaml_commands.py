@@ -16,7 +16,7 @@ from attacks import OPTIONS, SHELL, WRONG_TYPES
 from portico.domain.call import Call
 from portico.domain.tool import Effect
 from portico.errors import InvalidArguments
-from portico.providers.local import LocalProvider
+from portico.providers.python import LocalProvider
 from portico.providers.yaml import LoadedYaml
 from portico.testing import AGENT, FakeHouse
 

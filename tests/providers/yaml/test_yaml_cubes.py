@@ -11,12 +11,12 @@ from attacks import INJECTIONS
 
 from portico.domain.call import Call
 from portico.errors import InvalidArguments, UpstreamError
-from portico.providers.database import DatabaseSource
+from portico.providers.sql import DatabaseSource
 from portico.providers.yaml import LoadedYaml
-from portico.surfaces.mcp.discover import Discover
-from portico.surfaces.mcp.search import Search
-from portico.surfaces.mcp.static import Static
+from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
+from portico.surfaces.search.surface import Search
+from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeHouse
 
 Load = Callable[..., LoadedYaml]

@@ -11,10 +11,10 @@ from anyio import fail_after
 from mcp import Client, MCPError
 
 from portico.errors import UnknownItem, UpstreamError
-from portico.providers.local import LocalProvider
+from portico.providers.python import LocalProvider
 from portico.providers.yaml import LoadedYaml
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.mcp.static import Static
+from portico.surfaces.static import Static
 from portico.testing import FakeHouse
 
 Load = Callable[..., LoadedYaml]

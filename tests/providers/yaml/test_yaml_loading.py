@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.intake.normalise import normalise
+from portico.catalog.normalise import normalise
 from portico.providers.yaml import LoadedYaml, load_yaml
 from portico.testing import FakeHouse
 

@@ -12,8 +12,8 @@ from attacks import INJECTIONS, WRONG_TYPES
 from portico.domain.call import Call, Outcome
 from portico.domain.tool import Effect
 from portico.errors import InvalidArguments
-from portico.providers.database import DatabaseSource
-from portico.providers.local import LocalProvider
+from portico.providers.python import LocalProvider
+from portico.providers.sql import DatabaseSource
 from portico.providers.yaml import LoadedYaml
 from portico.testing import AGENT, FakeHouse
 

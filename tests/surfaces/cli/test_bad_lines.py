@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from portico import __main__
-from portico.domain.printable import printable
+from portico.domain.foreign_text import printable
 from portico.errors import (
     CallError,
     ConfigError,
@@ -23,8 +23,8 @@ from portico.errors import (
     UnknownFilter,
     UnknownServer,
 )
-from portico.surfaces.cli.act import read_arguments
-from portico.surfaces.cli.desk import Exit
+from portico.surfaces.cli.call_commands import read_arguments
+from portico.surfaces.cli.context import Exit
 from portico.surfaces.cli.output import error_text, fail, spell
 
 from .shell import Ended, Shell

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from portico.surfaces.cli.desk import Exit
+from portico.surfaces.cli.context import Exit
 
 from .shell import TINY, TOOLS, Shell
 

@@ -13,20 +13,18 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
+from portico.application import House
 from portico.config import ScriptSettings
-from portico.discovery.tiers import BudgetReport, report
-from portico.domain.caller import Caller
-from portico.domain.category import Category
-from portico.domain.journal import Losses
-from portico.domain.report import DayLine, Report, SearchLine, ToolLine
+from portico.domain.call import Caller
+from portico.domain.journal import DayLine, Losses, Report, SearchLine, ToolLine
 from portico.domain.server import Offering
-from portico.domain.tool import ToolId
+from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Usage, day_of
-from portico.house import House
 from portico.surfaces.cli.app import app
-from portico.surfaces.cli.desk import Desk, Exit, Options
+from portico.surfaces.cli.context import Desk, Exit, Options
 from portico.testing import FakeProvider, definition
-from portico.walk import Walk
+from portico.tiers.budget import BudgetReport, report
+from portico.tiers.tiers import Walk
 from portico.wiring import Parts, assemble
 from tests.operating import Kept, Told
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from portico.domain.tier import assign_tier
-from portico.surfaces.cli.desk import Exit
+from portico.domain.usage import assign_tier
+from portico.surfaces.cli.context import Exit
 
 from .shell import TINY, TOOLS, Shell
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from portico.errors import UpstreamGone
-from portico.surfaces.cli.log_records import PrintableRecord
+from portico.surfaces.cli.logs import PrintableRecord
 from portico.surfaces.cli.output import error_text, table
 from portico.testing import definition
 

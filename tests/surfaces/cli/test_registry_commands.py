@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from portico.domain.database import DatabaseSpec
-from portico.house import House
+from portico.application import House
+from portico.domain.server import DatabaseSpec
 from portico.surfaces.cli.app import app
-from portico.surfaces.cli.desk import Desk, Exit, Options
+from portico.surfaces.cli.context import Desk, Exit, Options
 from portico.wiring import open_house
 from tests.registries import Shop, settings_for
 

@@ -14,11 +14,11 @@ import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.surfaces.rest.rooms import Rest, open_rest
 
-from portico.domain.http import HttpLimits, HttpSettings
-from portico.surfaces.mcp.discover import Discover
+from portico.domain.server import HttpLimits, HttpSettings
+from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.http import build_app, serve
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.mcp.static import Static
+from portico.surfaces.static import Static
 
 ERA = "2025-11-25"
 Wrap = Callable[[ASGIApp], ASGIApp]

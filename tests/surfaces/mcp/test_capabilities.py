@@ -18,22 +18,22 @@ from tests.tana import tana_house
 
 from portico.config import load_settings
 from portico.config.settings import CapabilitiesSettings, Settings
-from portico.discovery.capabilities import STRANGE_CURSOR
-from portico.discovery.tokens import TokenEstimate
+from portico.domain.foreign_text import own_block
 from portico.domain.journal import Look, Lookup
-from portico.domain.provenance import own_block
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import NextCall
 from portico.gateway import Gateway
-from portico.serving import SURFACES
-from portico.stores.memory import RecentJournal
-from portico.surfaces.mcp.bill import surface_tokens
-from portico.surfaces.mcp.capabilities import Capabilities
-from portico.surfaces.mcp.discover import Discover
-from portico.surfaces.mcp.search import Search
+from portico.rendering.tokens import TokenEstimate
+from portico.server.run import SURFACES
+from portico.storage.memory import RecentJournal
+from portico.surfaces.capabilities.inventory_json import STRANGE_CURSOR
+from portico.surfaces.capabilities.surface import Capabilities
+from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.mcp.static import Static
 from portico.surfaces.mcp.surface import Envelope
+from portico.surfaces.mcp.surface_cost import surface_tokens
+from portico.surfaces.search.surface import Search
+from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeHouse, FakeIndex, FakeProvider, definition, fake_house, furnish
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}

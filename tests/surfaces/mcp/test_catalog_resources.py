@@ -14,20 +14,19 @@ from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceTemplateReference, ResourceUpdatedNotification
 
-from portico.domain.caller import Caller
-from portico.domain.category import Category
+from portico.domain.call import Caller
 from portico.domain.items import PREFIX
 from portico.domain.server import Offering, ServerSpec, ToolFilter
-from portico.domain.tier import Standing, Tier
-from portico.domain.tool import ToolId
-from portico.stores.memory import RecentJournal
-from portico.surfaces.mcp import passage
-from portico.surfaces.mcp.discover import Discover
-from portico.surfaces.mcp.search import Search
+from portico.domain.tool import Category, ToolId
+from portico.domain.usage import Standing, Tier
+from portico.storage.memory import RecentJournal
+from portico.surfaces.discover.surface import Discover
+from portico.surfaces.mcp import resources as passage
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.mcp.static import Static
+from portico.surfaces.search.surface import Search
+from portico.surfaces.static import Static
 from portico.testing import FakeHouse, definition, furnish
-from portico.walk import Walk
+from portico.tiers.tiers import Walk
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 SURFACES = {"discover": Discover, "static": Static, "search": Search}

@@ -17,14 +17,16 @@ from mcp_types import version as versions
 
 from portico import Catalog, config
 from portico.config import ScriptSettings, Settings
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
+from portico.domain.version import VERSION
 from portico.gateway import DESCRIBE_LIMIT
-from portico.greetings import greeting_of, remember
-from portico.serving import SURFACES
-from portico.surfaces.mcp import discover_tools, handshake, kept
-from portico.surfaces.mcp.early_answers import EarlyAnswers, Greeting
+from portico.server.greeting import greeting_of, remember
+from portico.server.run import SURFACES
+from portico.surfaces.discover import definitions as discover_tools
+from portico.surfaces.mcp import early_start as handshake
+from portico.surfaces.mcp import meta_tools as kept
+from portico.surfaces.mcp.early_start import EarlyAnswers, Greeting
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.version import VERSION
 from portico.wiring import Parts, assemble
 
 CLIENT = {"name": "someone", "version": "1"}

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from portico.surfaces.mcp.early_answers import EarlyAnswers, Greeting
-from portico.surfaces.mcp.early_pipe import MOST_KEPT, EarlyPipe
-from portico.version import VERSION
+from portico.domain.version import VERSION
+from portico.surfaces.mcp.early_start import MOST_KEPT, EarlyAnswers, EarlyPipe, Greeting
 
 INITIALIZE = {
     "jsonrpc": "2.0",

@@ -6,8 +6,8 @@ import pytest
 from starlette.types import Message
 from tests.surfaces.mcp.listening import Counting, hello, listening
 
-from portico.domain.http import HttpSettings
-from portico.surfaces.mcp.guard import Guard, names_of
+from portico.domain.server import HttpSettings
+from portico.surfaces.mcp.http import Guard, names_of
 
 PATHS = (
     "/",

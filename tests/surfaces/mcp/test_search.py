@@ -14,19 +14,19 @@ from mcp import Client
 from tests.catalogue import generate
 from tests.sample_tools import ALL, TWO, handle_base_readQuery, reports, sample_house
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.domain.disclosure import Findings, Hit
-from portico.domain.edition import Edition
 from portico.domain.server import ServerSpec, ToolFilter
+from portico.domain.snapshot import Edition
 from portico.domain.tool import Tool, ToolId
 from portico.errors import NextCall
-from portico.surfaces.mcp.bill import surface_tokens
-from portico.surfaces.mcp.capabilities import Capabilities
-from portico.surfaces.mcp.discover import Discover
-from portico.surfaces.mcp.search import DEFINITIONS, Search
+from portico.surfaces.capabilities.surface import Capabilities
+from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.mcp.static import Static
 from portico.surfaces.mcp.surface import Envelope
+from portico.surfaces.mcp.surface_cost import surface_tokens
+from portico.surfaces.search.surface import DEFINITIONS, Search
+from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.test_annex import house_with, offering
 
-from portico.domain.caller import Caller
-from portico.surfaces.mcp.search import Search
+from portico.domain.call import Caller
 from portico.surfaces.mcp.surface import Envelope
+from portico.surfaces.search.surface import Search
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("S0-P1")]
 

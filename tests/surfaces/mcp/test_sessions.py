@@ -14,9 +14,8 @@ from mcp_types import Implementation
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.surfaces.mcp.listening import Listening, hello, listening, mcp_headers
 
-from portico.domain.call import Call, Result
-from portico.domain.caller import Caller
-from portico.domain.edition import Edition
+from portico.domain.call import Call, Caller, Result
+from portico.domain.snapshot import Edition
 from portico.execution.executor import Executor
 
 OWNER = pytest.mark.requirement("P-SESSION-OWNER")

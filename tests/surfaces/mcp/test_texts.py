@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.discovery.tokens import TokenEstimate
 from portico.domain.call import Result
-from portico.domain.provenance import own_block
+from portico.domain.foreign_text import own_block
 from portico.errors import InvalidArguments, NextCall, UnknownTool
-from portico.ports import ScriptEngine
-from portico.scripts import Scripts
-from portico.surfaces.mcp.bill import surface_tokens
-from portico.surfaces.mcp.discover import DEFINITIONS, Discover
-from portico.surfaces.mcp.results import error_result, text_result, with_notes
-from portico.surfaces.mcp.static import Static
+from portico.protocols import ScriptEngine
+from portico.rendering.tokens import TokenEstimate
+from portico.scripting.session import Scripts
+from portico.surfaces.discover.surface import DEFINITIONS, Discover
+from portico.surfaces.mcp.meta_tools import error_result, text_result, with_notes
 from portico.surfaces.mcp.surface import Envelope
+from portico.surfaces.mcp.surface_cost import surface_tokens
+from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 

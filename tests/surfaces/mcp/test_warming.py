@@ -9,12 +9,12 @@ import pytest
 from anyio import fail_after
 from tests.embedders.polyglot import QUERY, TOOLS, Held, Polyglot
 
-from portico.embedders.remembered import Meanings
 from portico.gateway import Gateway
-from portico.stores.memory import MemoryStore
-from portico.surfaces.mcp.discover import Discover
-from portico.surfaces.mcp.search import Search
+from portico.search.embeddings.cache import Meanings
+from portico.storage.memory import MemoryStore
+from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
+from portico.surfaces.search.surface import Search
 from portico.testing import AGENT, furnish
 
 SURFACES = {"discover": Discover, "search": lambda gateway: Search(gateway, "meaning")}

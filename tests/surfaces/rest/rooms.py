@@ -10,13 +10,13 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message
 
+from portico.application import House
 from portico.domain.call import Invocation, Outcome
 from portico.domain.server import ServerSpec, ToolFilter
 from portico.domain.tool import ToolId
-from portico.house import House
 from portico.surfaces.rest.app import build_api
 from portico.testing import FakeProvider, definition, furnish
-from portico.walk import Walk
+from portico.tiers.tiers import Walk
 
 TOOLS = "/api/v1/tools"
 SYMBOL = {

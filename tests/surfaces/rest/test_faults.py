@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
-from portico.discovery.cache import AnswerCache
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
+from portico.rendering.cache import AnswerCache
 from portico.testing import definition
 from tests.surfaces.rest.rooms import SERVERS, TOOLS, Rest, open_rest
 

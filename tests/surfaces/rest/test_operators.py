@@ -13,16 +13,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from portico.admin import Admin
 from portico.domain.call import Call, Invocation, Outcome
-from portico.domain.journal import Look, Lookup
-from portico.domain.report import Report, ToolLine
+from portico.domain.journal import Look, Lookup, Report, ToolLine
 from portico.domain.tool import ToolId
 from portico.errors import CallError, UpstreamGone
-from portico.execution.counts import BOUNDS, Counts
-from portico.ports import Provider
-from portico.stores.journal import JournalState
-from portico.stores.memory import RecentJournal
-from portico.surfaces.mcp.capabilities import Capabilities
-from portico.surfaces.rest.health import Live, Ready
+from portico.execution.executor import BOUNDS, Counts
+from portico.protocols import Provider
+from portico.storage.journal import JournalState
+from portico.storage.memory import RecentJournal
+from portico.surfaces.capabilities.surface import Capabilities
+from portico.surfaces.rest.monitoring import Live, Ready
 from portico.surfaces.rest.operators import (
     BudgetResponse,
     CallsResponse,
@@ -31,7 +30,7 @@ from portico.surfaces.rest.operators import (
     StatsResponse,
 )
 from portico.testing import AGENT, FakeProvider
-from portico.walk import Walk
+from portico.tiers.tiers import Walk
 from tests.operating import Kept
 from tests.surfaces.rest.rooms import TOOLS, Rest, open_rest
 

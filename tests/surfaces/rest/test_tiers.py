@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from portico.domain.caller import Caller
+from portico.domain.call import Caller
 from portico.surfaces.rest.models import (
     CategoryOverviewResponse,
     FullToolSchemaResponse,

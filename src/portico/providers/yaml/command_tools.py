@@ -11,14 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from portico.providers.local import LocalTool
-from portico.providers.upstream.environment import child_environment
+from portico.providers.mcp.stdio import child_environment
+from portico.providers.processes import OUTPUT_LIMIT, Ended, run_program
+from portico.providers.python import LocalTool
 
-from .definitions import KEYS, definition, place
-from .parameters import Parameter, barring_dash, complete, input_schema, read_parameters, written
-from .processes import OUTPUT_LIMIT, Ended, run_program
+from .parameters import (
+    KEYS,
+    Parameter,
+    barring_dash,
+    complete,
+    definition,
+    filled,
+    input_schema,
+    leading,
+    place,
+    places,
+    read_parameters,
+    written,
+)
 from .tables import Table
-from .templates import filled, leading, places
 
 SECONDS = 30.0
 LONGEST_SECONDS = 3_600.0

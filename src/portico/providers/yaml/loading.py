@@ -10,17 +10,27 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from portico.config.documents.tree import Member, Node
+from portico.config.documents.yaml_text import parse
 from portico.errors import ConfigError
-from portico.providers.local import LocalProvider, LocalTool
-from portico.trees.tree import Member, Node
-from portico.trees.yamldoc import parse
+from portico.providers.python import LocalProvider, LocalTool
 
 from .command_tools import command_tool
-from .cubes import cube_tool
-from .glossaries import COMPLETED, RESOURCE, TEMPLATE, TERM_TEMPLATE, Glossary, Term, read_terms
-from .prompts import Prompt, Prompts, invalid, read_prompt
-from .sql_tools import sql_tool
+from .sql_tools import cube_tool, sql_tool
 from .tables import Table
+from .texts import (
+    COMPLETED,
+    RESOURCE,
+    TEMPLATE,
+    TERM_TEMPLATE,
+    Glossary,
+    Prompt,
+    Prompts,
+    Term,
+    invalid,
+    read_prompt,
+    read_terms,
+)
 
 SETTING = "yaml"
 FILE_BYTES = 1_000_000

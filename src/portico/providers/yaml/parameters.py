@@ -1,19 +1,47 @@
-"""What a tool of a YAML file takes: each parameter's schema, and a strict reading of its values."""
+"""What a tool of a YAML file says and takes: its definition, its parameters, and a strict reading of values."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
+from portico.config.documents.tree import Node
 from portico.errors import InvalidArguments
-from portico.providers.database.expanding import VALUES
-from portico.providers.local.unfit import Unfit, at
-from portico.trees.tree import Node
+from portico.providers.python.decorator import LOCAL, Need
+from portico.providers.python.decorator import Connection as Marker
+from portico.providers.python.errors import Unfit, at
+from portico.providers.sql import Connection
+from portico.providers.sql.statements import VALUES
 
 from .tables import WORD, Table
+
+_PLACE = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
+
+
+def places(text: str) -> list[str]:
+    """The names of the places that are to be filled; `{{name}}` is none."""
+    return [match[2] for match in _PLACE.finditer(text) if match[2]]
+
+
+def leading(text: str) -> list[str]:
+    """The places that the text begins with: nothing but other places stands before them."""
+    found, end = list[str](), 0
+    for match in _PLACE.finditer(text):
+        if match.start() != end or not match[2]:
+            break
+        found.append(match[2])
+        end = match.end()
+    return found
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with its values; what a value holds is never looked at again, and `{{name}}` becomes `{name}`."""
+    return _PLACE.sub(lambda match: f"{{{match[1]}}}" if match[1] else values.get(match[2], match[0]), text)
+
 
 LONGEST = 100_000
 """Characters of one value."""
@@ -268,3 +296,63 @@ def _moment(kind: str, value: str) -> str:
     if not is_sound:
         raise Unfit(f"must be a {kind} such as {example}")
     return value
+
+
+KEYS = ("type", "description", "title", "category", "tags", "server", "example")
+"""The keys that every tool may have."""
+
+CONNECTION = "(connection)"
+"""The name under which a tool is given its connection; no parameter can be called so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadsDatabase(Need):
+    """The need of a tool that asks a database."""
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be offered, and what to do."""
+        return "its SQL needs a database, and none is configured. Set DATABASE_URI, or delete the entry."
+
+
+NEEDS = (ReadsDatabase(parameter=CONNECTION, kinds=(Connection, Marker), is_required=True),)
+
+
+def definition(entry: Table, schema: Mapping[str, Any], hints: Mapping[str, bool]) -> dict[str, Any]:
+    """The definition that is listed.
+
+    Raises:
+        ConfigError: one of the texts is none.
+    """
+    found: dict[str, Any] = {"name": entry.name, "description": described(entry)}
+    if title := entry.text("title", ""):
+        found["title"] = title
+    found["inputSchema"] = schema
+    if hints:
+        found["annotations"] = dict(hints)
+    said = {"tags": entry.texts("tags"), "example": entry.text("example", "")}
+    if meta := {key: value for key, value in said.items() if value}:
+        found["_meta"] = meta
+    return found
+
+
+def described(entry: Table) -> str:
+    """The description; one without is noted."""
+    text = entry.text("description", "")
+    if not text.strip():
+        entry.note("it has no description", "Add one: agents choose by what it says")
+    return text
+
+
+def place(entry: Table) -> dict[str, Any]:
+    """Where a tool stands: its server, shelf, file and line.
+
+    Raises:
+        ConfigError: one of the texts is none.
+    """
+    return {
+        "server": entry.text("server", LOCAL),
+        "category": entry.text("category", ""),
+        "file": entry.file,
+        "line": entry.line,
+    }

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from portico.config.documents.tree import Member, Node
 from portico.errors import ConfigError
-from portico.trees.tree import Member, Node
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 """What a parameter, dimension or measure may be called; PostgreSQL cuts longer names."""

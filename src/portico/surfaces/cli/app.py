@@ -9,10 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from portico.domain.printable import printable
+from portico.domain.foreign_text import printable
 
-from . import act, browse, calls, configure, install, operate, registry, run, serve, stats, trust
-from .desk import Desk, Exit, Options, options
+from . import browse_commands as browse
+from . import call_commands as act
+from . import call_commands as run
+from . import config_commands as configure
+from . import config_commands as install
+from . import config_commands as trust
+from . import journal_commands as calls
+from . import journal_commands as stats
+from . import operator_commands as operate
+from . import registry_commands as registry
+from . import serve_commands as serve
+from .context import Desk, Exit, Options, options
 from .output import warn
 
 HELP = "Portico: the MCP gateway that shows an agent a few tools instead of hundreds, and every tool still works."

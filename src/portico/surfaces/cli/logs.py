@@ -1,4 +1,4 @@
-"""Logs: the one place that says how a record is written, and which records are."""
+"""Logs: how a record is written, fit for a terminal, and which records are."""
 
 from __future__ import annotations
 
@@ -7,9 +7,37 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from portico.stores.saying import BrieflyAgain
+from portico.domain.foreign_text import on_one_line as one_line
+from portico.domain.foreign_text import printable
+from portico.storage.open import BrieflyAgain
 
-from .log_records import make_records_printable
+_INDENT = "  | "
+"""What stands before each line of a traceback: none of them can pose as a record."""
+
+
+class PrintableRecord(logging.LogRecord):
+    """A record whose message is one line, and whose traceback is set apart."""
+
+    def getMessage(self) -> str:  # noqa: N802 - the name is that of the standard library
+        """The message, with foreign signs replaced and line breaks spelled out."""
+        return one_line(super().getMessage())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Formatters put what they made of an exception here, and print what they find here.
+        if name in ("exc_text", "stack_info") and isinstance(value, str):
+            value = _set_apart(value)
+        super().__setattr__(name, value)
+
+
+def make_records_printable() -> None:
+    """Let every record of this process be made printable; for programs of ours, not for libraries."""
+    logging.setLogRecordFactory(PrintableRecord)
+
+
+def _set_apart(text: str) -> str:
+    lines = printable(text).split("\n")
+    return "\n".join(line if line.startswith(_INDENT) else f"{_INDENT}{line}" for line in lines)
+
 
 PLAIN = "portico: %(message)s"
 """How a command that ends says something to whoever typed it."""
@@ -86,7 +114,7 @@ def say_ready(url: str) -> None:
         sys.stderr.write(f"portico: serving {url}\n")
         sys.stderr.flush()
         return
-    logger = logging.getLogger("portico.serving")
+    logger = logging.getLogger("portico.server.run")
     record = logger.makeRecord(logger.name, logging.INFO, __file__, 0, "serving %s", (url,), None)
     for handler in handlers:
         handler.handle(record)

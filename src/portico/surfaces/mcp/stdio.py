@@ -11,7 +11,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
-from .early_pipe import EarlyPipe
+from .early_start import EarlyPipe
 from .server import SurfaceServer
 
 _CHANGED = {"tools": "notifications/tools/list_changed"}

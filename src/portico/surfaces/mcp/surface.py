@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from portico.domain.call import Call, OnProgress
-from portico.domain.caller import Caller
+from portico.domain.call import Call, Caller, OnProgress
 from portico.errors import NextCall
 
 JsonObject = Mapping[str, Any]

@@ -1,16 +1,84 @@
-"""The REST application: every route, one shape for errors, and the OpenAPI document."""
+"""The REST application: every route, its middleware, and the OpenAPI document."""
 
 from __future__ import annotations
 
+import logging
+from dataclasses import dataclass
+
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from portico.domain.caller import Caller
-from portico.house import House
-from portico.version import VERSION
+from portico.application import House
+from portico.domain.call import Caller
+from portico.domain.version import VERSION
 
-from . import faults, health, operators, start_page, tools
-from .edge import Edge
-from .figures import registry_of
+from . import errors as faults
+from . import monitoring as health
+from . import operators, start_page, tools
+from .errors import DOCUMENT, fault, internal
+from .monitoring import registry_of
+
+PATH_LIMIT = 8_192
+"""Bytes of a path, and of a query; the longest names of a server and a tool together need less."""
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Edge:
+    """Refuses what is too long, answers HEAD like GET, and lets no error through as it is."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        sending = _Sending(send, is_head=scope["method"] == "HEAD")
+        inner = {**scope, "method": "GET"} if sending.is_head else scope
+        app = fault_too_long if _is_too_long(scope) else self.app
+        try:
+            await app(inner, receive, sending)
+        except Exception:
+            logger.exception("a request failed: %s %.200r", scope["method"], scope["path"])
+            if sending.began:
+                raise  # the connection is all that is left to end
+            await internal()(inner, receive, sending)
+
+
+@dataclass(slots=True)
+class _Sending:
+    """Adds our headers, and leaves the body out where only the head was asked for."""
+
+    send: Send
+    is_head: bool
+    began: bool = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.began = True
+            message["headers"] = [*message.get("headers", ()), *_HEADERS]
+        elif self.is_head and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await self.send(message)
+
+
+async def fault_too_long(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request whose path or query nobody can mean."""
+    said = f"the path and the query may have {PATH_LIMIT:,} bytes each"
+    await fault(414, "too_long", said, next=DOCUMENT)(scope, receive, send)
+
+
+def _is_too_long(scope: Scope) -> bool:
+    path = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+    return len(path) > PATH_LIMIT or len(scope.get("query_string", b"")) > PATH_LIMIT
+
 
 REST = Caller(surface="rest")
 """Who asks over REST, as long as callers cannot say who they are."""

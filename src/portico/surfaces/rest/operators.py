@@ -15,18 +15,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.admin import Admin, ServerReport
-from portico.domain.call import Outcome
-from portico.domain.caller import Caller
-from portico.domain.calls import CallQuery, read_moment
-from portico.domain.journal import MOST
+from portico.domain.call import Caller, Outcome
+from portico.domain.journal import MOST, CallQuery, read_moment
 from portico.domain.server import State
 from portico.errors import InvalidArguments, StoreError
-from portico.walk import Walk
+from portico.tiers.tiers import Walk
 
-from .answers import answer
-from .faults import RESPONSES, ErrorResponse, Responses
+from .errors import RESPONSES, ErrorResponse, Responses
 from .models import Shape
-from .tools import Asked, asked_once
+from .tools import Asked, answer, asked_once
 
 LONGEST = 400
 MOST_TOOLS = 100

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from portico.version import VERSION
+from portico.domain.version import VERSION
 
 SAID = (
     f"Portico {VERSION}: an MCP gateway. It stands in front of many MCP servers, databases and functions, and lets an"

@@ -1,10 +1,11 @@
-"""The four tiers of disclosure over REST: the hot list, the categories, their tools, and everything about one."""
+"""The four tiers over REST, with ETags."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from typing import Annotated
 from urllib.parse import unquote
 
@@ -13,16 +14,34 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.discovery.paths import CATEGORIES, HOT, REST, ROOT, SEARCH
-from portico.discovery.tiers import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
-from portico.domain.caller import Caller
-from portico.domain.query import Query as Search
+from portico.domain.call import Caller
+from portico.domain.disclosure import Query as Search
 from portico.errors import InvalidArguments
-from portico.walk import Walk
+from portico.tiers.budget import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
+from portico.tiers.compose import CATEGORIES, HOT, REST, ROOT, SEARCH
+from portico.tiers.tiers import Walk
 
-from .answers import answer
-from .faults import RESPONSES
+from .errors import RESPONSES
 from .models import CategoryOverviewResponse, FullToolSchemaResponse, HotToolsResponse, ToolSummariesResponse
+
+KEEPING = "private, no-cache"
+"""A caller may keep an answer, and asks whether it is still the same before it uses it again."""
+
+
+def answer(request: Request, body: bytes) -> Response:
+    """The body, or 304 when the caller has it."""
+    tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"etag": tag, "cache-control": KEEPING}
+    if _has(request.headers.get("if-none-match", ""), tag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _has(known: str, tag: str) -> bool:
+    """Whether one of the tags that a caller has is this one; `*` is any."""
+    tags = [part.strip().removeprefix("W/") for part in known.split(",")] if known else []
+    return tag in tags or "*" in tags
+
 
 LARGEST_BUDGET = 1_000_000
 LAST_PAGE = 1_000_000_000

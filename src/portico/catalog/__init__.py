@@ -1,0 +1,1 @@
+"""Definitions become snapshots: normalised, named, categorised and published."""

@@ -1,0 +1,225 @@
+"""The one category rule, and the categories that Portico ships with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from portico.domain.tool import LAST, Category, is_category_name
+
+PREFIXES: Mapping[str, str] = {
+    prefix: prefix.rstrip("_") for prefix in "base_ dba_ fs_ qlty_ sec_ tdvs_ plot_ rag_ sql_opt_ chat_ bar_".split()
+}
+"""Name prefixes that mean a category wherever local and database tools use them."""
+
+
+_NONE: Mapping[str, Sequence[str]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategoryRule:
+    """Says on which shelf a tool stands."""
+
+    explicit: Mapping[str, str] = field(default_factory=dict)
+    """From the config: a server, `server.tool` or a tool-name prefix ending in `*`, to a category."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """Each server's default."""
+    prefixes: Mapping[str, str] = field(default_factory=lambda: PREFIXES)
+
+    def category(self, server: str, name: str, source: str) -> str:
+        """The one category of a tool."""
+        return self.categories(server, (name,), source)[name]
+
+    def categories(
+        self,
+        server: str,
+        names: Iterable[str],
+        source: str,
+        title: str = "",
+        tags: Mapping[str, Sequence[str]] = _NONE,
+    ) -> dict[str, str]:
+        """The one category of each tool of a server; `title` is what the server calls itself.
+
+        `tags` are those of tools in a registry, of which the first is a category.
+        """
+        wide = {key[:-1]: category for key, category in self.explicit.items() if key.endswith("*")}
+        prefixes = self.prefixes if source != "upstream" else {}
+        spoken = shelf_of(server, title) if source == "upstream" else ""
+        default = self.servers.get(server) or spoken or FALLBACK
+        return {
+            name: self.explicit.get(f"{server}.{name}")
+            or _longest(name, wide)
+            or self.explicit.get(server)
+            or _first_tag(tags.get(name, ()))
+            or _longest(name, prefixes)
+            or (_first_part(name) if source == "local" else "")
+            or default
+            for name in names
+        }
+
+
+def _first_tag(tags: Sequence[str]) -> str:
+    return next((tag.lower() for tag in tags if is_category_name(tag)), "")
+
+
+def _first_part(name: str) -> str:
+    """The first word of a name that has several: what local tools with names such as `sales_report` belong to."""
+    first, mark, _ = name.partition("_")
+    return first.lower() if mark and first.isalnum() else ""
+
+
+def _longest(name: str, prefixes: Mapping[str, str]) -> str:
+    if not prefixes:
+        return ""
+    fitting = [prefix for prefix in prefixes if name.startswith(prefix)]
+    return prefixes[max(fitting, key=len)] if fitting else ""
+
+
+FALLBACK = "misc"
+"""The shelf of tools that belong nowhere else."""
+
+_ROWS = (
+    ("code_analysis", "Code Analysis & Refactoring", "Symbols, static analysis, tests and language servers"),
+    ("source_control", "Source Control", "Repositories, branches, commits, pull requests and code review"),
+    ("web_automation", "Web Automation & Scraping", "Browsers, HTTP clients, crawling and scraping"),
+    ("knowledge", "Search & Knowledge", "Web search, documentation, papers, wikis, notes and memory"),
+    ("databases", "Databases", "SQL, document, key-value, graph and vector databases"),
+    ("files", "Files & Documents", "File systems, cloud drives, office documents, PDF and conversion"),
+    ("communication", "Communication", "Chat, e-mail, calls, calendars and social networks"),
+    ("planning", "Planning & Business", "Issues, projects, tasks, customers, payments and shops"),
+    ("infrastructure", "Infrastructure & Operations", "Clouds, clusters, containers, monitoring and security"),
+    ("data_analysis", "Data Analysis & Media", "Calculation, charts, notebooks, maps, images and models"),
+)
+
+SHIPPED: Mapping[str, Category] = {
+    **{
+        name: Category(name=name, display_name=title, description=says, order=10 * number)
+        for number, (name, title, says) in enumerate(_ROWS, start=1)
+    },
+    FALLBACK: Category(
+        name=FALLBACK, display_name="Everything Else", description="Tools on no other shelf", order=LAST + 1
+    ),
+}
+"""The categories that there are without any config, in their order."""
+
+_WORDS: Mapping[str, str] = {
+    "code_analysis": """
+        serena lsp pylint mypy ruff eslint sonar sonarqube sonarcloud codeql semgrep ast treesitter linter lint
+        typescript python rust java kotlin jetbrains intellij pycharm xcode ide vscode debugger profiler refactor
+        refactoring codebase codegraph jupyter-lsp pytest jest coverage codacy snyk-code language-server
+        code-analysis static-analysis code-review-graph ghidra ida binary decompiler
+    """,
+    "source_control": """
+        github gitlab git gitea forgejo bitbucket gerrit mercurial svn subversion perforce azure-devops repo repos
+        repository repositories source-control version-control code-hosting code
+    """,
+    "web_automation": """
+        playwright puppeteer selenium browser browserbase browserless chrome chromium firefox devtools fetch http https
+        curl crawl crawler crawl4ai crawlee firecrawl scrape scraper scraping scrapy apify hyperbrowser stagehand
+        webdriver cypress oxylabs brightdata bright-data web-unlocker web-automation web openapi swagger
+    """,
+    "knowledge": """
+        search brave tavily exa serper serpapi duckduckgo google-search bing perplexity kagi searxng wikipedia wiki
+        arxiv pubmed scholar semantic-scholar biorxiv crossref zotero context7 docs documentation deepwiki memory
+        mem0 knowledge knowledge-graph rag notes obsidian logseq roam evernote apple-notes confluence notion
+        aws-documentation microsoft-learn readwise
+        hackernews hacker-news rss news sequential-thinking sequentialthinking thinking reasoning
+        library libraries papers stackoverflow stack-overflow devdocs llms-txt graphiti
+    """,
+    "databases": """
+        postgres postgresql pg mysql mariadb sqlite mssql sqlserver sql-server oracle redis valkey memcached mongo
+        mongodb couchdb couchbase cassandra scylla dynamodb cosmos cosmosdb firestore firebase supabase neon planetscale
+        turso libsql duckdb motherduck clickhouse snowflake bigquery redshift databricks teradata trino presto athena
+        hive elasticsearch elastic opensearch solr meilisearch typesense algolia qdrant milvus chroma chromadb weaviate
+        pinecone lancedb pgvector vector vectors neo4j memgraph arangodb falkordb surrealdb influxdb influx timescale
+        questdb airtable nocodb baserow prisma dbhub sql database databases db warehouse lakehouse dremio starrocks
+        tidb cockroach cockroachdb yugabyte hana db2
+    """,
+    "files": """
+        filesystem file files folder folders fs disk storage drive gdrive google-drive onedrive sharepoint dropbox box
+        nextcloud s3 minio blob pdf excel xlsx xls spreadsheet spreadsheets sheets google-sheets word docx powerpoint
+        pptx ppt office document documents markitdown markdownify markdown pandoc docling convert converter conversion
+        unstructured archive zip ftp sftp everything-search desktop-commander ocr epub latex docs-writer google-docs
+    """,
+    "communication": """
+        slack discord teams telegram whatsapp signal matrix mattermost zulip rocketchat chat mail email e-mail gmail
+        outlook imap smtp exchange mailgun mailchimp sendgrid resend postmark sms twilio vonage phone calls zoom
+        meet webex calendar calendars caldav google-calendar ical cal calcom calendly contacts twitter x-twitter
+        bluesky mastodon linkedin reddit facebook instagram tiktok youtube social messages messaging imessage
+        lark feishu dingtalk wechat intercom ntfy pushover notification notifications workspace
+    """,
+    "planning": """
+        jira atlassian tracker linear asana trello monday clickup todoist ticktick basecamp wrike smartsheet shortcut
+        youtrack redmine openproject taskwarrior task tasks todo todos issue issues project projects planning
+        plans crm hubspot salesforce pipedrive zoho attio zendesk freshdesk servicenow helpdesk support stripe paypal
+        adyen plaid quickbooks xero billing invoice invoices invoicing payment payments accounting erp odoo sap
+        shopify woocommerce magento shop store ecommerce e-commerce commerce amazon-seller hr people bamboohr workday
+        recruiting greenhouse time tracking time-tracking toggl harvest clockify
+    """,
+    "infrastructure": """
+        aws awslabs azure gcp google-cloud gcloud cloud cloudflare vercel netlify heroku render railway digitalocean
+        linode hetzner ovh oci kubernetes k8s kubectl openshift helm rancher docker podman container containers
+        cluster clusters terraform opentofu pulumi ansible chef puppet nomad consul vault argocd argo flux jenkins
+        circleci travis buildkite teamcity actions ci cd cicd ssh shell terminal bash command commands powershell
+        systemd linux proxmox vmware esxi grafana prometheus datadog newrelic new-relic sentry splunk loki tempo jaeger
+        honeycomb dynatrace pagerduty opsgenie statuspage uptime uptimerobot monitoring observability logs logging
+        nginx traefik caddy kong dns network networking tailscale wireguard wazuh crowdstrike okta auth0 keycloak
+        security virustotal shodan nmap burp snyk trivy kafka rabbitmq nats pulsar sqs airflow dagster prefect n8n
+        zapier temporal home-assistant homeassistant mqtt iot arduino lambda serverless iac
+    """,
+    "data_analysis": """
+        calculator calculate calc math mathematics wolfram wolframalpha wolfram-alpha statistics stats pandas
+        numpy jupyter notebook notebooks matlab sympy chart charts echarts plot plotting plotly matplotlib vega
+        visualization visualisation mermaid diagram diagrams drawio excalidraw metabase tableau powerbi power-bi looker
+        superset analytics google-analytics ga4 mixpanel amplitude posthog dbt data dataset datasets kaggle huggingface
+        hugging-face ml mlflow wandb openai anthropic gemini ollama replicate comfyui stable-diffusion image images
+        media video videos audio music spotify elevenlabs tts speech whisper ffmpeg blender figma canva photoshop
+        maps map google-maps openstreetmap osm mapbox geocoding geo gis qgis weather openweather openmeteo finance
+        stocks stock yahoo-finance yfinance alpaca coingecko crypto polygon fred worldbank census excel-analysis
+        travel flights airbnb
+    """,
+}
+"""Words that lead to a shelf; those with a hyphen are several words in a row."""
+
+_GENERAL = frozenset(
+    """
+    code repo repos web search docs memory data cloud files file folder document documents store project projects
+    support library libraries time python java rust typescript people calls actions command commands security network
+    video videos image images media storage logs database databases db office knowledge documentation workspace notes
+    shop map maps news task tasks issue issues chat social messages calendar travel vector vectors tracking
+    """.split()
+)
+"""Words that say less than a product's name: `github-code-search` is about GitHub."""
+
+_LEADS: Mapping[tuple[str, ...], str] = {
+    tuple(word.split("-")): shelf for shelf, words in _WORDS.items() for word in words.split()
+}
+_LONGEST = max(map(len, _LEADS))
+_WORD = re.compile(r"[^\W_]+")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+NAME_LENGTH = 200
+"""Characters of a name that are read."""
+
+
+def shelf_of(server: str, title: str = "") -> str:
+    """The shelf that a server's name speaks of, or else its title; empty when they speak of none."""
+    return _spoken(server) or _spoken(title)
+
+
+def _spoken(name: str) -> str:
+    """What the words of a name lead to: names of products before general words, the longest first, then the first."""
+    words = [part for word in _WORD.findall(name[:NAME_LENGTH]) for part in _parts(word)]
+    found = [
+        (len(run) == 1 and run[0] in _GENERAL, -len(run), start, _LEADS[run])
+        for start in range(len(words))
+        for length in range(1, _LONGEST + 1)
+        if (run := tuple(words[start : start + length])) in _LEADS and len(run) == length
+    ]
+    return min(found)[3] if found else ""
+
+
+def _parts(word: str) -> list[str]:
+    """A word, or what its capitals divide it into when nothing is known of the whole."""
+    whole = word.casefold()
+    return [whole] if (whole,) in _LEADS else [part.casefold() for part in _PART.findall(word)] or [whole]

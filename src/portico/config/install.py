@@ -1,0 +1,466 @@
+"""Portico entered in a client's file, and taken out again: a plan with its diff, one atomic write, a backup."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from portico.config.documents import json_text as jsontext
+from portico.config.documents import toml_text as tomltext
+from portico.config.documents import yaml_text as yamltext
+from portico.config.documents.document import Document, parse_document, read_text
+from portico.errors import ConfigError
+
+from .atomic import free_name, latest_name, write_atomically
+from .client_formats import recognise
+from .clients import Client, Scope, Via, client_file, find_client, portico_entry
+from .redact import masked_text
+from .servers import read_server
+from .settings import PORT, find_paths
+from .variables import Variables
+
+
+def edited(document: Document, table: str, changes: Mapping[str, Any], dropped: Iterable[str] = ()) -> str:
+    """The text of a document with entries set and others dropped; everything else stays as it is.
+
+    Raises:
+        ConfigError: its servers are written in a way that cannot be edited.
+    """
+    gone = [name for name in dropped if name not in changes]
+    before = document.value(table) or {}
+    wanted = {name: value for name, value in before.items() if name not in gone} | {
+        k: dict(v) for k, v in changes.items()
+    }
+    if wanted == before:
+        return document.text
+    after = _edited_text(document, table, changes, gone)
+    if _reads_as(after, document.file, whole := {**(document.data or {}), table: wanted}):
+        return after
+    if document.format == "json":
+        return jsontext.dump(whole, indent=jsontext.indent_of(document.text)) + "\n"
+    if document.format == "yaml":
+        return yamltext.dump(whole)
+    block = " | ".join(tomltext.put_table("", (table, n), e).strip().replace("\n", " | ") for n, e in changes.items())
+    fix = f"Add this table by hand: {block}" if block else f"Delete by hand: {', '.join(gone)}."
+    raise document.error("the servers are written in a way that cannot be edited here", (table,), fix=fix)
+
+
+def difference(before: Document, after: Document) -> str:
+    """The change as a unified diff, with secrets masked."""
+    old, new = (masked_text(document).splitlines(keepends=True) for document in (before, after))
+    lines = difflib.unified_diff(old, new, fromfile=str(before.file), tofile=str(after.file))
+    # A last line without an end would run into the next one.
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _edited_text(document: Document, table: str, changes: Mapping[str, Any], gone: Iterable[str]) -> str:
+    text = document.text
+    for name in gone:
+        match document.format:
+            case "toml":
+                text = tomltext.drop_table(text, (table, name))
+            case "yaml":
+                text = yamltext.drop_entry(text, table, name)
+            case _:
+                text = jsontext.drop_member(text, (table, name))
+    for name, entry in changes.items():
+        match document.format:
+            case "toml":
+                text = tomltext.put_table(text, (table, name), entry)
+            case "yaml":
+                text = _put_yaml(text, table, name, entry)
+            case _:
+                text = jsontext.put_member(text, (table, name), entry)
+    return text
+
+
+def _put_yaml(text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
+    return yamltext.put_entry(yamltext.drop_entry(text, table, name), table, name, entry)
+
+
+def _reads_as(text: str, file: Path, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return bool(parse_document(text, file).data == wanted)
+    except ConfigError:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallPlan:
+    """What an installation would change; nothing is written until it is applied."""
+
+    client: str
+    path: Path
+    before: str | None = field(repr=False)
+    """The text of the file, or None when there is none."""
+    after: str = field(repr=False)
+    diff: str = field(repr=False)
+    """The change as a unified diff, with secrets masked."""
+    removed: tuple[str, ...] = ()
+    """The client's other servers that go."""
+    kept: tuple[str, ...] = ()
+    """Those that stay although all others go, because Portico cannot serve them."""
+    entry: Mapping[str, Any] | None = field(default=None, repr=False)
+    """What is entered; None where servers are only taken out."""
+    records: Path | None = None
+    """Where it is written down what was installed."""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether applying it would write anything."""
+        return self.before != self.after
+
+
+def plan_install(
+    client: str,
+    *,
+    environ: Mapping[str, str],
+    cwd: Path,
+    via: Via = "stdio",
+    port: int = PORT,
+    command: str = "portico",
+    args: Sequence[str] = ("serve", "--stdio"),
+    scope: Scope = "user",
+    replace: bool = False,
+    platform: str = sys.platform,
+) -> InstallPlan:
+    """Work out a client's file with Portico in it; with `replace`, the client's other servers go.
+
+    Servers that Portico cannot serve stay.
+
+    Raises:
+        ConfigError: the client is not known or cannot use that transport, or its file is broken; nothing is written.
+    """
+    known = find_client(client)
+    path = client_file(known, scope, environ=environ, cwd=cwd, platform=platform)
+    if known.dialect == "continue" and scope == "user":
+        fix = "Add --project, or write a list item with name, command and args under mcpServers by hand."
+        raise ConfigError("Continue's own file holds a list, which is not edited here", file=str(path), fix=fix)
+    entry = portico_entry(known, via=via, port=port, command=command, args=args)
+    before = read_text(path) if os.path.exists(path) else None
+    document = parse_document(before or "", path)
+    _refuse_unusable(document, known)
+    goes, stays = _others(document, known, environ) if replace else ((), ())
+    after = edited(document, known.table, {NAME: entry}, goes)
+    diff = difference(document, parse_document(after, path)) if after != before else ""
+    records = find_paths(environ, cwd).data / RECORDS
+    return InstallPlan(
+        client=client,
+        path=path,
+        before=before,
+        after=after,
+        diff=diff,
+        removed=goes,
+        kept=stays,
+        entry=entry,
+        records=records,
+    )
+
+
+def plan_local_removal(
+    client: str, *, environ: Mapping[str, str], cwd: Path, platform: str = sys.platform
+) -> tuple[InstallPlan, ...]:
+    """Work out how the servers go that a client has for this folder alone: in the project's file, and as local scope.
+
+    Raises:
+        ConfigError: one of the files is broken.
+    """
+    known = find_client(client)
+    plans: list[InstallPlan] = []
+    if known.project is not None:
+        plans.append(_removal(known, client_file(known, "project", environ=environ, cwd=cwd), known.table, environ))
+    if known.local is not None:
+        user = client_file(known, "user", environ=environ, cwd=cwd, platform=platform)
+        plans.append(_local_removal(known, user, cwd, environ))
+    return tuple(plan for plan in plans if plan.removed)
+
+
+def _removal(client: Client, path: Path, table: str, environ: Mapping[str, str]) -> InstallPlan:
+    before = read_text(path) if os.path.exists(path) else None
+    document = parse_document(before or "", path)
+    _refuse_unusable(document, client)
+    goes, stays = _others(document, client, environ)
+    after = edited(document, table, {}, goes) if goes else document.text
+    diff = difference(document, parse_document(after, path))
+    return InstallPlan(client=client.name, path=path, before=before, after=after, diff=diff, removed=goes, kept=stays)
+
+
+def _local_removal(client: Client, path: Path, cwd: Path, environ: Mapping[str, str]) -> InstallPlan:
+    """Claude Code keeps servers of one folder in the user's file, below the folder's path."""
+    before = read_text(path) if os.path.exists(path) else None
+    document = parse_document(before or "", path)
+    place = (str(client.local), str(cwd), client.table)
+    entries = document.value(*place)
+    goes = tuple(name for name in entries if name != NAME) if isinstance(entries, dict) else ()
+    after = document.text
+    for name in goes:
+        after = jsontext.drop_member(after, (*place, name))
+    diff = difference(document, parse_document(after, path))
+    return InstallPlan(client=client.name, path=path, before=before, after=after, diff=diff, removed=goes)
+
+
+def apply(plan: InstallPlan) -> Path | None:
+    """Write a plan's text after saving a backup beside the file; the backup's path, or None when nothing changed.
+
+    Raises:
+        ConfigError: the file has changed since the plan was made, or cannot be written; nothing has changed then.
+    """
+    if not plan.is_change:
+        return None
+    current = read_text(plan.path) if os.path.exists(plan.path) else None
+    if current != plan.before:
+        raise ConfigError(
+            "the file has changed since the plan was made", file=str(plan.path), fix="Run the command again."
+        )
+    backup = free_name(plan.path, BACKUP)
+    # An empty backup says that there was no file.
+    write_atomically(backup, plan.path.read_bytes() if current is not None else b"", like=plan.path)
+    write_atomically(plan.path, plan.after.encode())
+    if plan.records is not None and plan.entry is not None:
+        digest = digest_of(plan.after)
+        record = Record(entry=plan.entry, removed=plan.removed, after=digest, backup=backup.name)
+        remember_install(plan.records, plan.path, record)
+    return backup
+
+
+def _others(document: Document, client: Client, environ: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The client's other servers: those that Portico can serve, and those that it cannot."""
+    table, words = document.value(client.table), document.words(client.table)
+    names = [name for name in table if name != NAME] if isinstance(table, dict) else []
+    variables = Variables(environ=environ, folder=document.file.absolute().parent, lenient=True)
+    dialect = recognise(document)
+    served = {
+        name: read_server(
+            name,
+            words[name],
+            document=document,
+            path=(client.table, name),
+            variables=variables,
+            dialect=dialect,
+        ).spec
+        is not None
+        for name in names
+    }
+    return tuple(n for n in names if served[n]), tuple(n for n in names if not served[n])
+
+
+def _refuse_unusable(document: Document, client: Client) -> None:
+    if not isinstance(document.data, dict | None):
+        raise document.error("the client's file is not a table", line=1, fix="Mend it, or move it away.")
+    if not isinstance(document.value(client.table), dict | None):
+        raise document.error("the client's servers are not a table", (client.table,), fix="Mend it, or delete it.")
+    for twice in document.duplicates():
+        # Clients take the last of two equal keys, and an edit would reach the first only.
+        if twice.path[0] == client.table and len(twice.path) <= 2:
+            problem = f"this key already stands on line {twice.first}"
+            raise document.error(problem, twice.path, line=twice.second, fix="Delete one of the two.")
+
+
+NAME = "portico"
+"""What the entry is called in every client."""
+BACKUP = "portico-backup"
+UNDONE = "portico-undone"
+RECORDS = "installed.json"
+"""The name of the file in the data folder that holds what was installed where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What one installation wrote: its entry, the servers that it took out, and the whole text as a hash."""
+
+    entry: Mapping[str, Any]
+    removed: tuple[str, ...]
+    after: str
+    backup: str = ""
+    """The name of the file that holds the text from before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoPlan:
+    """What an undo would change; nothing is written until it is applied."""
+
+    path: Path
+    before: str = field(repr=False)
+    after: str | None = field(repr=False)
+    """The text that is left, or None when the file goes."""
+    diff: str = field(repr=False)
+    backup: Path | None
+    records: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What an undo did: the file, the backup that is no longer needed, and where the file's last text is kept."""
+
+    path: Path
+    backup: Path | None
+    kept: Path | None
+    exists: bool
+    """False when the file held nothing but our entry, and there is none now."""
+    diff: str = field(default="", repr=False)
+
+
+def remember_install(records: Path, path: Path, record: Record) -> None:
+    """Write down what was installed, so that it can be told later whether it has changed."""
+    known = _read(records)
+    rows = known.setdefault(os.path.abspath(path), [])
+    rows.append({"entry": dict(record.entry), "removed": list(record.removed), "after": record.after})
+    rows[-1]["backup"] = record.backup
+    write_atomically(records, json.dumps(known, indent=1).encode())
+
+
+def digest_of(text: str) -> str:
+    """What tells one text from another."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def plan_undo(
+    client: str,
+    *,
+    environ: Mapping[str, str],
+    cwd: Path,
+    scope: Scope = "user",
+    platform: str = sys.platform,
+    force: bool = False,
+) -> UndoPlan:
+    """Work out a client's file without our entry; servers that the installation took out come back.
+
+    Raises:
+        ConfigError: there is no such entry, or it has changed since, and `force` is not given.
+    """
+    known = find_client(client)
+    path = client_file(known, scope, environ=environ, cwd=cwd, platform=platform)
+    records = find_paths(environ, cwd).data / RECORDS
+    document = parse_document(read_text(path), path) if os.path.exists(path) else None
+    if document is None or not isinstance(table := document.value(known.table), dict) or NAME not in table:
+        fix = "There is nothing to take back."
+        raise ConfigError(f"there is no entry {NAME!r} in it", file=str(path), fix=fix)
+    record = _latest(records, path)
+    backup = _backup(path, record)
+    if not force:
+        _refuse_changed(document, known, table[NAME], record)
+    after = _undone_text(document, known, record, backup)
+    shown = difference(document, parse_document(after or "", path))
+    return UndoPlan(path=path, before=document.text, after=after, diff=shown, backup=backup, records=records)
+
+
+def apply_undo(plan: UndoPlan) -> Undone:
+    """Write what a plan leaves, after saving the present text beside it.
+
+    Raises:
+        ConfigError: the file has changed since the plan was made, or cannot be written.
+    """
+    if read_text(plan.path) != plan.before:
+        fix = "Run the command again."
+        raise ConfigError("the file has changed since the plan was made", file=str(plan.path), fix=fix)
+    kept = free_name(plan.path, UNDONE)
+    write_atomically(kept, plan.path.read_bytes(), like=plan.path)
+    try:
+        if plan.after is None:
+            plan.path.unlink(missing_ok=True)
+        else:
+            write_atomically(plan.path, plan.after.encode())
+        if plan.backup is not None:
+            plan.backup.unlink(missing_ok=True)
+    except OSError as error:
+        reason = f"the file cannot be changed ({error.strerror or error})"
+        raise ConfigError(reason, file=str(plan.path), fix="Check the permissions of its folder.") from None
+    _forget(plan.records, plan.path)
+    return Undone(path=plan.path, backup=plan.backup, kept=kept, exists=plan.after is not None, diff=plan.diff)
+
+
+def undo(
+    client: str,
+    *,
+    environ: Mapping[str, str],
+    cwd: Path,
+    scope: Scope = "user",
+    platform: str = sys.platform,
+    force: bool = False,
+) -> Undone:
+    """Take our entry out of a client's file; its present text is kept beside it.
+
+    Raises:
+        ConfigError: there is no such entry, it has changed since, or the file cannot be written.
+    """
+    return apply_undo(plan_undo(client, environ=environ, cwd=cwd, scope=scope, platform=platform, force=force))
+
+
+def _backup(path: Path, record: Record | None) -> Path | None:
+    """The text from before the installation; other changes of ours may have left later ones."""
+    if record is not None and record.backup:
+        named = path.with_name(record.backup)
+        return named if named.is_file() else None
+    return latest_name(path, BACKUP)
+
+
+def _refuse_changed(document: Document, client: Client, entry: Any, record: Record | None) -> None:
+    if record is not None and entry == record.entry:
+        return
+    if record is None and _looks_like_ours(entry):
+        return
+    fix = "Look at it, then take it out by hand, or add --force to take it out as it is."
+    raise document.error("the entry has changed since it was installed", (client.table, NAME), fix=fix)
+
+
+def _looks_like_ours(entry: Any) -> bool:
+    """Whether an entry of which nothing is written down is one that we wrote."""
+    words = json.dumps(entry)
+    return "portico" in words or "/mcp" in words
+
+
+def _undone_text(document: Document, client: Client, record: Record | None, backup: Path | None) -> str | None:
+    saved = backup.read_text(encoding="utf-8") if backup is not None else None
+    if record is not None and saved is not None and digest_of(document.text) == record.after:
+        return saved or None  # nothing else was changed: the file is as it was, to the letter
+    old = parse_document(saved, document.file).value(client.table) if saved else None
+    old = old if isinstance(old, dict) else {}
+    table = document.value(client.table)
+    names = [name for name in (*(record.removed if record else ()), NAME) if name in old]
+    back = {name: old[name] for name in names if name == NAME or name not in table}
+    after = edited(document, client.table, back, () if NAME in back else (NAME,))
+    was_created = saved == ""
+    return None if was_created and _is_empty(parse_document(after, document.file).data, client) else after
+
+
+def _is_empty(data: Any, client: Client) -> bool:
+    return not data or (isinstance(data, dict) and set(data) == {client.table} and not data[client.table])
+
+
+def _latest(records: Path, path: Path) -> Record | None:
+    rows = _read(records).get(os.path.abspath(path))
+    if not rows:
+        return None
+    row = rows[-1]
+    removed, after, backup = row.get("removed", ()), row.get("after", ""), row.get("backup", "")
+    return Record(entry=row["entry"], removed=tuple(removed), after=str(after), backup=str(backup))
+
+
+def _forget(records: Path, path: Path) -> None:
+    known = _read(records)
+    rows = known.get(os.path.abspath(path), [])
+    if rows:
+        known[os.path.abspath(path)] = rows[:-1]
+        write_atomically(records, json.dumps({k: v for k, v in known.items() if v}, indent=1).encode())
+
+
+def _read(records: Path) -> dict[str, list[dict[str, Any]]]:
+    """What was installed where; a damaged file says nothing, and then only what looks like ours is taken out."""
+    try:
+        data = json.loads(records.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(data, dict):
+        return {}
+    return {
+        path: rows
+        for path, rows in data.items()
+        if isinstance(rows, list) and all(isinstance(row, dict) and isinstance(row.get("entry"), dict) for row in rows)
+    }

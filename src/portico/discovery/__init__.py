@@ -1,1 +1,0 @@
-"""A query becomes hits, an order, and cards that fit a budget."""

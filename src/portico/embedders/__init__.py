@@ -1,1 +1,0 @@
-"""What texts mean, as vectors: the embedders, and the memory that spares them work."""

@@ -1,1 +1,0 @@
-"""Definitions come in: watched, normalised, named, categorised, merged and published as an edition."""

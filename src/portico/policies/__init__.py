@@ -1,1 +1,0 @@
-"""Who may see and do what; each link only narrows."""

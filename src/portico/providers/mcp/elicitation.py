@@ -1,0 +1,460 @@
+"""What servers send on their own: changes, notices, and questions in the middle of a call."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from portico.domain.call import OnProgress
+from portico.errors import Sent
+from portico.protocols import OnChange, OnNotice
+
+from .transport import METHOD_NOT_FOUND, Fault, Patience, expired
+
+_LONG = 1e6
+"""Seconds: the exchange itself is timed here, where it is known when its client is being asked."""
+
+Reply = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+def refusal(id: Any, said: str) -> dict[str, Any]:
+    """Our answer to a server's request that cannot be passed on."""
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": METHOD_NOT_FOUND, "message": said}}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One request of a server, and the way back for its answer."""
+
+    id: Any
+    method: str
+    params: Any
+    reply: Reply
+
+    @property
+    def capability(self) -> str:
+        """What a client must support for it, in words."""
+        mode = self.params.get("mode") if isinstance(self.params, Mapping) else None
+        return f"{self.method} ({mode})" if isinstance(mode, str) else self.method
+
+    def shown(self) -> dict[str, Any]:
+        """The question as a client is asked it."""
+        return {"method": self.method, **({"params": self.params} if isinstance(self.params, Mapping) else {})}
+
+    def reply_soon(self, message: Mapping[str, Any]) -> None:
+        """Answer without waiting."""
+        task = asyncio.get_running_loop().create_task(self._reply_quietly(message))
+        _replying.add(task)
+        task.add_done_callback(_replying.discard)
+
+    async def _reply_quietly(self, message: Mapping[str, Any]) -> None:
+        with suppress(Exception):  # the server is gone, or does not read: nobody waits for this
+            await self.reply(message)
+
+
+_replying: set[asyncio.Task[None]] = set()
+"""Answers on their way; the event loop itself keeps no task alive."""
+
+
+class OpenCall:
+    """One call at a server, with the questions that it has asked and that are not answered yet."""
+
+    def __init__(self, run: Callable[[Patience, OnProgress], Awaitable[dict[str, Any]]], patience: Patience) -> None:
+        self.askable: Mapping[str, Any] = {}
+        self.pending: dict[str, Question] = {}
+        self._patience = patience
+        self._asked = 0
+        self._left = patience.total
+        self._news = asyncio.Event()
+        self._on_progress: OnProgress | None = None
+        self._timer: asyncio.Timeout | None = None
+        self._ends = 0.0
+        long = replace(patience, idle=_LONG, total=_LONG)
+        self.task = asyncio.ensure_future(run(long, self._progress))
+        self.task.add_done_callback(self._end)
+
+    def ask(self, question: Question) -> None:
+        """Take a question of the server."""
+        self._asked += 1
+        self.pending[str(self._asked)] = question
+        self._news.set()
+
+    async def answer(self, answers: Mapping[str, Any]) -> None:
+        """Send the client's answers to the server; a question without one is refused."""
+        for key, given in answers.items():
+            question = self.pending.pop(key, None)
+            if question is not None:
+                await question.reply(_message(question, given))
+
+    async def advance(self, on_progress: OnProgress | None) -> dict[str, Any] | None:
+        """The result, or None when the server has asked something.
+
+        Raises:
+            Fault: there is no result.
+        """
+        loop = asyncio.get_running_loop()
+        self._on_progress, began = on_progress, loop.time()
+        self._ends = began + self._left
+        try:
+            async with asyncio.timeout_at(min(began + self._patience.idle, self._ends)) as self._timer:
+                while not self.task.done() and not self.pending:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            await self._stop()
+            raise expired(self._patience, at_end=loop.time() >= self._ends) from None
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        finally:
+            self._timer = self._on_progress = None
+            self._left -= loop.time() - began
+        return self.task.result() if self.task.done() else None
+
+    def cancel(self) -> None:
+        """End the call; the server is told, and what it has asked is refused."""
+        self.task.cancel()
+        for question in self.pending.values():
+            question.reply_soon(refusal(question.id, "the client has not answered in time, or is gone"))
+        self.pending.clear()
+
+    async def _stop(self) -> None:
+        self.cancel()
+        await asyncio.wait([self.task])
+
+    def _end(self, task: asyncio.Future[dict[str, Any]]) -> None:
+        if not task.cancelled():
+            task.exception()  # so that nobody is warned when the client never comes back for it
+        self._news.set()
+
+    async def _progress(self, done: float, total: float | None, message: str | None) -> None:
+        if self._timer is not None:
+            self._timer.reschedule(min(asyncio.get_running_loop().time() + self._patience.idle, self._ends))
+        if self._on_progress is not None:
+            await self._on_progress(done, total, message)
+
+
+def _message(question: Question, given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        return refusal(question.id, "the client has given no answer")
+    if isinstance(given.get("error"), Mapping) and len(given) == 1:
+        return {"jsonrpc": "2.0", "id": question.id, "error": given["error"]}
+    result = {key: value for key, value in given.items() if key != "resultType"}
+    return {"jsonrpc": "2.0", "id": question.id, "result": result}
+
+
+DECLARED: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "roots": {}, "sampling": {}}
+"""What we tell servers that they may ask: all of it can be passed on, to a client that takes it."""
+NEEDS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+"""The capability that a client needs for each question."""
+STATE = "portico-call-"
+"""How every `requestState` of ours begins."""
+ANSWER_SECONDS = 300.0
+"""How long a client may take to answer."""
+SUSPENDED_LIMIT = 16
+"""Calls of one server that may wait for their clients."""
+PENDING_LIMIT = 8
+"""Questions that one call, or a server as a whole, may have open."""
+HELD_SECONDS = 30.0
+"""How long a question waits until it is clear whose it is."""
+
+Run = Callable[[Patience, OnProgress], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Whose call may be asked about: what its client can be asked, and what binds the next call to this one."""
+
+    askable: Mapping[str, Any]
+    binding: str
+
+    @classmethod
+    def of(cls, askable: Any, *parts: Any) -> Asking:
+        """The same for one request, by caller, method and parameters."""
+        text = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS, default=str)
+        return cls(askable if isinstance(askable, Mapping) else {}, hashlib.sha256(text).hexdigest())
+
+
+@dataclass(slots=True)
+class _Suspended:
+    call: OpenCall
+    asking: Asking
+    asked: tuple[str, ...]
+    expiry: asyncio.TimerHandle
+
+
+@dataclass(slots=True)
+class Questions:
+    """The questions of one server, and the calls that they belong to."""
+
+    patience: Patience
+    _is_serial: bool = False
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _undisturbed: int = 0
+    """Calls under way whose clients cannot be asked anything."""
+    _active: list[OpenCall] = field(default_factory=list)
+    _suspended: dict[str, _Suspended] = field(default_factory=dict)
+    _held: list[Question] = field(default_factory=list)
+
+    async def run(self, run: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Make a call whose client cannot be asked anything."""
+        try:
+            has_turn = self._is_serial and await self._take_turn()
+        except BaseException:
+            run.close()
+            raise
+        self._undisturbed += 1
+        try:
+            return await run
+        finally:
+            self._undisturbed -= 1
+            if has_turn or self._held:
+                self._end_turn(has_turn)
+
+    async def converse(self, asking: Asking, run: Run, on_progress: OnProgress | None) -> dict[str, Any]:
+        """Make a call whose client may be asked; what the server asks is returned instead of a result."""
+        has_turn = await self._take_turn()
+        return await self._advance(OpenCall(run, self.patience), asking, on_progress, has_turn, {})
+
+    async def resume(self, state: str, asking: Asking, answers: Any, on_progress: OnProgress | None) -> dict[str, Any]:
+        """Go on with a call, with the answers of its client.
+
+        Raises:
+            Fault: there is no such call, or it is another client's.
+        """
+        found = self._suspended.get(state)
+        if found is None or found.asking.binding != asking.binding:
+            raise Fault(
+                "the call that this answers is not waiting here: it was answered, has timed out, or was another one",
+                "call the tool again without `requestState`",
+                sent=Sent.UNKNOWN,
+            )
+        del self._suspended[state]
+        found.expiry.cancel()
+        try:
+            has_turn = await self._take_turn()
+        except BaseException:
+            found.call.cancel()
+            raise
+        given = answers if isinstance(answers, Mapping) else {}
+        chosen = {key: given.get(key) for key in found.asked}
+        return await self._advance(found.call, asking, on_progress, has_turn, chosen)
+
+    def ask(self, request: Mapping[str, Any], reply: Reply, *, is_own_stream: bool) -> Mapping[str, Any] | None:
+        """Take a server's request; our answer, if it can be given at once.
+
+        On a stream that belongs to one call, the task that reads it says which call that is.
+        """
+        question = Question(request.get("id"), str(request["method"])[:100], request.get("params"), reply)
+        if question.method not in NEEDS:
+            return refusal(question.id, f"this client does not support {question.method}")
+        if is_own_stream:
+            task = asyncio.current_task()
+            calls = [call for call in self._open_calls() if call.task is task]
+            return self._assign(question, calls[0] if calls else None)
+        if len(self._active) + self._undisturbed > 1:
+            return self._hold(question)
+        return self._assign(question, self._only_call())
+
+    def close(self) -> None:
+        """End the calls that wait for answers."""
+        for state in list(self._suspended):
+            self._expire(state)
+
+    async def _advance(
+        self,
+        call: OpenCall,
+        asking: Asking,
+        on_progress: OnProgress | None,
+        has_turn: bool,
+        answers: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Let a call run until it ends or asks."""
+        call.askable = asking.askable
+        self._active.append(call)
+        try:
+            await call.answer(answers)
+            result = await call.advance(on_progress)
+        except BaseException:
+            call.cancel()
+            raise
+        finally:
+            self._active.remove(call)
+            self._end_turn(has_turn)
+        return result if result is not None else self._suspend(call, asking)
+
+    def _suspend(self, call: OpenCall, asking: Asking) -> dict[str, Any]:
+        state = STATE + secrets.token_urlsafe(24)
+        expiry = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._expire, state)
+        self._suspended[state] = _Suspended(call, asking, tuple(call.pending), expiry)
+        requests = {key: question.shown() for key, question in call.pending.items()}
+        return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+
+    def _expire(self, state: str) -> None:
+        found = self._suspended.pop(state, None)
+        if found is not None:
+            found.expiry.cancel()
+            found.call.cancel()
+
+    def _open_calls(self) -> list[OpenCall]:
+        return [*self._active, *(suspended.call for suspended in self._suspended.values())]
+
+    def _only_call(self) -> OpenCall | None:
+        calls = self._active or [suspended.call for suspended in self._suspended.values()]
+        return calls[0] if len(calls) == 1 and not self._undisturbed else None
+
+    def _assign(self, question: Question, call: OpenCall | None) -> Mapping[str, Any] | None:
+        if call is None:
+            what = "has a client that cannot be asked" if self._undisturbed else "is not under way"
+            return refusal(question.id, f"{question.method} belongs to a call, and its call {what}")
+        if not _takes(call.askable, question):
+            return refusal(question.id, f"the client whose call this is does not support {question.capability}")
+        if len(call.pending) >= PENDING_LIMIT or len(self._suspended) >= SUSPENDED_LIMIT:
+            return refusal(question.id, "too many questions wait for their answers: ask again later")
+        call.ask(question)
+        return None
+
+    def _hold(self, question: Question) -> Mapping[str, Any] | None:
+        """Keep a question until it is clear whose it is, and let no more calls through at the same time."""
+        self._is_serial = True
+        if len(self._held) >= PENDING_LIMIT:
+            return refusal(question.id, "too many questions wait for their answers: ask again later")
+        self._held.append(question)
+        asyncio.get_running_loop().call_later(HELD_SECONDS, self._drop, question)
+        self._settle()
+        return None
+
+    def _drop(self, question: Question) -> None:
+        if question in self._held:
+            self._held.remove(question)
+            said = "several calls are under way, and it is not clear whose this is: make the call again"
+            question.reply_soon(refusal(question.id, said))
+
+    def _settle(self) -> None:
+        """Give held questions to the one call that is left; when every call under way has asked, none would end."""
+        calls = len(self._active) + self._undisturbed
+        if calls > 1:
+            if len(self._held) >= calls:
+                self._drop(self._held[-1])
+            return
+        held, self._held = self._held, []
+        for question in held:
+            refused = self._assign(question, self._only_call())
+            if refused is not None:
+                question.reply_soon(refused)
+
+    async def _take_turn(self) -> bool:
+        if not self._is_serial:
+            return False
+        try:
+            async with asyncio.timeout(self.patience.first):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise expired(self.patience, sent=Sent.NOTHING) from None
+        return True
+
+    def _end_turn(self, has_turn: bool) -> None:
+        if has_turn:
+            self._turn.release()
+        if self._held:
+            self._settle()
+
+
+def _takes(askable: Mapping[str, Any], question: Question) -> bool:
+    declared = askable.get(NEEDS[question.method])
+    if not isinstance(declared, Mapping):
+        return False
+    if question.method != "elicitation/create":
+        return True
+    mode = question.params.get("mode", "form") if isinstance(question.params, Mapping) else "form"
+    # A client that names no mode takes forms, says the specification.
+    return mode in (declared or ("form",))
+
+
+logger = logging.getLogger(__name__)
+
+CHANGE_INTERVAL = 1.0
+"""Seconds between two reports of a change, however many the server sends."""
+
+NOTICES_PER_SECOND = 200
+"""Notices passed on per second; a flood beyond that is dropped and counted."""
+
+ID_LIMIT = 1_000
+"""Characters of the id of a server's own request."""
+
+CHANGES = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
+NOTICES = frozenset({"notifications/message", "notifications/resources/updated"})
+
+
+class Inbox:
+    """Sorts one server's notifications: list changes are gathered, notices passed on, the rest dropped."""
+
+    def __init__(
+        self, server: str, on_change: OnChange, on_notice: OnNotice, questions: Questions | None = None
+    ) -> None:
+        self._server, self._on_change, self._on_notice = server, on_change, on_notice
+        self._changed_at = float("-inf")
+        self._due: asyncio.TimerHandle | None = None
+        self._window_at, self._in_window = float("-inf"), 0
+        self.dropped = 0
+        self._questions = questions
+
+    def receive(self, method: str, params: Any) -> None:
+        """Take one notification; never waits and never raises."""
+        if method in CHANGES:
+            self.changed()
+        elif method in NOTICES and isinstance(params, Mapping) and self._has_room():
+            # Through the loop: what a listener raises must not end the reading of this server.
+            asyncio.get_running_loop().call_soon(self._on_notice, self._server, method, params)
+
+    def answer(
+        self, request: Mapping[str, Any], reply: Reply, *, is_own_stream: bool = False
+    ) -> Mapping[str, Any] | None:
+        """Our answer to a server's request; None when there is none, or when `reply` will send it later.
+
+        On a stream that belongs to one call (`is_own_stream`), its reader's task says which call that is.
+        """
+        id = request.get("id")
+        if not isinstance(id, int | float | str) or (isinstance(id, str) and len(id) > ID_LIMIT):
+            return None  # whoever writes such an id gets no copy of it back
+        if request.get("method") == "ping":
+            return {"jsonrpc": "2.0", "id": id, "result": {}}
+        if self._questions is None:
+            return refusal(id, f"this client does not support {str(request.get('method'))[:100]}")
+        return self._questions.ask(request, reply, is_own_stream=is_own_stream)
+
+    def changed(self) -> None:
+        """Report that the lists have changed, now or when a second has passed since the last report."""
+        if self._due is None:
+            loop = asyncio.get_running_loop()
+            self._due = loop.call_at(max(loop.time(), self._changed_at + CHANGE_INTERVAL), self._report)
+
+    def close(self) -> None:
+        """Report nothing more."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _report(self) -> None:
+        self._due, self._changed_at = None, asyncio.get_running_loop().time()
+        self._on_change(self._server)
+
+    def _has_room(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if now - self._window_at >= 1.0:
+            self._window_at, self._in_window = now, 0
+        self._in_window += 1
+        if self._in_window <= NOTICES_PER_SECOND:
+            return True
+        if not self.dropped:
+            logger.warning("server %r sends more than %d notices a second; dropped", self._server, NOTICES_PER_SECOND)
+        self.dropped += 1
+        return False

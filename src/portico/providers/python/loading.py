@@ -1,0 +1,386 @@
+"""Modules and files that hold tools: imported, followed, and what cannot be used is named."""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import importlib.util
+import inspect
+import logging
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from threading import Timer, current_thread, main_thread
+from types import CodeType, ModuleType
+from typing import Any
+from zlib import crc32
+
+import anyio
+import anyio.to_thread
+
+from portico.errors import ConfigError
+
+from .decorator import mark_of
+from .functions import PREFIX, LocalTool, make_tool
+from .stdout import prints_aside, stdout_kept
+
+SETTING = "python"
+_OURS = __name__.partition(".")[0]
+LONG_SECONDS = 10.0
+"""An import that takes longer is named."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Fresh(SourceFileLoader):
+    """Reads a file as it is now: compiled code is neither used nor left beside a user's file."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Compile the file."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def import_file(path: Path) -> ModuleType:
+    """Run a file as a module of its own; what lies beside it can be imported by it.
+
+    Raises:
+        ConfigError: it cannot be imported.
+    """
+    name = f"portico_tools_{path.stem}_{crc32(str(path).encode()):08x}"
+    spec = ModuleSpec(name, _Fresh(name, str(path)), origin=str(path))
+    spec.has_location = True
+    module = importlib.util.module_from_spec(spec)
+    with _replacing(name), _explained(str(path), str(path)), _findable(path.parent), _watched(str(path)):
+        sys.modules[name] = module
+        assert spec.loader is not None
+        spec.loader.exec_module(module)
+    return module
+
+
+def import_name(name: str, folder: Path, *, is_again: bool = False) -> ModuleType:
+    """Import a dotted module, also from the folder; again means afresh, with all modules that belong to it.
+
+    Raises:
+        ConfigError: it cannot be imported.
+    """
+    if not is_again:
+        with _explained(name, ""), _findable(folder, name), _watched(name):
+            return importlib.import_module(name)
+    with _replacing(name), _explained(name, ""), _findable(folder, name), _watched(name):
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+
+def submodule_files(module: ModuleType) -> set[Path]:
+    """The file of a module, and for a package those of its modules that are loaded."""
+    names = [name for name in sys.modules if name == module.__name__ or name.startswith(f"{module.__name__}.")]
+    files = {getattr(sys.modules[name], "__file__", None) for name in names}
+    return {Path(file).resolve() for file in files if file}
+
+
+@contextmanager
+def _replacing(name: str) -> Iterator[None]:
+    """Take a module and those below it out, so that they are imported afresh; put them back when that fails."""
+    before = {known: module for known, module in sys.modules.items() if known == name or known.startswith(f"{name}.")}
+    for known, module in before.items():
+        del sys.modules[known]
+        _forget_compiled(module)
+    try:
+        yield
+    except BaseException:
+        for known in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
+            del sys.modules[known]
+        sys.modules.update(before)
+        raise
+
+
+def _forget_compiled(module: ModuleType) -> None:
+    """Compiled code is told from old by the second of the change, which is too coarse for somebody who edits."""
+    if file := getattr(module, "__file__", None):
+        with suppress(OSError, NotImplementedError):
+            Path(importlib.util.cache_from_source(file)).unlink(missing_ok=True)
+
+
+@contextmanager
+def _findable(folder: Path, name: str = "") -> Iterator[None]:
+    # At the end, so that nothing in the folder stands in the way of a library of the same name. Modules of ours need
+    # nothing of it, and without a config it is whatever folder somebody works in.
+    if str(folder) not in sys.path and not name.startswith(f"{_OURS}."):
+        sys.path.append(str(folder))
+    yield
+
+
+@contextmanager
+def _watched(source: str) -> Iterator[None]:
+    """Keep what an import prints from stdout, and name it when it takes long, so that people know what we wait for."""
+    said = "importing %r has taken %g s, and goes on; if it never ends, mend what it does when it is imported"
+    timer = Timer(LONG_SECONDS, logger.warning, (said, source, LONG_SECONDS))
+    timer.daemon = True
+    timer.start()
+    try:
+        with stdout_kept(), prints_aside():
+            yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _explained(source: str, file: str) -> Iterator[None]:
+    """What goes wrong while a module is imported, as one sentence with the place."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise _missing(source, file, error) from error
+    except SyntaxError as error:
+        where = f"{error.msg}" + (f" near {error.text.strip()[:60]!r}" if error.text and error.text.strip() else "")
+        raise ConfigError(
+            f"it is not Python: {where}",
+            file=error.filename or file,
+            line=error.lineno,
+            where=SETTING,
+            fix="Mend the line.",
+        ) from error
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
+            raise  # somebody wants us to end
+        place, line = _origin(error, file)
+        what = f"importing {source!r} failed: {type(error).__name__}" + (f": {error}" if str(error) else "")
+        is_usual = isinstance(error, Exception)
+        fix = "Mend it and try again." if is_usual else "It must be importable without side effects."
+        raise ConfigError(" ".join(what.split()), file=place, line=line, where=SETTING, fix=fix) from error
+
+
+def _missing(source: str, file: str, error: ModuleNotFoundError) -> ConfigError:
+    wanted = error.name or "?"
+    if not file and (source == wanted or source.startswith(f"{wanted}.")):
+        fix = "Install it where Portico is installed, or write the path of its file."
+        return ConfigError(f"there is no module {source!r}", where=SETTING, fix=fix)
+    place, line = _origin(error, file)
+    fix = f"Install {wanted.partition('.')[0]!r} where Portico is installed, or mend the import."
+    return ConfigError(
+        f"{source!r} imports {wanted!r}, which is not there", file=place, line=line, where=SETTING, fix=fix
+    )
+
+
+def _origin(error: BaseException, file: str) -> tuple[str | None, int | None]:
+    """The last line of the user's own file that led to an error; without a file, of any that is not the importer's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if (frame.filename == file if file else _is_foreign(frame.filename))]
+    return (own[-1].filename, own[-1].lineno) if own else (file or None, None)
+
+
+def _is_foreign(filename: str) -> bool:
+    return not filename.startswith("<") and filename != __file__ and "importlib" not in Path(filename).parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The tools of all sources, and what is wrong with some of them."""
+
+    tools: tuple[LocalTool, ...] = ()
+    problems: tuple[ConfigError, ...] = ()
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one module gave when it was last imported."""
+
+    files: frozenset[Path] = frozenset()
+    tools: tuple[LocalTool, ...] = ()
+    problems: tuple[ConfigError, ...] = ()
+
+
+def load_tools(sources: Sequence[str], folder: Path) -> Loaded:
+    """Import every source once; paths are relative to the folder, which is also where modules are looked for."""
+    return ToolModules(sources, folder).load()
+
+
+@dataclass(slots=True)
+class ToolModules:
+    """The sources of a config, and what they gave; loads them, and again when their files have changed."""
+
+    sources: Sequence[str]
+    folder: Path
+    _parts: dict[str | Path, _Part] = field(default_factory=dict)
+
+    def load(self) -> Loaded:
+        """Import what is not imported yet."""
+        return self.reload(())
+
+    def reload(self, changed: Collection[Path]) -> Loaded:
+        """Import afresh what has one of these files; a new version that is broken is named, and the old one stays."""
+        targets, problems = self._targets()
+        parts: dict[str | Path, _Part] = {}
+        for target in targets:
+            part = self._parts.get(target)
+            if part is None or not part.files.isdisjoint(changed):
+                part = self._import(target, part)
+            parts[target] = part
+        self._parts = parts
+        return _merge(parts.values(), problems)
+
+    def files(self) -> set[Path]:
+        """Every file whose change matters, those that a pattern fits by now included."""
+        targets, _ = self._targets()
+        found = {target for target in targets if isinstance(target, Path)}
+        return found.union(*(part.files for part in self._parts.values()))
+
+    def _targets(self) -> tuple[list[str | Path], list[ConfigError]]:
+        """Each module and file once, in the order of the sources."""
+        targets: dict[str | Path, None] = {}
+        problems: list[ConfigError] = []
+        for source in self.sources:
+            try:
+                targets.update(dict.fromkeys(_resolve(source, self.folder)))
+            except ConfigError as error:
+                problems.append(error)
+        return list(targets), problems
+
+    def _import(self, target: str | Path, before: _Part | None) -> _Part:
+        files = {target} if isinstance(target, Path) else set()
+        try:
+            if isinstance(target, Path):
+                module = import_file(target)
+            else:
+                module = import_name(target, self.folder, is_again=before is not None)
+        except ConfigError as error:
+            kept = before or _Part()
+            # A file that could not be imported may be mended: it is watched all the same.
+            places = {Path(error.file)} if error.file else set()
+            return _Part(kept.files | files | places, kept.tools, (error,))
+        tools, problems = collect(module)
+        return _Part(frozenset(files | submodule_files(module)), tuple(tools), tuple(problems))
+
+
+def collect(module: ModuleType) -> tuple[list[LocalTool], list[ConfigError]]:
+    """The tools of a module in the order of their definition, and what their authors should know."""
+    tools: list[LocalTool] = []
+    problems: list[ConfigError] = []
+    for name, function in _candidates(module):
+        mark = mark_of(function)
+        spelled = (mark.name if mark else "") or name.removeprefix(PREFIX)
+        if not spelled:
+            problems.append(_problem(module, f"the function {name!r} has no name after {PREFIX!r}", "Give it one."))
+            continue
+        try:
+            tool = make_tool(function, spelled)
+        except Exception as error:  # noqa: BLE001  annotations and defaults are a user's code, and may fail in any way
+            what = f"no tool can be made of {name!r}: {type(error).__name__}: {error}"
+            problems.append(_problem(module, what, "Mend its signature."))
+            continue
+        tools.append(tool)
+        problems += [_note(tool, note) for note in tool.notes]
+    if not tools and not problems:
+        fix = f"Name a function {PREFIX}something, or put @tool above it."
+        problems.append(_problem(module, "it has no tool in it", fix))
+    return tools, problems
+
+
+def _candidates(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    exported = getattr(module, "__all__", ())
+    for name, value in list(vars(module).items()):
+        is_named = name.startswith(PREFIX) and callable(value) and not inspect.isclass(value)
+        if name.startswith("_") or not (is_named or (callable(value) and mark_of(value))):
+            continue
+        home = value.__module__ if inspect.isroutine(value) else module.__name__
+        is_own = home == module.__name__ or str(home).startswith(f"{module.__name__}.")
+        if is_own or name in exported:
+            yield name, value
+
+
+def _merge(parts: Collection[_Part], problems: list[ConfigError]) -> Loaded:
+    """All parts as one; of two tools with one name on one server, the first is offered."""
+    found: dict[tuple[str, str], LocalTool] = {}
+    for part in parts:
+        problems += part.problems
+        for tool in part.tools:
+            first = found.setdefault((tool.server, tool.name), tool)
+            if first is not tool and first.function is not tool.function:
+                what = (
+                    f"the tool {tool.name!r} is there already, from {first.file}:{first.line}; this one is not offered"
+                )
+                is_same = (first.file, first.line) == (tool.file, tool.line)
+                fix = "Name its file once." if is_same else "Rename one of them."
+                problems.append(ConfigError(what, file=tool.file, line=tool.line, where=SETTING, fix=fix))
+    return Loaded(tools=tuple(found.values()), problems=tuple(problems))
+
+
+def _resolve(source: str, folder: Path) -> list[str | Path]:
+    """A dotted module as it is, and a path or pattern as the files that it names.
+
+    Raises:
+        ConfigError: it names nothing that can be imported.
+    """
+    if not _is_path(source):
+        if all(part.isidentifier() for part in source.split(".")):
+            return [source]
+        fix = "Write a module such as my_company.tools, or a file such as tools/mine.py."
+        raise ConfigError(f"{source!r} is neither a module nor a file", where=SETTING, fix=fix)
+    path = folder / Path(source).expanduser()
+    if any(sign in source for sign in "*?["):
+        found = sorted(Path(name).resolve() for name in glob.glob(str(path), recursive=True) if name.endswith(".py"))
+        if not found:
+            raise ConfigError(f"no .py file fits {source!r}", where=SETTING, fix=f"It is looked for in {folder}.")
+        return list(found)
+    if path.is_dir():
+        raise ConfigError(f"{source!r} is a folder", where=SETTING, fix=f"Write {source.rstrip('/')}/*.py.")
+    if not path.is_file():
+        raise ConfigError(f"there is no file {source!r}", where=SETTING, fix=f"It is looked for in {folder}.")
+    if path.suffix != ".py":
+        raise ConfigError(f"{source!r} is not a .py file", where=SETTING, fix="Name a file of Python functions.")
+    return [path.resolve()]
+
+
+def _is_path(source: str) -> bool:
+    return source.endswith(".py") or any(sign in source for sign in "/\\~*?[")
+
+
+def _problem(module: ModuleType, what: str, fix: str) -> ConfigError:
+    return ConfigError(what, file=getattr(module, "__file__", None) or module.__name__, where=SETTING, fix=fix)
+
+
+def _note(tool: LocalTool, note: str) -> ConfigError:
+    return ConfigError(f"the tool {tool.name!r} is offered, but {note}", file=tool.file, line=tool.line, where=SETTING)
+
+
+Mark = tuple[int, int]
+"""When a file was changed, and its size; (0, 0) when it is not there."""
+
+
+async def watch(
+    paths: Callable[[], Iterable[Path]], on_change: Callable[[set[Path]], Awaitable[None]], every: float = 1.0
+) -> None:
+    """Look at the files again and again, and tell which have changed, come or gone; runs until it is cancelled."""
+    known = await anyio.to_thread.run_sync(_look, paths)
+    while True:
+        await anyio.sleep(every)
+        now = await anyio.to_thread.run_sync(_look, paths)
+        changed = {path for path in known.keys() | now.keys() if known.get(path) != now.get(path)}
+        known = now
+        if changed:
+            await on_change(changed)
+
+
+async def follow(modules: ToolModules, on_loaded: Callable[[Loaded], None], every: float = 1.0) -> None:
+    """Load tools again whenever their files change, in a thread; runs until it is cancelled."""
+
+    async def load(changed: set[Path]) -> None:
+        on_loaded(await anyio.to_thread.run_sync(modules.reload, changed))
+
+    await watch(modules.files, load, every)
+
+
+def _look(paths: Callable[[], Iterable[Path]]) -> dict[Path, Mark]:
+    return {path: _mark(path) for path in paths()}
+
+
+def _mark(path: Path) -> Mark:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)

@@ -1,0 +1,170 @@
+"""What a tool sees of a database: it can ask within limits, look around, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The rows and bytes of one answer, and the seconds of one call."""
+
+    rows: int = 1_000
+    bytes: int = 1_000_000
+    seconds: float = 30.0
+
+
+class Mode(StrEnum):
+    """How a source's connections begin and end."""
+
+    READ = "read"
+    """Nothing is written; each statement sees what is there when it begins."""
+    STEADY = "steady"
+    """Nothing is written; all statements of one reading see the same moment."""
+    WRITE = "write"
+    """What a reading did is kept when it ends well: for tools that were declared as writing, and nothing else."""
+
+
+Binds = Mapping[str, Any]
+"""Values for the `:name` placeholders of a statement; they are sent beside it and never become part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Rows whose values JSON knows, as many as the limits let through."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    truncated: bool = False
+    note: str = ""
+    """What was left out, and how to get it; empty when nothing was."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """Each row by its columns' names; of columns that share a name, the last is kept."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def shown(self) -> dict[str, Any]:
+        """The answer of a tool: columns once, rows as lists, and a hint when something was left out."""
+        answer: dict[str, Any] = {
+            "columns": list(self.columns),
+            "rows": [list(row) for row in self.rows],
+            "row_count": len(self.rows),
+            "truncated": self.truncated,
+        }
+        return {**answer, "next": self.note} if self.note else answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column as the database describes it."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    default: str | None = None
+    primary_key: bool = False
+    comment: str = ""
+    kind: str = "other"
+    """`number`, `text`, `time` or `other`: what can be worked out of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table or view that the database says it has, under its exact name."""
+
+    name: str
+    schema: str = ""
+    """Empty for the schema that names without one belong to."""
+    kind: str = "table"
+
+
+class Connection(Protocol):
+    """A reading of one database for one caller; tools take it as their parameter `conn`."""
+
+    @property
+    def dialect(self) -> str:
+        """What SQL is spoken: `sqlite`, `postgresql`, ..."""
+        ...
+
+    @property
+    def inspector(self) -> Any:
+        """SQLAlchemy's inspector of this database, for what the methods below do not tell."""
+        ...
+
+    def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> Result:
+        """Run one statement that reads; `limit` lowers the number of rows, it never raises it.
+
+        Raises:
+            InvalidArguments: the SQL or a value cannot be used.
+            Refused: the statement would do more than read.
+            UpstreamTimeout: the database took too long.
+            UpstreamGone: the database cannot be reached.
+        """
+        ...
+
+    def explain(self, sql: str, binds: Binds | None = None) -> Result:
+        """How the database would run a statement that reads; it is not run."""
+        ...
+
+    def schemas(self) -> tuple[str, ...]:
+        """The names of the schemas, the default one first."""
+        ...
+
+    def tables(self, schema: str = "") -> tuple[Table, ...]:
+        """The tables and views of a schema, by name; none is named for the default one.
+
+        Raises:
+            InvalidArguments: no schema of that name; the nearest are named.
+        """
+        ...
+
+    def find(self, table: str, schema: str = "") -> Table:
+        """The table or view of that name, written `table` or `schema.table`, in whatever case is clear.
+
+        Raises:
+            InvalidArguments: there is none; the nearest are named.
+        """
+        ...
+
+    def columns(self, table: Table) -> tuple[Column, ...]:
+        """The columns of a table in their order."""
+        ...
+
+    def column(self, table: Table, name: str) -> Column:
+        """One column by name, in whatever case is clear.
+
+        Raises:
+            InvalidArguments: there is none; the nearest are named.
+        """
+        ...
+
+    def ddl(self, table: Table) -> str:
+        """The statements that would create a table or view."""
+        ...
+
+    def quoted(self, subject: Table | Column | str) -> str:
+        """A name as it can stand in SQL of this database, whatever letters it has."""
+        ...
+
+
+class Question(Protocol):
+    """One caller's connection for queries that we have built ourselves; tools are not told of it."""
+
+    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> Result:
+        """Run one query whose words are ours and were checked before; nothing of a caller may be in them."""
+        ...
+
+    def stop(self) -> None:
+        """End what runs, from another thread."""
+        ...
+
+
+class OwnConnection(Connection, Question, Protocol):
+    """What rooms that build their statements themselves see; it can also do what is no query."""
+
+    def performed(self, sql: str, binds: Binds) -> Result:
+        """Run one statement of ours that is no query, such as the call of a procedure."""
+        ...

@@ -1,0 +1,1 @@
+"""Tools as text within a budget: signatures, cards, examples and token counts."""

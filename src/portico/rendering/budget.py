@@ -1,0 +1,199 @@
+"""The one budgeter: answers are degraded rung by rung until they fit, and say what was left out."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from portico.domain.disclosure import Card, Disclosure, Level
+from portico.protocols import TokenCounter
+
+OUTLIER = 3
+"""An item that costs so many times its share of the room begins with less, so that not all pay for it."""
+
+
+class Texts(Sequence[tuple[Level, str]]):
+    """The rungs of one thing, each rendered when it is first read, and kept: most answers need only the first."""
+
+    def __init__(self, renders: Sequence[tuple[Level, Callable[[], str]]]) -> None:
+        self._renders = renders
+        self._rendered: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._renders)
+
+    @overload
+    def __getitem__(self, rung: int) -> tuple[Level, str]: ...
+    @overload
+    def __getitem__(self, rung: slice) -> Sequence[tuple[Level, str]]: ...
+    def __getitem__(self, rung: int | slice) -> tuple[Level, str] | Sequence[tuple[Level, str]]:
+        if isinstance(rung, slice):
+            return [self[number] for number in range(len(self))[rung]]
+        number = range(len(self))[rung]
+        level, render = self._renders[number]
+        if number not in self._rendered:
+            self._rendered[number] = render()
+        return level, self._rendered[number]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rungs:
+    """One tool at falling detail: each rung is a level and its text, the last one is the bare handle."""
+
+    handle: str
+    texts: Sequence[tuple[Level, str]]
+
+    def card(self, rung: int) -> Card:
+        """The card at one rung; -1 is the lowest."""
+        level, text = self.texts[rung]
+        return Card(handle=self.handle, level=level, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """What stands around the cards of an answer."""
+
+    head: str = ""
+    tail: str = ""
+    separator: str
+    total: int
+
+    def text(self, cards: Sequence[Card]) -> str:
+        """The answer with these cards; those that are not shown are counted."""
+        left = self.total - len(cards)
+        count = f"({left} more withheld)" if cards else f"({left} withheld)"
+        parts = [self.head, *(card.text for card in cards), count if left > 0 else "", self.tail]
+        return self.separator.join(part for part in parts if part)
+
+
+def fit(
+    cards: Sequence[Rungs],
+    *,
+    tokens: int,
+    counter: TokenCounter,
+    head: str = "",
+    tail: str = "",
+    total: int | None = None,
+    separator: str = "\n",
+) -> Disclosure:
+    """Show every card as fully as the tokens allow; never more tokens than that.
+
+    The last card gives way first, because the first one is the likeliest answer. When even the handles do not fit,
+    as many as do are shown with the count of the rest. A budget that has no room for one handle between head and tail
+    loses these two, and still shows handles and the count. When not even the count fits, the text is empty.
+    """
+    total = len(cards) if total is None else total
+    around = _Frame(head=head, tail=tail, separator=separator, total=len(cards))
+    bare = _Frame(separator=separator, total=max(total, len(cards)))
+    lowest = [card.card(-1) for card in cards]
+    chosen = _fullest(cards, around, tokens, counter) or _most(lowest, around, tokens, counter)
+    text = around.text(chosen)
+    if (cards and not chosen) or counter.count(text) > tokens:
+        chosen = _most(lowest, bare, tokens, counter)
+        text = bare.text(chosen)
+    cost = counter.count(text)
+    return Disclosure(
+        text=text if cost <= tokens else "",
+        tokens=cost if cost <= tokens else 0,
+        cards=tuple(chosen),
+        shown=len(chosen),
+        total=total,
+        next=tail,
+        counter=counter.name,
+    )
+
+
+def fair(items: Sequence[Rungs], room: int, counter: TokenCounter) -> list[Rungs]:
+    """The items, where one that takes far more than its share begins at a lower rung, so that not all pay for it."""
+    costs = [counter.count(item.card(0).text) + 1 for item in items]
+    share = water_level(costs, room)
+    return [
+        _lowered(item, share, counter) if cost > OUTLIER * share else item
+        for item, cost in zip(items, costs, strict=True)
+    ]
+
+
+def fill(items: Sequence[Rungs], cards: Sequence[Card], room: int, counter: TokenCounter) -> list[Card]:
+    """The cards of these items, raised rung by rung in turns: what some gave up for nothing is not wasted.
+
+    Whether the whole fits is for the caller to count: joined texts may count more or less than their parts.
+    """
+    chosen = list(cards)
+    rungs = [_rung(item, card) for item, card in zip(items, cards, strict=False)]
+    left = room - sum(counter.count(card.text) + 1 for card in cards)
+    turn = list(range(len(chosen)))
+    while turn:
+        following = []
+        for number in turn:
+            higher = items[number].card(rungs[number] - 1) if rungs[number] else chosen[number]
+            more = counter.count(higher.text) - counter.count(chosen[number].text)
+            if rungs[number] and more <= left:
+                chosen[number], rungs[number], left = higher, rungs[number] - 1, left - more
+                following.append(number)
+        turn = following
+    return chosen
+
+
+def _rung(item: Rungs, card: Card) -> int:
+    """Which of an item's rungs a card is; the lower ones are looked at first, since they cost less to make."""
+    return next(rung for rung in range(len(item.texts) - 1, -1, -1) if item.card(rung).text == card.text)
+
+
+def water_level(sizes: Sequence[int], room: int) -> int:
+    """The most that each answer may cost so that these ones fit a room together, the smaller ones whole.
+
+    What is left over when all of them fit is shared out among them.
+    """
+    left = room
+    for number, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - number)
+        if size > share:
+            return share
+        left -= size
+    return max(sizes, default=0) + (left // len(sizes) if sizes else room)
+
+
+def _lowered(item: Rungs, share: int, counter: TokenCounter) -> Rungs:
+    rung = next((n for n in range(len(item.texts)) if counter.count(item.card(n).text) <= share), len(item.texts) - 1)
+    return Rungs(handle=item.handle, texts=item.texts[rung:])
+
+
+def _fullest(cards: Sequence[Rungs], frame: _Frame, tokens: int, counter: TokenCounter) -> list[Card]:
+    """All cards, each at the highest rung at which they fit together; nothing when not even the lowest ones do."""
+    around = counter.count(frame.head) + counter.count(frame.tail)
+    for chosen, cost in _descent(cards, counter):
+        # Counts of parts can only say when it is worth counting the whole: joined texts may count more or less.
+        if around + cost <= tokens and counter.count(frame.text(chosen)) <= tokens:
+            return chosen
+    return []
+
+
+def _descent(cards: Sequence[Rungs], counter: TokenCounter) -> Iterator[tuple[list[Card], int]]:
+    """The cards at full detail, then one of them a rung lower each time, from the last card to the first; with costs.
+
+    A rung that saves nothing is passed over.
+    """
+    chosen = [card.card(0) for card in cards]
+    costs = [counter.count(card.text) + 1 for card in chosen]
+    yield chosen, sum(costs)
+    for depth in range(1, max((len(card.texts) for card in cards), default=0)):
+        for number in range(len(cards) - 1, -1, -1):
+            if depth >= len(cards[number].texts):
+                continue
+            lower = cards[number].card(depth)
+            cost = counter.count(lower.text) + 1
+            if cost < costs[number]:
+                chosen[number], costs[number] = lower, cost
+                yield chosen, sum(costs)
+
+
+def _most(cards: Sequence[Card], frame: _Frame, tokens: int, counter: TokenCounter) -> Sequence[Card]:
+    """As many of the first cards as fit; none when not one does."""
+    if counter.count(frame.text(cards)) <= tokens:
+        return cards
+    most = bisect_left(range(1, len(cards) + 1), True, key=lambda n: counter.count(frame.text(cards[:n])) > tokens)
+    while most and counter.count(frame.text(cards[:most])) > tokens:
+        most -= 1
+    return cards[:most]

@@ -1,0 +1,1 @@
+"""Large results: truncated, previewed, paged, searched and selected from."""

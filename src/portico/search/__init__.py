@@ -1,0 +1,1 @@
+"""A query becomes hits: words, vectors, index and ranking."""

@@ -1,0 +1,23 @@
+"""Embeddings of texts, the choice of their model, and the cache that spares it work."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from portico.protocols import MeaningSource, Store
+
+from .cache import Meanings
+from .local import LocalModel
+
+
+def open_meanings(*, store: Store, url: str, model: str, key: str, timeout: float) -> MeaningSource:
+    """The memory of meanings over an endpoint, or over a local model when there is no url; nothing is asked yet.
+
+    A command that searches nothing loads no model and sends nothing, however many tools it knows.
+    """
+    if url:
+        # Its HTTP client is loaded here: a gateway without an endpoint does not pay for it.
+        endpoint = import_module("portico.search.embeddings.endpoint").Endpoint(url, model, key=key)
+        return Meanings(endpoint, store, timeout=timeout, lazy=True)
+    local = LocalModel(model)
+    return Meanings(local, store, timeout=timeout, lazy=True, on_close=local.close)

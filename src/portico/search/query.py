@@ -1,0 +1,334 @@
+"""Reads a query: its words, typos and synonyms, the products it names, and the several things it may ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .postings import NAME_MARK, Numbers, Postings, Values
+from .vectors import Mask, Vector
+from .word_vectors import Table
+from .words import QUERY_LIMIT, SYNONYMS, query_words, spelled_words, stem_of
+
+SHORTEST = 3
+"""Letters from which on a word may be misspelled; of that length, only by a letter that was left out."""
+LONGEST = 24
+CANDIDATES = 6
+_BUCKETS = 1 << 15
+
+
+class NearWords:
+    """Finds words by the letters they share, three at a time."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = sorted(filter(_may_be_misspelled, words))
+        letters = np.zeros((len(self._words), LONGEST + 2), dtype=np.uint8)
+        packed = np.array([f"^{word}$" for word in self._words], dtype=f"S{LONGEST + 2}")
+        if len(packed):
+            letters[:] = packed.view(np.uint8).reshape(len(packed), -1)
+        codes = _codes(letters)
+        rows, places = np.nonzero(letters[:, 2:])
+        found = codes[rows, places]
+        order = np.argsort(found, kind="stable")
+        self._rows = rows[order].astype(np.int32)
+        self._starts = np.searchsorted(found[order], np.arange(_BUCKETS + 1))
+        self._lengths = np.count_nonzero(letters, axis=1) - 2
+
+    def near(self, word: str) -> list[str]:
+        """Words within one slip of the pen (two for long words), or that begin with this one; the nearest first."""
+        if not _may_be_misspelled(word):
+            return []
+        ranked = []
+        for other in self._candidates(word):
+            slips = distance(word, other, 1 if len(word) < 8 else 2)
+            if slips is not None and len(word) + len(other) > 2 * SHORTEST:
+                ranked.append((slips, other))
+            elif len(word) > SHORTEST and other.startswith(word):
+                ranked.append((2, other))
+        return [other for _, other in sorted(ranked)[:2]]
+
+    def _candidates(self, word: str) -> Iterator[str]:
+        letters = np.frombuffer(f"^{word}$".encode(), dtype=np.uint8)
+        codes = _codes(letters[None, :])[0]
+        sharing = np.concatenate([self._rows[self._starts[code] : self._starts[code + 1]] for code in codes])
+        if not len(sharing):
+            return
+        shared = np.bincount(sharing, minlength=len(self._words))
+        alike = 2 * shared / (self._lengths + len(word))
+        for place in np.argsort(-alike, kind="stable")[:CANDIDATES]:
+            if alike[place] >= 0.3:
+                yield self._words[place]
+
+
+def _may_be_misspelled(word: str) -> bool:
+    """Numbers may not: another number is another thing."""
+    return SHORTEST <= len(word) <= LONGEST and word.isascii() and word.isalpha()
+
+
+def distance(one: str, other: str, most: int) -> int | None:
+    """How many letters were missed, added, changed or swapped, if no more than `most`."""
+    if abs(len(one) - len(other)) > most:
+        return None
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, last, row = row, before, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return None
+    return row[-1] if row[-1] <= most else None
+
+
+def _codes(letters: NDArray[np.uint8]) -> NDArray[np.int64]:
+    wide = letters.astype(np.int64)
+    codes: NDArray[np.int64] = (wide[:, :-2] * 961 + wide[:, 1:-1] * 31 + wide[:, 2:]) % _BUCKETS
+    return codes
+
+
+MOST_NEEDS = 6
+SHORTEST_NEED = 2
+"""Words that a need has at least; fewer belong to the need before."""
+LONG_QUERY = 40
+"""Words from which on each sentence is taken as a need of its own."""
+SEEN = 300
+"""Characters in which a part shows whether it has words enough."""
+
+_STEP = re.compile(
+    r";\s+|\n+(?:\s*(?:[-*•]|\d+[.)])\s+)?"
+    r"|[,.]?\s+(?:and\s+)?(?:then|after\s+that|afterwards|finally|lastly|additionally)\b,?\s*"
+    r"|[,.]\s+(?:and\s+)?(?:next|also)\b,?\s+"
+    r"|,?\s+(?:and\s+also|as\s+well\s+as)\s+",
+    re.IGNORECASE,
+)
+_SEVERAL = re.compile(
+    r"[;\n]|\b(?:and|then|after\s+that|afterwards|finally|lastly|additionally|next|also|as\s+well\s+as)\b",
+    re.IGNORECASE,
+)
+"""What a query has that asks for several things, unless it is a long one."""
+_QUOTED = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']{3,}'(?!\w)|`[^`]*`")
+_SENTENCE = re.compile(r"(?<=[.?!])\s+")
+_AND = re.compile(r",?\s+and\s+(?=([a-z]+)\b)", re.IGNORECASE)
+_ACTIONS = frozenset(
+    "add analyze append approve archive assign attach book buy calculate call cancel check clear click close commit"
+    " compare compress compute convert copy count create crop decrypt delete deploy describe disable download draft"
+    " draw edit email enable encrypt execute export extract fetch fill find generate get give import insert install"
+    " invite list look make merge message move navigate notify open order pay plot post print publish purchase push"
+    " query read recommend record reject remove rename replace reply report reserve resize restart retrieve return"
+    " rotate run save scan schedule search select send set share show sort start stop store submit subscribe suggest"
+    " summarize tell transfer translate turn update upload validate verify visualize watch write".split()
+)
+
+
+def needs(query: str) -> list[str]:
+    """The several things that a query asks for, in its order; one element when it is a single one."""
+    query = query[:QUERY_LIMIT]
+    if not _SEVERAL.search(query) and query.count(" ") < LONG_QUERY:
+        return [query]
+    query = "\n".join(" ".join(line.split()) for line in query.splitlines())
+    shape = _QUOTED.sub(lambda quoted: "x" * len(quoted[0]), query)
+    spans = list(_between(_STEP, shape, (0, len(shape))))
+    if len(shape.split()) > LONG_QUERY:
+        spans = [sentence for span in spans for sentence in _between(_SENTENCE, shape, span)]
+    parts = [query[start:end] for span in spans for start, end in _actions(shape, span)]
+    return _with_enough(parts)[:MOST_NEEDS]
+
+
+def _between(pattern: re.Pattern[str], text: str, span: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """What lies between the matches of a pattern."""
+    start, end = span
+    for match in pattern.finditer(text, start, end):
+        yield start, match.start()
+        start = match.end()
+    yield start, end
+
+
+def _actions(text: str, span: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Split at "and" where an action follows that is more than one word."""
+    start, end = span
+    for match in _AND.finditer(text, start, end):
+        before, after = text[start : match.start()], text[match.end() : end]
+        if match[1].lower() in _ACTIONS and _is_enough(before) and _is_enough(after):
+            yield start, match.start()
+            start = match.end()
+    yield start, end
+
+
+def _with_enough(parts: list[str]) -> list[str]:
+    """The parts; one with too few words joins the one before it."""
+    found: list[str] = []
+    for part in parts:
+        if found and not _is_enough(part):
+            found[-1] = f"{found[-1]} {part}"
+        else:
+            found.append(part)
+    if len(found) > 1 and not _is_enough(found[0]):
+        found[:2] = [f"{found[0]} {found[1]}"]
+    return found
+
+
+def _is_enough(text: str) -> bool:
+    return len(spelled_words(text[:SEEN])) >= SHORTEST_NEED
+
+
+PRODUCTS = frozenset(
+    """
+    salesforce hubspot pipedrive zoho zendesk freshdesk servicenow intercom paypal adyen quickbooks xero odoo shopify
+    woocommerce magento bamboohr workday jira asana trello clickup todoist basecamp smartsheet youtrack redmine
+    slack discord telegram whatsapp mattermost zulip gmail mailchimp mailgun sendgrid twilio vonage webex calendly
+    twitter linkedin reddit facebook instagram tiktok youtube bluesky mastodon wechat github gitlab bitbucket gitea
+    mysql mariadb redis snowflake bigquery databricks dynamodb firestore supabase airtable neo4j pinecone qdrant
+    kubernetes docker terraform ansible jenkins circleci grafana prometheus datadog pagerduty opsgenie splunk sentry
+    cloudflare vercel netlify heroku digitalocean dropbox onedrive sharepoint figma canva photoshop spotify tableau
+    powerbi looker mixpanel posthog kaggle huggingface confluence evernote okta auth0 zapier airbnb netflix uber
+    """.split()
+)
+"""Names that mean a product and nothing else; words of everyday English are left out."""
+
+
+NEAR_WEIGHT = 0.7
+"""What a misspelled word counts."""
+SYNONYM_LEAST = 0.015
+"""The share of a query's weight below which a synonym is left out."""
+CORRECTED = 4
+"""Unknown words of a query for which near ones are looked for."""
+
+
+class Term(NamedTuple):
+    """A word that some tools have, with its share of all that the query says."""
+
+    word: str
+    share: float
+    tools: Numbers
+    values: Values
+
+    def value_in(self, tool: int) -> float:
+        """What the word adds to the score of a tool."""
+        place = int(np.searchsorted(self.tools, tool))
+        if place < len(self.tools) and self.tools[place] == tool:
+            return float(self.values[place]) * self.share
+        return 0.0
+
+
+class Need(NamedTuple):
+    """One thing that is asked for."""
+
+    text: str
+    terms: tuple[Term, ...]
+    vector: Vector
+    mass: float
+    """What all of its words tell together."""
+    is_elsewhere: bool = False
+    """Whether it names a product that no tool knows."""
+
+    def by_words(self, size: int) -> Vector:
+        """The share of the query that each tool has in words: 1 would be all of it, in its name."""
+        if not self.terms:
+            return np.zeros(size, dtype=np.float32)
+        tools = np.concatenate([term.tools for term in self.terms])
+        values = np.concatenate([term.values for term in self.terms])
+        shares = np.array([term.share for term in self.terms], dtype=np.float32)
+        values *= np.repeat(shares, [len(term.tools) for term in self.terms])
+        return np.bincount(tools, weights=values, minlength=size).astype(np.float32)
+
+
+class Reader:
+    """Reads queries for one edition's tools, as far as a caller may see them: others leave no trace in a score."""
+
+    def __init__(self, postings: Postings, table: Table, within: Mask | None) -> None:
+        self.postings = postings
+        self.table = table
+        self._counts = postings.counts(within)
+        size = postings.size if within is None else int(np.count_nonzero(within))
+        counts = np.arange(size + 1)
+        self._told: list[float] = np.log1p((size - counts + 0.5) / (counts + 0.5)).tolist()
+        """How much a word tells that so many tools have."""
+
+    def read(self, text: str) -> list[Need]:
+        """What is asked for, one need or several."""
+        return [self._need(need) for need in needs(text)]
+
+    def _need(self, text: str) -> Need:
+        spelled = query_words(as_creating(text))
+        stems: dict[str, float] = {}
+        for word, weight in spelled.items():
+            stemmed = stem_of(word)
+            if stems.get(stemmed, 0.0) < weight:
+                stems[stemmed] = weight
+        weights, mass = self._weigh(stems, spelled)
+        terms = tuple(Term(word, weight / mass, *self.postings.of(word)) for word, weight in weights.items())
+        is_elsewhere = any(word in PRODUCTS and not self._count(stem_of(word)) for word in spelled)
+        return Need(text, terms, self.table.of_query(spelled), mass, is_elsewhere)
+
+    def _weigh(self, stems: Mapping[str, float], spelled: Mapping[str, float]) -> tuple[dict[str, float], float]:
+        """Each word that tools have with its weight, and the weight of the whole query, unknown words included."""
+        weights: dict[str, float] = {}
+        mass = 0.0
+        unknown = []
+        for word, weight in stems.items():
+            count = self._count(word)
+            told = weight * self._told[count]
+            mass += told
+            if count:
+                weights[word] = told
+            elif weight == 1.0:
+                unknown.append(word)
+        mass -= self._add_near(unknown[:CORRECTED], spelled, weights)
+        self._add_synonyms(stems, weights, least=SYNONYM_LEAST * mass)
+        return weights, max(mass, 1e-9)
+
+    def _add_near(self, unknown: list[str], spelled: Mapping[str, float], weights: dict[str, float]) -> float:
+        """Take an unknown word for those that look like it, unless it is a word in its own right.
+
+        Returns by how much the query weighs less, now that its words are known to be common ones.
+        """
+        if not unknown:
+            return 0.0
+        less = 0.0
+        sensible = {stem_of(word) for word in spelled if word in self.table.words}
+        for word in unknown:
+            near = self._near_words.near(word) if word not in sensible else []
+            for other in near:
+                told = NEAR_WEIGHT * self._told[self._count(other)]
+                weights[other] = max(weights.get(other, 0.0), told)
+            if near:
+                less += self._told[0] - self._told[self._count(near[0])]
+        return less
+
+    def _add_synonyms(self, stems: Mapping[str, float], weights: dict[str, float], least: float) -> None:
+        """Words that mean nearly the same, unless they are so common that they would tell nothing."""
+        for word, weight in stems.items():
+            for other, share in SYNONYMS.get(word, _NONE).items() if weight == 1.0 else ():
+                count = self._count(other)
+                if count and other not in stems:
+                    told = share * self._told[count]
+                    if told >= least:
+                        weights[other] = max(weights.get(other, 0.0), told)
+
+    def _count(self, word: str) -> int:
+        """How many tools have a word."""
+        number = self.postings.words.get(word, len(self._counts))
+        return self._counts[number] if number < len(self._counts) else 0
+
+    @cached_property
+    def _near_words(self) -> NearWords:
+        words = list(self.postings.words)
+        return NearWords([word for word in words if not word.startswith(NAME_MARK) and self._count(word)])
+
+
+def as_creating(text: str) -> str:
+    """A request to open a new issue, in the word that tools use for it: what is open already is another matter."""
+    return _OPENING.sub("create", text, count=1)
+
+
+_OPENED = "issue|ticket|bug|defect|incident|case|pull request|merge request|pr|mr"
+_OPENING = re.compile(rf"\b(?:open|file|raise|log)\b(?= +(?:an?|another|new) .{{0,40}}\b(?:{_OPENED})\b)", re.I)
+_NONE: Mapping[str, float] = {}

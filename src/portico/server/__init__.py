@@ -1,0 +1,1 @@
+"""Serves an application: over HTTP, over stdio, or inside another program."""

@@ -1,0 +1,249 @@
+"""Serves an open house over HTTP or stdio; the only place that loads the MCP SDK, because loading it takes a second."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import anyio
+from starlette.types import ASGIApp
+
+from portico.application import House
+from portico.config import Settings
+from portico.domain.snapshot import Edition
+from portico.domain.version import VERSION
+from portico.errors import ConfigError
+from portico.surfaces.capabilities.surface import Capabilities
+from portico.surfaces.discover.surface import Discover
+from portico.surfaces.lua_gateway.surface import GatewaySurface
+from portico.surfaces.mcp.early_start import EarlyPipe
+from portico.surfaces.mcp.http import build_app, serve
+from portico.surfaces.mcp.server import SurfaceServer
+from portico.surfaces.mcp.stdio import serve_stdio
+from portico.surfaces.mcp.surface import Surface
+from portico.surfaces.search.surface import Search
+from portico.surfaces.static import Static
+from portico.wiring import open_house, watch
+
+from .background import Upkeep
+from .greeting import STABLE, remember
+
+SURFACES: Mapping[str, Callable[[House, Settings], Surface]] = {
+    "discover": lambda house, settings: Discover(house.gateway, house.scripts),
+    "static": lambda house, settings: Static(house.gateway),
+    "search": lambda house, settings: Search(house.gateway, settings.search.order),
+    "capabilities": lambda house, settings: Capabilities(house.gateway, **asdict(settings.capabilities)),
+    "gateway": lambda house, settings: GatewaySurface(house.gateway, house.scripts),
+}
+USAGE_SECONDS = 5.0
+"""How long a start waits for what the database knows of usage."""
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A gateway that can be reached, and the way to stop it."""
+
+    url: str
+    house: House
+    stop: Callable[[], None]
+
+
+async def serve_over_http(
+    settings: Settings,
+    *,
+    surface: str,
+    host: str,
+    port: int,
+    on_ready: Callable[[Serving], None],
+    on_open: Callable[[House], None] | None = None,
+) -> None:
+    """Serve every surface until a signal comes; `surface` is the one at `/mcp`.
+
+    `on_open` may put more into the house before it is served.
+
+    Raises:
+        ConfigError: the address cannot or must not be used.
+    """
+    _check_surface(surface)
+    listener = _listen(host, port)
+    actual = listener.getsockname()[1]
+    async with open_house(settings) as house, anyio.create_task_group() as tasks:
+        if on_open is not None:
+            on_open(house)
+        await _read_usage(house)
+        servers = {name: _surface_server(house, settings, name) for name in SURFACES}
+        keep_in_step(house, tasks, servers)
+        app = build_app(servers, default=surface, port=actual, api=_api(house), settings=settings.http)
+        _settle_memory()
+        url = f"http://{_shown(host)}:{actual}/mcp"
+        ready = partial(_ready, on_ready, url, house)
+        await serve(app, listener, on_ready=ready, limits=settings.http.limits)
+        tasks.cancel_scope.cancel()
+
+
+async def serve_over_stdio(settings: Settings, *, surface: str, pipe: EarlyPipe | None = None) -> None:
+    """Serve one client over stdin and stdout until it goes away; a `pipe` may have answered it already.
+
+    Raises:
+        ConfigError: there is no such surface.
+    """
+    _check_surface(surface)
+    async with open_house(settings) as house, anyio.create_task_group() as tasks:
+        await _read_usage(house)
+        server = _surface_server(house, settings, surface)
+        keep_in_step(house, tasks, {surface: server})
+        _keep_greeting(house, tasks, settings, server)
+        _settle_memory()
+        await serve_stdio(server, pipe)
+        tasks.cancel_scope.cancel()
+
+
+def _keep_greeting(house: House, tasks: anyio.abc.TaskGroup, settings: Settings, server: SurfaceServer) -> None:
+    """Remember what a client is told first, so that the next start can say it at once."""
+    turn = anyio.Lock()
+
+    async def keep() -> None:
+        async with turn:
+            text, tools = server.surface.instructions(server.caller), []
+            if server.surface.name in STABLE:
+                tools = await server.surface.tools(server.caller)
+            await anyio.to_thread.run_sync(remember, settings, server.surface.name, text, tools)
+
+    def published(edition: Edition) -> None:
+        tasks.start_soon(keep)
+
+    house.gateway.editions.subscribe(published)
+    if not house.unknown:
+        tasks.start_soon(keep)
+
+
+def _ready(on_ready: Callable[[Serving], None], url: str, house: House, stop: Callable[[], None]) -> None:
+    on_ready(Serving(url, house, stop))
+
+
+def _api(house: House) -> ASGIApp:
+    # What REST is made of takes a sixth of a second to load, which a client over stdio must not pay.
+    api: ASGIApp = import_module("portico.surfaces.rest.app").build_api(house)
+    return api
+
+
+async def _read_usage(house: House) -> None:
+    """Begin with the journal: count what others lost, and read usage, neither on the event loop nor in a request."""
+    if house.journal is not None:
+        house.journal.start()
+    with anyio.move_on_after(USAGE_SECONDS):
+        await anyio.to_thread.run_sync(house.gateway.executor.journal.usage, abandon_on_cancel=True)
+
+
+def _surface_server(house: House, settings: Settings, surface: str) -> SurfaceServer:
+    return SurfaceServer(house.gateway, SURFACES[surface](house, settings), VERSION, house.walk)
+
+
+def keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:
+    """Tell clients what changes, say what is wrong with tools of our own, and start what is not known yet."""
+    for problem in house.workshop.problems if house.workshop is not None else ():
+        logger.warning("%s", problem)
+    last = [house.gateway.edition]
+    for server in servers.values():
+        server.begin()
+
+    def published(edition: Edition) -> None:
+        before, last[0] = last[0], edition
+        logger.info("edition %d: %d tools of %d servers", edition.number, len(edition.tools), len(edition.servers))
+        for server in servers.values():
+            # At once and in order, or a list that changes and changes back between two looks would look the same.
+            tasks.start_soon(server.tell, server.publish(before, edition))
+
+    def noticed(name: str, method: str, params: Mapping[str, Any]) -> None:
+        for server in servers.values():
+            tasks.start_soon(server.pass_notice, name, method, params)
+
+    def stood() -> None:
+        for server in servers.values():
+            tasks.start_soon(server.announce_tiers)
+
+    house.gateway.editions.subscribe(published)
+    house.gateway.standings.subscribe(stood)
+    house.notices.append(noticed)
+    watch(house, tasks)
+    tasks.start_soon(Upkeep(house.admin, house.walk).run)
+
+
+def _check_surface(surface: str) -> None:
+    if surface not in SURFACES:
+        raise ConfigError(
+            f"there is no surface {surface!r}", where="surface", fix=f"Choose one of: {', '.join(SURFACES)}."
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    if host not in LOOPBACK:
+        raise ConfigError(
+            f"{host!r} can be reached by others, and this version cannot ask them who they are",
+            where="host",
+            fix="Use 127.0.0.1, and a tunnel or a proxy with authentication in front of it.",
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise ConfigError(
+            f"port {port} on {host} cannot be used: {error}", where="port", fix="Stop what uses it, or give --port."
+        ) from error
+    return listener
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _settle_memory() -> None:
+    """What was loaded at start lives until the end: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def run_server(
+    settings: Settings,
+    *,
+    stdio: bool,
+    surface: str | None,
+    host: str | None,
+    port: int | None,
+    say_ready: Callable[[str], None] | None = None,
+    pipe: EarlyPipe | None = None,
+) -> None:
+    """Run the server in an event loop of its own; what is None comes from the settings."""
+    chosen = surface or settings.surface
+    for problem in settings.problems:
+        logger.warning("config: %s", problem)
+    if stdio:
+        anyio.run(partial(serve_over_stdio, settings, surface=chosen, pipe=pipe), backend_options={"use_uvloop": True})
+        return
+    serve_http = partial(
+        serve_over_http,
+        settings,
+        surface=chosen,
+        host=host or settings.host,
+        port=settings.port if port is None else port,
+        on_ready=lambda serving: (say_ready or _say_ready)(serving.url),
+    )
+    anyio.run(serve_http, backend_options={"use_uvloop": True})
+
+
+def _say_ready(url: str) -> None:
+    sys.stderr.write(f"portico: serving {url}\n")
+    sys.stderr.flush()

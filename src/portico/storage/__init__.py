@@ -1,0 +1,1 @@
+"""What is stored between starts: SQLite by default, PostgreSQL for many replicas."""

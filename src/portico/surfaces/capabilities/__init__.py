@@ -1,0 +1,1 @@
+"""The `capabilities` surface: an inventory of all tools, one schema at a time, direct calls."""

@@ -1,0 +1,135 @@
+"""What commands are given, exit codes, bare names of own tools, and completion in the shell."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+import typer
+
+from portico.errors import CallError
+
+if TYPE_CHECKING:
+    from portico.application import House
+    from portico.domain.call import Caller
+
+
+class Exit(IntEnum):
+    """Exit codes; documented in the CLI reference and stable."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    CONFIG = 3
+    UNKNOWN = 4
+    INVALID = 5
+    UPSTREAM = 6
+
+
+class Serve(Protocol):
+    """Serves until it is told to stop."""
+
+    def __call__(
+        self,
+        config: str | None,
+        *,
+        stdio: bool,
+        surface: str | None,
+        host: str | None,
+        port: int | None,
+        profile: str | None = None,
+        reload: bool = False,
+        log_level: str = "",
+        log_format: str = "",
+    ) -> None:
+        """Serve over stdio or HTTP; what is None comes from the config."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """The doors that commands open."""
+
+    open_house: Callable[[str | None], AbstractAsyncContextManager[House]]
+    serve: Serve
+    demo: Callable[[bool, int | None], None]
+    version: str
+    surface_tokens: Callable[[House, str], int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """What every command shares: the desk and the global options."""
+
+    desk: Desk
+    config: str | None = None
+
+
+def options(ctx: typer.Context) -> Options:
+    """The options of the running command."""
+    found = ctx.find_object(Options)
+    assert found is not None, "the app callback has set them"
+    return found
+
+
+_OWN = re.compile(r"(?<![\w.])_local\.([A-Za-z_][A-Za-z0-9_]*)")
+SERVER = "local"
+
+
+class OwnNames:
+    """Spells tools of our own by their bare names, where no other tool is called so."""
+
+    def __init__(self, house: House, caller: Caller) -> None:
+        self._resolver = house.gateway.edition.resolver
+        self._visible = house.gateway.policy.visible(caller, house.gateway.edition)
+
+    def shorten(self, text: str) -> str:
+        """A text for people with bare names in it."""
+        return _OWN.sub(lambda found: found[1] if self._is_enough(found[0], found[1]) else found[0], text)
+
+    def _is_enough(self, handle: str, bare: str) -> bool:
+        try:
+            return self._resolver.resolve(bare, self._visible).handle == handle
+        except CallError:
+            return False
+
+
+def complete_server(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The names of servers that begin so."""
+    return _known(ctx, incomplete, lambda house: (*house.admin.providers, *house.admin.disabled, *house.refused))
+
+
+def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The handles of tools that begin so; those of our own by their bare names."""
+
+    def handles(house: House) -> Iterable[str]:
+        return (tool.handle.removeprefix("_local.") for tool in house.gateway.edition.tools.values())
+
+    return _known(ctx, incomplete, handles)
+
+
+def _known(ctx: typer.Context, incomplete: str, names: Callable[[House], Iterable[str]]) -> list[str]:
+    """What is remembered; no server is asked, and whatever goes wrong, nothing is printed into the command line."""
+    logging.disable()
+    try:
+        root = ctx.find_root()
+        found = root.obj
+        if not isinstance(found, Options):
+            return []
+        config = root.params.get("config")
+        return sorted(name for name in anyio.run(_names, found, config, names) if name.startswith(incomplete))
+    except Exception:  # noqa: BLE001  a traceback would end up in somebody's command line
+        return []
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+async def _names(found: Options, config: str | None, names: Callable[[House], Iterable[str]]) -> list[str]:
+    async with found.desk.open_house(config) as house:
+        return [*names(house)]

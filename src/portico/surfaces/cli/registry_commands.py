@@ -1,0 +1,308 @@
+"""Commands for tools that live in a database: make a registry, check it, add to it, grant."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from portico.errors import CallError, ConfigError, PorticoError, UnknownServer
+
+from .browse_commands import Json
+from .context import Exit, options
+from .output import ask, data, fail, in_house, say, warn
+
+if TYPE_CHECKING:
+    from portico.application import House
+    from portico.providers.sql.registries import Checked
+    from portico.providers.sql.registry.operations import RegistryOperator
+
+
+registry = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tools that live in a database.")
+
+Where = Annotated[str, typer.Option("--database", help="The database: its name in the config, or its URL.")]
+Schema = Annotated[str, typer.Option(help="The schema of the registry, where a URL names the database.")]
+Name = Annotated[str, typer.Argument(help="The tool's name.")]
+NOT_CONFIGURED = "Add it under databases in the config, or set DATABASE_URI and MCP_PROFILE=db-registry."
+
+
+class KindName(StrEnum):
+    """What can be registered."""
+
+    FUNCTION = "function"
+    PROCEDURE = "procedure"
+    MACRO = "macro"
+    TABLE = "table"
+    VIEW = "view"
+
+
+class DialectName(StrEnum):
+    """The kinds of SQL that statements can be shown in."""
+
+    POSTGRESQL = "postgresql"
+    SQLITE = "sqlite"
+    TERADATA = "teradata"
+
+
+@registry.command()
+def init(
+    ctx: typer.Context,
+    where: Annotated[str, typer.Argument(help="The database: its URL, or its name in the config.")],
+    schema: Schema = "mcp",
+    samples: Annotated[bool, typer.Option("--samples/--no-samples", help="Register a few sample tools.")] = True,
+    show: Annotated[bool, typer.Option("--print", help="Only print the SQL.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Create the tables and views of a registry, and samples; what is there stays as it is."""
+    try:
+        operator = _operator(ctx, where, schema, as_json=as_json)
+        if show:
+            say(operator.script(samples=samples))
+            return
+        operator.init(samples=samples)
+    except PorticoError as error:
+        raise fail(error, as_json=as_json) from error
+    if as_json:
+        data({"registry": schema, "samples": samples})
+        return
+    say("The registry is there." + (" It holds sample tools." if samples else ""))
+    if "://" in where:
+        say(f"next: write under databases in the config: NAME: {{url: ..., registry: {schema}}}")
+    else:
+        say("next: portico registry check")
+
+
+@registry.command()
+def check(
+    ctx: typer.Context,
+    database: Annotated[str | None, typer.Argument(help="Only this database.")] = None,
+    dialect: Annotated[DialectName | None, typer.Option(help="Show the statements of another database.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Explain each row that does not load, and show the statement that each tool would send."""
+
+    async def work(house: House) -> dict[str, Checked | CallError]:
+        return {name: await _checked(house, name, dialect or "") for name in _names(house, database)}
+
+    found = in_house(options(ctx), work, as_json=as_json, complete=False)
+    if as_json:
+        data([_as_data(name, one) for name, one in found.items()])
+    else:
+        for name, one in found.items():
+            _print_unread(name, one) if isinstance(one, CallError) else _print_check(one)
+    if any(isinstance(one, CallError) for one in found.values()):
+        raise typer.Exit(Exit.UPSTREAM)
+    if any(one.refused for one in found.values() if not isinstance(one, CallError)):
+        raise typer.Exit(Exit.FAILED)
+
+
+@registry.command()
+def refresh(
+    ctx: typer.Context,
+    database: Annotated[str | None, typer.Argument(help="Only this database.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Read registries again, now; gateways that share the store or listen to the database follow."""
+
+    async def work(house: House) -> dict[str, int | CallError]:
+        names = _names(house, database)
+        outcomes = await ask(house, set(names), tell=False)
+        return {name: outcomes.get(name) or await _told(house, name) for name in names}
+
+    counts = in_house(options(ctx), work, as_json=as_json, complete=False)
+    failed = {name: one for name, one in counts.items() if isinstance(one, CallError)}
+    if as_json:
+        data({name: _failure(one) if isinstance(one, CallError) else one for name, one in counts.items()})
+    else:
+        for name, count in counts.items():
+            _print_unread(name, count) if isinstance(count, CallError) else say(f"{name}: {count} tools")
+    if failed:
+        raise typer.Exit(Exit.UPSTREAM)
+
+
+@registry.command()
+def add(
+    ctx: typer.Context,
+    name: Name,
+    what: Annotated[str, typer.Argument(metavar="OBJECT", help="The object, as SCHEMA.NAME or NAME.")],
+    where: Where = "",
+    schema: Schema = "mcp",
+    kind: Annotated[KindName | None, typer.Option(help="What it is; found out unless told.")] = None,
+    doc: Annotated[str, typer.Option(help="What the tool does: agents choose by it.")] = "",
+    tags: Annotated[str, typer.Option(help="Tags, separated by commas; the first is its category.")] = "",
+    param: Annotated[list[str] | None, typer.Option(help="NAME:TYPE, with a ? behind it if optional.")] = None,
+    writes: Annotated[bool | None, typer.Option("--writes/--reads", help="Whether it changes something.")] = None,
+    user: Annotated[list[str] | None, typer.Option(help="Who may see it; everybody unless told.")] = None,
+    database_user: Annotated[list[str] | None, typer.Option(help="Database users it is shown to.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Register an object of a database as a tool; its parameters are found out where none are told."""
+    home, _, bare = what.rpartition(".")
+    try:
+        operator = _operator(ctx, where, schema, as_json=as_json)
+        operating: Any = import_module("portico.providers.sql.registry.operations")
+        tool = operating.NewTool(
+            name=name,
+            database=home,
+            object=bare,
+            kind=_kind(kind),
+            docstring=doc,
+            tags=tags,
+            writes=writes,
+            params=[_param(text) for text in param or ()],
+            **({"users": user} if user else {}),
+            **({"database_users": database_user} if database_user else {}),
+        )
+        found, count = operator.add(tool)
+    except PorticoError as error:
+        raise fail(error, as_json=as_json) from error
+    _follow(ctx, where, name, as_json=as_json)
+    if as_json:
+        data({"added": name, "kind": found.name.lower(), "parameters": count})
+    else:
+        say(f"{name} is registered: {found.word} {what}, {count} parameters written down")
+        say("next: portico registry check")
+
+
+@registry.command()
+def remove(ctx: typer.Context, name: Name, where: Where = "", schema: Schema = "mcp", as_json: Json = False) -> None:
+    """Take a tool out of a registry; the object itself stays."""
+    try:
+        is_gone = _operator(ctx, where, schema, as_json=as_json).remove(name)
+        if not is_gone:
+            raise ConfigError(f"no tool {name!r} is registered", fix="See: portico registry check")
+    except PorticoError as error:
+        raise fail(error, as_json=as_json) from error
+    _follow(ctx, where, name, as_json=as_json)
+    data({"removed": name}) if as_json else say(f"{name} is registered no longer")
+
+
+@registry.command()
+def grant(
+    ctx: typer.Context,
+    name: Name,
+    user: Annotated[str, typer.Argument(help="Who; * means everybody.")],
+    where: Where = "",
+    schema: Schema = "mcp",
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take the right away.")] = False,
+    to_database: Annotated[bool, typer.Option("--database-user", help="It is a user of the database.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Let a user see a tool, or no longer."""
+    try:
+        operator = _operator(ctx, where, schema, as_json=as_json)
+        is_changed = operator.grant(name, user, revoke=revoke, database_user=to_database)
+    except PorticoError as error:
+        raise fail(error, as_json=as_json) from error
+    _follow(ctx, where, name, as_json=as_json)
+    if as_json:
+        data({"tool": name, "user": user, "granted": not revoke, "changed": is_changed})
+        return
+    may = "may no longer see" if revoke else "may see"
+    say(f"{user} {may} {name}" + ("" if is_changed else ", as before"))
+
+
+async def _checked(house: House, name: str, dialect: str) -> Checked | CallError:
+    """What came of one registry; one that cannot be read keeps nobody from the others."""
+    assert house.registries is not None, "else there are no names"
+    try:
+        return await house.registries.check(name, dialect)
+    except CallError as error:
+        return error
+
+
+async def _told(house: House, name: str) -> int:
+    """Let others know of a registry that was read, and count its tools."""
+    assert house.registries is not None, "else there are no names"
+    await house.registries.tell(name)
+    return len(house.gateway.edition.chapters[name].tools)
+
+
+def _follow(ctx: typer.Context, where: str, tool: str, *, as_json: bool) -> None:
+    """Read the registry that was just changed, so that the next command and every gateway know it."""
+
+    async def work(house: House) -> None:
+        providers = house.registries.providers if house.registries is not None else {}
+        is_url = "://" in where
+        names = {name for name, one in providers.items() if (one.spec.url == where if is_url else where in ("", name))}
+        await ask(house, names)
+        for problem in (one for name in names for one in providers[name].problems):
+            if problem.tool == tool and not problem.loads:
+                warn(f"{problem.tool} is not offered: {problem}")
+
+    with suppress(typer.Exit):  # it was said what is wrong, and the change was made
+        in_house(options(ctx), work, as_json=as_json, complete=False)
+
+
+def _operator(ctx: typer.Context, where: str, schema: str, *, as_json: bool) -> RegistryOperator:
+    """Whoever writes into the registry of a database, which is named in the config or by its URL."""
+    url = where
+    if "://" not in where:
+
+        async def work(house: House) -> tuple[str, str]:
+            (name,) = _names(house, where or None, only_one=True)
+            assert house.registries is not None, "else there are no names"
+            spec = house.registries.providers[name].spec
+            return spec.url, spec.registry
+
+        url, schema = in_house(options(ctx), work, as_json=as_json, complete=False)
+    # What writes needs SQLAlchemy, which no other command loads.
+    operator: RegistryOperator = import_module("portico.providers.sql.registry.operations").RegistryOperator(
+        url, schema
+    )
+    return operator
+
+
+def _names(house: House, wanted: str | None, *, only_one: bool = False) -> list[str]:
+    known = sorted(house.registries.providers) if house.registries is not None else []
+    if not known:
+        raise ConfigError("no database with a registry is configured", fix=NOT_CONFIGURED)
+    if wanted is not None and wanted not in known:
+        raise UnknownServer(f"no database is called {wanted!r}; configured: {', '.join(known)}")
+    if wanted is None and only_one and len(known) > 1:
+        raise ConfigError("several databases are configured", fix=f"Say which with --database: {', '.join(known)}")
+    return [wanted] if wanted is not None else known
+
+
+def _kind(kind: KindName | None) -> Any:
+    letters = {KindName.PROCEDURE: "M", KindName.MACRO: "M"}
+    kinds: Any = import_module("portico.providers.sql.registry.rows").Kind
+    return None if kind is None else kinds(letters.get(kind, kind[0].upper()))
+
+
+def _param(text: str) -> Any:
+    name, mark, type = text.partition(":")
+    is_optional = type.endswith("?")
+    if not mark or not type.rstrip("?"):
+        raise ConfigError(f"{text!r} is no parameter", where="--param", fix="Write NAME:TYPE, such as region:text")
+    operating: Any = import_module("portico.providers.sql.registry.operations")
+    return operating.NewParam(name=name.strip(), type=type.rstrip("?").strip(), required=not is_optional)
+
+
+def _failure(error: CallError) -> dict[str, Any]:
+    return {"error": error.code, "details": list(error.details)}
+
+
+def _as_data(name: str, one: Checked | CallError) -> dict[str, Any]:
+    return {"database": name, **_failure(one)} if isinstance(one, CallError) else one.as_data()
+
+
+def _print_unread(name: str, error: CallError) -> None:
+    warn(f"{name}: cannot be read: {'; '.join(error.details) or error}")
+
+
+def _print_check(one: Checked) -> None:
+    rest = f"{one.refused} do not" + (f", and the config keeps {one.withheld} back" if one.withheld else "")
+    say(f"{one.database}: {len(one.statements)} tools load from the registry {one.registry!r}, {rest}")
+    for name, statement in one.statements.items():
+        say(f"  {name}")
+        say(f"    {statement.sql}")
+        for mark, bind in statement.binds.items():
+            say(f"    {mark} = {bind}")
+    for problem in one.problems:
+        is_fine = problem.loads or problem.is_withheld
+        word = "kept back" if problem.is_withheld else "note" if problem.loads else "does not load"
+        (say if is_fine else warn)(f"  {word}: {problem}")

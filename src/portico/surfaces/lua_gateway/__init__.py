@@ -1,0 +1,1 @@
+"""The `gateway` surface: servers, their tools, and Lua scripts that call many."""

@@ -1,0 +1,1 @@
+"""The `search` surface: `search_tool` and `execute_tool`."""

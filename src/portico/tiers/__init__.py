@@ -1,0 +1,1 @@
+"""The four tiers of disclosure: hot list, categories, one category, one tool."""
