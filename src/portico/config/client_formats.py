@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path as File
+from pathlib import TreePath as File
 from typing import Any, Literal
 
 from portico.config.documents.document import Document, dotted
-from portico.config.documents.tree import Path
+from portico.config.documents.tree import TreePath
 from portico.errors import ConfigError
 
 Dialect = Literal["portico", "mcpServers", "vscode", "codex", "gemini", "zed", "opencode", "goose", "continue", "amp"]
@@ -17,7 +17,7 @@ Dialect = Literal["portico", "mcpServers", "vscode", "codex", "gemini", "zed", "
 _BRACED_VARIABLE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _BARE_VARIABLE = re.compile(r"(?<![\\$])\$(?=[A-Za-z_])([A-Za-z_][A-Za-z0-9_]*)")
 
-_RENAMED: Mapping[str, Path] = {
+_RENAMED: Mapping[str, TreePath] = {
     "httpUrl": ("url",),
     "serverUrl": ("url",),
     "http_headers": ("headers",),
@@ -51,7 +51,7 @@ class Normal:
     """An entry in Portico's own shape, with the original place of every field that was moved."""
 
     entry: Mapping[str, Any]
-    moved: Mapping[Path, Path]
+    moved: Mapping[TreePath, TreePath]
 
 
 def normalise(entry: Mapping[str, Any], dialect: Dialect) -> Normal:
@@ -75,7 +75,7 @@ def normalise(entry: Mapping[str, Any], dialect: Dialect) -> Normal:
 class _Draft:
     def __init__(self, entry: Mapping[str, Any]) -> None:
         self.entry = dict(entry)
-        self.moved: dict[Path, Path] = {}
+        self.moved: dict[TreePath, TreePath] = {}
 
     def open_command(self) -> None:
         """Zed nests the whole command line; others write it as one list."""
@@ -113,7 +113,7 @@ class _Draft:
         if variable:
             self._put(("headers", "Authorization"), f"Bearer ${{{variable}}}", ("bearer_token_env_var",))
 
-    def _put(self, ours: Path, value: Any, theirs: Path) -> None:
+    def _put(self, ours: TreePath, value: Any, theirs: TreePath) -> None:
         self.moved[ours] = theirs
         if len(ours) == 1:
             self.entry[str(ours[0])] = value
@@ -180,7 +180,7 @@ class Found:
     """One server entry where it stands: as data, and with numbers and switches as they were spelled."""
 
     name: str
-    path: Path
+    path: TreePath
     words: Any = field(repr=False)
     raw: Any = field(repr=False)
 
@@ -250,14 +250,14 @@ def has_table(document: Document, dialect: Dialect, folder: File) -> bool:
     return bool(_server_tables(document.data, dialect, folder))
 
 
-def again(document: Document, path: Path, *, first: int, second: int) -> ConfigError:
+def again(document: Document, path: TreePath, *, first: int, second: int) -> ConfigError:
     """The problem of a key that stands twice: the first one counts."""
     fix = f"Rename or delete one of the two; the one on line {first} is in force."
     return document.error(f"this key already stands on line {first}", path, line=second, fix=fix)
 
 
-def _server_tables(data: Any, dialect: Dialect, folder: File) -> tuple[Path, ...]:
-    candidates: dict[Dialect, tuple[Path, ...]] = {
+def _server_tables(data: Any, dialect: Dialect, folder: File) -> tuple[TreePath, ...]:
+    candidates: dict[Dialect, tuple[TreePath, ...]] = {
         "portico": (("servers",), ("mcpServers",)),
         "mcpServers": (("mcpServers",), ("projects", str(folder), "mcpServers")),
         "vscode": (("servers",), ("mcp", "servers")),
@@ -305,7 +305,7 @@ def _has_http_url(table: Any) -> bool:
     return any(isinstance(entry, dict) and "httpUrl" in entry for entry in entries)
 
 
-def _holds(data: Any, path: Path) -> bool:
+def _holds(data: Any, path: TreePath) -> bool:
     for part in path:
         if not isinstance(data, dict) or part not in data:
             return False

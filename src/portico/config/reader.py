@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portico.config.documents.document import Document
-from portico.config.documents.tree import Path, Spelled
+from portico.config.documents.tree import Spelled, TreePath
 from portico.errors import ConfigError
 
 from .variables import Variables
@@ -39,9 +39,9 @@ class Fields:
         table: Mapping[str, Any],
         *,
         document: Document,
-        path: Path,
+        path: TreePath,
         variables: Variables,
-        moved: Mapping[Path, Path] | None = None,
+        moved: Mapping[TreePath, TreePath] | None = None,
     ) -> None:
         self.table, self.variables = table, variables
         self.problems: list[ConfigError] = []
@@ -165,7 +165,7 @@ class Fields:
             value = value.get(part) if isinstance(value, dict) else None
         return value
 
-    def _place(self, field: Path) -> Path:
+    def _place(self, field: TreePath) -> TreePath:
         for length in range(len(field), 0, -1):
             if (origin := self._moved.get(field[:length])) is not None:
                 return (*self._path, *origin, *field[length:])

@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from portico.config.documents.tree import Path
+from portico.config.documents.tree import TreePath
 from portico.errors import ConfigError, RestrictionError
 
 TOP = ("hooks", "profiles")
@@ -30,7 +30,7 @@ _SERVER_TABLES = ("servers", "mcpServers", "mcp_servers", "context_servers", "ex
 _NEAR = 0.75
 
 
-def restricts(path: Path) -> bool:
+def restricts(path: TreePath) -> bool:
     """Whether what stands at a path of a config is a restriction, or was probably meant as one."""
     if not path or not isinstance(path[0], str):
         return False
@@ -62,12 +62,12 @@ def refuse_unrestricted(problems: Iterable[ConfigError]) -> None:
             raise problem
 
 
-def _switches(path: Path, switches: Iterable[str]) -> bool:
+def _switches(path: TreePath, switches: Iterable[str]) -> bool:
     """Whether a path is the table itself, one of its switches, or a key that was probably meant to be one."""
     return len(path) == 1 or (isinstance(path[1], str) and (path[1] in switches or is_meant(path[1], switches)))
 
 
-def _server_field(path: Path) -> str | None:
+def _server_field(path: TreePath) -> str | None:
     """The field of a server entry that a path leads to."""
     for at, part in enumerate(path):
         if part in _SERVER_TABLES and path[at + 1 : at + 2] != ("servers",):

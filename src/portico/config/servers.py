@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portico.config.documents.document import Document
-from portico.config.documents.tree import Path
+from portico.config.documents.tree import TreePath
 from portico.domain.server import ServerSpec, Timeouts, ToolFilter, Transport
 from portico.errors import ConfigError
 
@@ -60,7 +60,7 @@ class Outcome:
 
 
 def read_server(
-    name: str, entry: Any, *, document: Document, path: Path, variables: Variables, dialect: Dialect = "portico"
+    name: str, entry: Any, *, document: Document, path: TreePath, variables: Variables, dialect: Dialect = "portico"
 ) -> Outcome:
     """Translate one raw entry, with numbers and switches as they were spelled.
 

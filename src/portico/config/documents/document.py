@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path as File
+from pathlib import TreePath as File
 from typing import Any, Literal
 
 from portico.config.restrictions import restricts
@@ -12,7 +12,7 @@ from portico.errors import ConfigError, RestrictionError
 from . import json_text as jsonc
 from . import toml_text as tomldoc
 from . import yaml_text as yamldoc
-from .tree import Duplicate, Node, Path, duplicates, line_at, node_at, plain, words
+from .tree import Duplicate, Node, TreePath, duplicates, line_at, node_at, plain, words
 
 Format = Literal["json", "yaml", "toml"]
 
@@ -53,7 +53,7 @@ class Document:
         node = node_at(self.root, path)
         return words(node) if node is not None else None
 
-    def line(self, path: Path) -> int | None:
+    def line(self, path: TreePath) -> int | None:
         """The line of a value, or of the nearest table above it."""
         return line_at(self.root, path)
 
@@ -69,7 +69,7 @@ class Document:
         return kind(problem, file=str(self.file), line=place, where=dotted(path) or None, fix=fix)
 
 
-def dotted(path: Path) -> str:
+def dotted(path: TreePath) -> str:
     """Spell a path as people write it: `servers.github.args[2]`."""
     text = ""
     for part in path:

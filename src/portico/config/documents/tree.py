@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-Path = tuple[str | int, ...]
+TreePath = tuple[str | int, ...]
 """The way from the root of a document to one value, as keys and positions."""
 
 DEPTH = 64
@@ -66,7 +66,7 @@ class Member:
 class Duplicate:
     """A key that one table has twice; the first one counts."""
 
-    path: Path
+    path: TreePath
     first: int
     second: int
 
@@ -92,7 +92,7 @@ def words(node: Node) -> Any:
     return node.value if node.value is None or isinstance(node.value, str) else Spelled(node.spelling)
 
 
-def line_at(root: Node, path: Path) -> int | None:
+def line_at(root: Node, path: TreePath) -> int | None:
     """The line of the value at a path, or of the nearest table above it that exists."""
     node, line = root, None
     for part in path:
@@ -103,7 +103,7 @@ def line_at(root: Node, path: Path) -> int | None:
     return line
 
 
-def node_at(root: Node, path: Path) -> Node | None:
+def node_at(root: Node, path: TreePath) -> Node | None:
     """The node at a path, if there is one."""
     node = root
     for part in path:
