@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import TreePath as File
+from pathlib import Path
 from typing import Any, Literal
 
 from portico.config.documents.document import Document, dotted
@@ -214,7 +214,7 @@ def recognise(document: Document) -> Dialect:
     return _by_keys(document, data)
 
 
-def find_entries(document: Document, dialect: Dialect, folder: File) -> Entries:
+def find_entries(document: Document, dialect: Dialect, folder: Path) -> Entries:
     """All server entries of a document; of two with one name the first counts and the second is a problem."""
     found: dict[str, Found] = {}
     problems: list[ConfigError] = []
@@ -245,7 +245,7 @@ def find_entries(document: Document, dialect: Dialect, folder: File) -> Entries:
     return Entries(found=tuple(found.values()), problems=tuple(problems), unusable=tuple(unusable))
 
 
-def has_table(document: Document, dialect: Dialect, folder: File) -> bool:
+def has_table(document: Document, dialect: Dialect, folder: Path) -> bool:
     """Whether a document has a table of servers at all, be it empty."""
     return bool(_server_tables(document.data, dialect, folder))
 
@@ -256,7 +256,7 @@ def again(document: Document, path: TreePath, *, first: int, second: int) -> Con
     return document.error(f"this key already stands on line {first}", path, line=second, fix=fix)
 
 
-def _server_tables(data: Any, dialect: Dialect, folder: File) -> tuple[TreePath, ...]:
+def _server_tables(data: Any, dialect: Dialect, folder: Path) -> tuple[TreePath, ...]:
     candidates: dict[Dialect, tuple[TreePath, ...]] = {
         "portico": (("servers",), ("mcpServers",)),
         "mcpServers": (("mcpServers",), ("projects", str(folder), "mcpServers")),

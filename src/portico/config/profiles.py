@@ -6,11 +6,11 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import TreePath
+from pathlib import Path
 from typing import Any
 
 from portico.config.documents.document import Document, read_document
-from portico.config.documents.tree import TreePath as Place
+from portico.config.documents.tree import TreePath
 from portico.domain.patterns import Pattern, read_pattern
 from portico.domain.profile import Profile
 from portico.domain.server import DatabaseSpec
@@ -156,7 +156,7 @@ class _Table:
     """One table of profiles, and where it stands."""
 
     document: Document
-    place: Place
+    place: TreePath
     is_ours: bool
     """Whether a config names it: then all of it is judged, and not only what is chosen."""
 
@@ -172,7 +172,7 @@ class _Reader:
 
     variables: Variables
     config: Document | None
-    cwd: TreePath
+    cwd: Path
     problems: list[ConfigError] = field(default_factory=list)
     unread: ConfigError | None = None
     """Why a file of profiles could not be read."""
@@ -213,13 +213,13 @@ class _Reader:
         if file is not None:
             yield from self._file(file, is_ours=False)
 
-    def _here(self, asked: str) -> Iterable[TreePath]:
+    def _here(self, asked: str) -> Iterable[Path]:
         """Files in the working directory, which may be anybody's: without trust they only add names of their own."""
         if asked in PACKAGED:
             return found_here(PROFILES, self.variables.environ, self.cwd)
         return (self.cwd / name for name in PROFILES)
 
-    def _file(self, file: TreePath, *, is_ours: bool) -> Iterator[_Table]:
+    def _file(self, file: Path, *, is_ours: bool) -> Iterator[_Table]:
         try:
             document = read_document(file)
             if document.data is not None and not isinstance(document.data, dict):
@@ -247,7 +247,7 @@ class _Reader:
 
 
 def with_profile(
-    settings: Settings, config: Document | None, named: str | None, environ: Mapping[str, str], cwd: TreePath
+    settings: Settings, config: Document | None, named: str | None, environ: Mapping[str, str], cwd: Path
 ) -> Settings:
     """The settings under the profile that the command line or the environment chooses, if any.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import TreePath as File
+from pathlib import Path
 from typing import Any, Literal
 
 from portico.config.restrictions import restricts
@@ -36,7 +36,7 @@ _SUFFIXES: dict[str, Format] = {
 class Document:
     """The values of one file and the lines they stand on."""
 
-    file: File
+    file: Path
     format: Format
     text: str = field(repr=False)
     root: Node = field(repr=False)
@@ -62,7 +62,7 @@ class Document:
         node = node_at(self.root, path)
         return tuple(duplicates(node, path)) if node is not None else ()
 
-    def error(self, problem: str, path: Path = (), *, fix: str, line: int | None = None) -> ConfigError:
+    def error(self, problem: str, path: TreePath = (), *, fix: str, line: int | None = None) -> ConfigError:
         """A problem with the value at a path, with file, line and field."""
         place = line if line is not None else self.line(path)
         kind = RestrictionError if restricts(path) else ConfigError
@@ -77,7 +77,7 @@ def dotted(path: TreePath) -> str:
     return text
 
 
-def read_document(file: File) -> Document:
+def read_document(file: Path) -> Document:
     """Read one config file.
 
     Raises:
@@ -86,7 +86,7 @@ def read_document(file: File) -> Document:
     return parse_document(read_text(file), file)
 
 
-def read_text(file: File) -> str:
+def read_text(file: Path) -> str:
     """The text of one file, line endings as they are.
 
     Raises:
@@ -108,7 +108,7 @@ def read_text(file: File) -> str:
         raise ConfigError("the file is not UTF-8 text", file=str(file), line=line, fix="Save it as UTF-8.") from None
 
 
-def parse_document(text: str, file: File) -> Document:
+def parse_document(text: str, file: Path) -> Document:
     """Read a text as the document that a file of that name holds.
 
     Raises:
@@ -125,13 +125,13 @@ def parse_document(text: str, file: File) -> Document:
     return Document(file=file, format=format, text=text, root=root, data=plain(root))
 
 
-def format_of(file: File, text: str) -> Format:
+def format_of(file: Path, text: str) -> Format:
     """The format that a file's name tells, or else its first sign."""
     known = _SUFFIXES.get(file.suffix.lower())
     return known or ("json" if text.lstrip().startswith(("{", "//", "/*")) else "yaml")
 
 
-def _unreadable(file: File, error: OSError) -> ConfigError:
+def _unreadable(file: Path, error: OSError) -> ConfigError:
     reasons = {
         FileNotFoundError: ("there is no such file", "Check the path."),
         IsADirectoryError: ("this is a folder, not a file", "Name the config file inside it."),

@@ -114,7 +114,7 @@ def node_at(root: Node, path: TreePath) -> Node | None:
     return node
 
 
-def duplicates(node: Node, path: Path = ()) -> Iterator[Duplicate]:
+def duplicates(node: Node, path: TreePath = ()) -> Iterator[Duplicate]:
     """Every key that a table holds twice, in the order of the file."""
     seen: dict[str, int] = {}
     for member in node.members or ():
