@@ -93,10 +93,10 @@ def write(terms: Terms, rule: CategoryRule, known: Chapter | None = None) -> Cha
     tags = {name: d.tags for name, d in accepted.definitions.items()} if accepted.source == "database" else {}
     categories = rule.categories(server.name, accepted.definitions, accepted.source, accepted.offering.title, tags)
     tools: dict[ToolId, Tool] = {}
-    for identifier, name in accepted.names.items():
+    for spelling, name in accepted.names.items():
         if name in terms.without or name in terms.imitations:
             continue
-        handle = f"{server.identifier}.{identifier}"
+        handle = f"{server.identifier}.{spelling}"
         tool = _tool(
             _noted(accepted.definitions[name], terms.instead.get(name)),
             ToolId(server.name, name),

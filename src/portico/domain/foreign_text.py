@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from unicodedata import category, name, normalize
+from unicodedata import category, normalize
+from unicodedata import name as letter_name
 
 _UNSEEN = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -157,7 +158,7 @@ def skeleton(text: str) -> str:
 
 def is_mixed(text: str) -> bool:
     """Whether a text has letters of more than one script."""
-    return len({name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()}) > 1
+    return len({letter_name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()}) > 1
 
 
 def imitations(names: Mapping[str, Iterable[str]], known: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from math import ceil
 
-from . import seccomp
+from .seccomp import ARCHITECTURES, program
 
 _NO_NEW_PRIVS, _SET_DUMPABLE, _DEATH_SIGNAL, _SET_SECCOMP, _FILTER = 38, 4, 1, 22, 2
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
@@ -31,7 +31,7 @@ NO_RLIMITS = "limits of the process (rlimits)"
 
 _is_linux = sys.platform == "linux"
 _libc = ctypes.CDLL(None, use_errno=True)
-_filter = seccomp.program(platform.machine()) if platform.machine() in seccomp.ARCHITECTURES else b""
+_filter = program(platform.machine()) if platform.machine() in ARCHITECTURES else b""
 
 
 class _Program(ctypes.Structure):

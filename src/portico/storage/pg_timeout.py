@@ -6,13 +6,14 @@ from collections.abc import Generator
 from time import monotonic
 from typing import Any
 
-from psycopg import Connection, OperationalError
+from psycopg import Connection as PsycopgConnection
+from psycopg import OperationalError
 
 Waiting = Generator[Any, Any, Any]
 """One exchange with the server, as psycopg takes it step by step."""
 
 
-class ImpatientConnection(Connection[Any]):
+class ImpatientConnection(PsycopgConnection[Any]):
     """Waits for each answer for so many seconds, and closes itself when none came; whoever asked is told."""
 
     patience: float = 15.0

@@ -14,9 +14,10 @@ from portico.domain.version import VERSION
 
 from . import errors as faults
 from . import monitoring as health
-from . import operators, start_page, tools
+from . import operators, tools
 from .errors import DOCUMENT, fault, internal
 from .monitoring import registry_of
+from .start_page import add_start_page
 
 PATH_LIMIT = 8_192
 """Bytes of a path, and of a query; the longest names of a server and a tool together need less."""
@@ -98,7 +99,7 @@ def build_api(house: House, *, caller: Caller = REST) -> FastAPI:
     tools.add_routes(app, tools.ToolRoutes(house.walk, caller))
     operators.add_routes(app, operators.OperatorRoutes(house.admin, house.walk, caller))
     health.add_routes(app, health.HealthRoutes(house, registry_of(house)))
-    start_page.add_routes(app)
+    add_start_page(app)
     faults.install(app, lambda spelling: house.gateway.find(caller, spelling))
     app.add_middleware(Edge)
     return app

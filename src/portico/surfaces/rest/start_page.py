@@ -48,6 +48,6 @@ def as_html() -> str:
     return f"{head}<body><h1>Portico</h1><p>{escape(SAID)}</p><dl>{rows}</dl><p>{escape(NEXT)}</p></body></html>\n"
 
 
-def add_routes(app: FastAPI) -> None:
+def add_start_page(app: FastAPI) -> None:
     """The page; it is for people, and no part of the API's document."""
     app.add_route("/", start_page, methods=["GET"], include_in_schema=False)
