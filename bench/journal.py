@@ -35,9 +35,9 @@ from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.execution.executor import Executor
 from portico.protocols import Journal
+from portico.storage.database import RecentJournal
 from portico.storage.journal import StoredJournal
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.memory import RecentJournal
 from portico.storage.open import open_database
 from portico.testing import AGENT, definition, furnish
 

@@ -27,7 +27,7 @@ from tests.fleet.install import FLEET
 from tests.journeys.meetings import write_notes
 from tests.journeys.running import Gateway, client, gateway, text_of, write_config
 
-from portico.rendering.tokens import counter_for
+from portico.rendering.budget import counter_for
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "remember_decisions.lua"
 LEAST, MOST = 5_000, 300

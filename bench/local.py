@@ -32,9 +32,9 @@ from tests.sample_tools import handle_base_readQuery, reports, sample_house
 from portico import Catalog
 from portico.domain.call import Call
 from portico.gateway import Gateway
-from portico.surfaces.capabilities.inventory_json import BUDGET
+from portico.server.run import surface_tokens
+from portico.surfaces.capabilities.inventory import BUDGET
 from portico.surfaces.capabilities.surface import Capabilities
-from portico.surfaces.mcp.surface_cost import surface_tokens
 from portico.testing import AGENT, furnish
 
 ROUNDS = 5

@@ -27,8 +27,8 @@ if __package__ in (None, ""):
 from bench.processes import free_port, listening
 
 from portico.domain.call import Call, Caller, Result
-from portico.execution.learned_schemas import Shapes
-from portico.rendering.tokens import TokenEstimate
+from portico.execution.learning import Shapes
+from portico.rendering.budget import TokenEstimate
 from portico.results.truncate import Shaper
 from portico.testing import definition, furnish
 

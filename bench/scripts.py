@@ -23,7 +23,7 @@ if __package__ in (None, ""):
 
 from tests.scripting.denials import DENIALS, MEMORY
 
-from portico.domain.script import Limits, Script
+from portico.domain.call import Limits, Script
 from portico.errors import CallError, ScriptError
 from portico.scripting.engine import LuaEngine
 

@@ -26,8 +26,8 @@ from bench.processes import free_port
 from tests.catalogue import generate, load_fleet
 from tests.journeys.kit import serving
 
+from portico.rendering.budget import TokenEstimate
 from portico.rendering.cards import parameters, signature
-from portico.rendering.tokens import TokenEstimate
 from portico.testing import furnish
 
 ROUNDS = 5

@@ -27,7 +27,7 @@ from tests.catalogue import load_fleet
 from tests.hundred import hundred
 
 from portico.domain.disclosure import View
-from portico.rendering.tokens import counter_for
+from portico.rendering.budget import counter_for
 from portico.testing import AGENT, furnish
 from portico.tiers.budget import Step
 from portico.tiers.tiers import Walk

@@ -18,7 +18,7 @@ from portico.providers.sql.sqlite import SqliteDoor
 from portico.providers.sql.sqlite_processes import SqliteProcess, SqliteProcesses
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope, Surface
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from tests.registries import ALICE, Shop
 
 TYPES: Mapping[str, tuple[str, str]] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from portico.execution.fairness import FairLimiter
+from portico.execution.executor import FairLimiter
 
 
 @dataclass

@@ -18,7 +18,7 @@ from portico.domain.server import Offering, ServerSpec, State
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Standing, Tier, Usage, day_of, standing_of
 from portico.errors import ConfigError, StoreError, UnknownServer, UpstreamGone
-from portico.storage.memory import MemoryStore
+from portico.storage.database import MemoryStore
 from portico.testing import FakeHouse, definition, furnish
 
 from .operating import Kept, Told

@@ -22,9 +22,9 @@ from portico.domain.snapshot import Edition
 from portico.domain.tool import ToolId
 from portico.domain.usage import Standing, Tier, Usage
 from portico.errors import NextCall, UnknownFilter, UnknownTool
+from portico.rendering.budget import TokenEstimate
 from portico.rendering.catalog_map import STRANGE_CURSOR
-from portico.rendering.tokens import TokenEstimate
-from portico.storage.memory import RecentJournal
+from portico.storage.database import RecentJournal
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
 from tests.catalogue import generate
 

@@ -12,13 +12,13 @@ from portico.domain.call import Call, Outcome
 from portico.domain.disclosure import Query
 from portico.domain.journal import Look, Lookup
 from portico.errors import InvalidArguments
-from portico.rendering.tokens import TokenEstimate
-from portico.storage.memory import RecentJournal
+from portico.rendering.budget import TokenEstimate
+from portico.storage.database import RecentJournal
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.request_meta import Context, Logs
 from portico.surfaces.mcp.server import Tools
 from portico.surfaces.mcp.surface import Envelope, Surface
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeHouse, definition, furnish
 

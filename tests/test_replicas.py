@@ -14,10 +14,10 @@ from portico.domain.journal import Batch
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Tier
 from portico.protocols import Signals
+from portico.storage.catalog import DatabaseTiers
 from portico.storage.database import Database
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.open import open_signals
-from portico.storage.tiers import DatabaseTiers
 from portico.testing import definition, furnish
 
 NOW = time()

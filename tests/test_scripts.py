@@ -10,11 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from portico.domain.call import Outcome, Result
-from portico.domain.script import Limits, Sandbox
+from portico.domain.call import Limits, Outcome, Result, Sandbox
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import Busy, CallError, ScriptError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
-from portico.execution.fairness import FairLimiter
+from portico.execution.executor import FairLimiter
 from portico.library import Catalog
 from portico.scripting.engine import LuaEngine
 from portico.scripting.session import Scripts

@@ -16,11 +16,10 @@ from portico.domain.tool import Category, ToolId
 from portico.errors import StoreError
 from portico.server import background as upkeep
 from portico.server.background import Upkeep
+from portico.storage.catalog import DatabaseStore, DatabaseTiers
 from portico.storage.database import Database
-from portico.storage.definitions import DatabaseStore
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.open import open_database, open_signals
-from portico.storage.tiers import DatabaseTiers
 from portico.testing import FakeHouse, definition, furnish
 from portico.tiers.tiers import Walk
 

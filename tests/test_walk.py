@@ -13,8 +13,8 @@ import anyio
 import jsonschema_rs
 import pytest
 
+from portico.catalog.categories import Standings
 from portico.catalog.policies import GlobPolicy
-from portico.catalog.standings import Standings
 from portico.config import load_settings
 from portico.domain.call import Call, Caller, Invocation, Outcome
 from portico.domain.disclosure import Query, View
@@ -24,10 +24,9 @@ from portico.domain.snapshot import Edition
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Standing, Tier, standing_of
 from portico.errors import InvalidArguments, NextCall, UnknownFilter, UnknownTool
-from portico.rendering.budget import water_level
+from portico.rendering.budget import TokenEstimate, water_level
 from portico.rendering.cache import AnswerCache
-from portico.rendering.tokens import TokenEstimate
-from portico.storage.memory import RecentJournal
+from portico.storage.database import RecentJournal
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
 from portico.tiers.tiers import Walk
 from portico.wiring import build

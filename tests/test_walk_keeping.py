@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from portico.catalog.standings import Standings
+from portico.catalog.categories import Standings
 from portico.domain.call import Invocation, Outcome
 from portico.domain.disclosure import Query, View
 from portico.domain.tool import ToolId

@@ -49,7 +49,7 @@ def _open_early() -> EarlyPipe | None:
 def _run(pipe: EarlyPipe | None) -> None:
     from portico.surfaces.cli.app import run_cli
     from portico.surfaces.cli.context import Desk
-    from portico.surfaces.cli.logs import LEVEL_VARIABLE, begin_logs
+    from portico.surfaces.cli.output import LEVEL_VARIABLE, begin_logs
 
     begin_logs(os.environ.get(LEVEL_VARIABLE, ""))
     serve = partial(_serve, pipe=pipe)
@@ -79,7 +79,7 @@ def _serve(
 ) -> None:
     # Loading the MCP SDK takes a second, which the other commands must not pay.
     from portico.server.run import run_server
-    from portico.surfaces.cli.logs import say_ready, set_format, set_level
+    from portico.surfaces.cli.output import say_ready, set_format, set_level
     from portico.wiring import settings_for
 
     settings = settings_for(config, profile=profile, reload=reload)
@@ -95,7 +95,7 @@ def _demo(once: bool, port: int | None) -> None:
 
 
 def _surface_tokens(house: House, surface: str) -> int:
-    from portico.surfaces.mcp.surface_cost import surface_tokens
+    from portico.server.run import surface_tokens
 
     return surface_tokens(house.gateway, surface, house.scripts)
 

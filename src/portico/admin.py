@@ -13,9 +13,8 @@ from typing import Any
 import anyio
 import orjson
 
-from portico.catalog.categories import SHIPPED
+from portico.catalog.categories import SHIPPED, Order, Standings
 from portico.catalog.refresher import Intake
-from portico.catalog.standings import Order, Standings
 from portico.domain.call import Caller, Invocation
 from portico.domain.journal import CallQuery, RecordedCall, Report
 from portico.domain.overview import Bill as Bill

@@ -9,25 +9,23 @@ from time import perf_counter, time
 from typing import Any
 from urllib.parse import unquote
 
-from portico.catalog.categories import SHIPPED
+from portico.catalog.categories import SHIPPED, FirstCalls, Order, Standings
 from portico.catalog.publisher import Editions
 from portico.catalog.refresher import Intake
-from portico.catalog.standings import FirstCalls, Order, Standings
 from portico.domain.call import Call, Caller, Result
 from portico.domain.disclosure import Budget, Disclosure, Findings, Hit, Level, Query
 from portico.domain.foreign_text import one_line
 from portico.domain.items import GUIDE, Item, Items, Kind
 from portico.domain.journal import Look, Lookup
 from portico.domain.learned_schema import returns_line
-from portico.domain.names import identifier
 from portico.domain.snapshot import Edition
-from portico.domain.tool import Tool, ToolId
+from portico.domain.tool import Tool, ToolId, identifier
 from portico.errors import CallError, UnknownFilter, UnknownTool
 from portico.execution.executor import Executor
 from portico.protocols import MeaningSource, Policy, TokenCounter
-from portico.rendering.budget import Rungs, fit
+from portico.rendering.budget import ListingCosts, Rungs, fit
 from portico.rendering.cache import AnswerCache, PerEdition
-from portico.rendering.cards import ladder
+from portico.rendering.cards import Spell, as_meta_tool, ladder
 from portico.rendering.catalog_map import (
     LONGEST_PAGE,
     Listed,
@@ -39,12 +37,10 @@ from portico.rendering.catalog_map import (
     worded,
 )
 from portico.rendering.json_forms import short_name
-from portico.rendering.next_call import Spell, as_meta_tool
-from portico.rendering.tokens import ListingCosts
 from portico.results.paging import Reader, Reading
 from portico.search.filters import Facets, Filters
+from portico.search.index import settle
 from portico.search.items import NAMED, PARAMETERS, SHOWN, Annex, entry_card, entry_lines, worth_naming
-from portico.search.ranking import settle
 
 SEARCH_CARDS_LIMIT = LONGEST_PAGE
 NEAREST = 3

@@ -18,17 +18,16 @@ from portico.domain.tool import Rejected, ToolId
 from portico.errors import InvalidDefinition, UnknownTool
 from portico.execution.hooks import hooks_of
 from portico.gateway import Gateway
-from portico.packaged.injecting import LateDatabase, injected_from
 from portico.protocols import Embedder, IndexBuilder
+from portico.providers.local_sources import LateDatabase, injected_from
 from portico.providers.python import LocalProvider
 from portico.providers.python.decorator import Source
 from portico.providers.python.functions import LocalTool, make_tool
 from portico.providers.python.provider import Runner
-from portico.providers.python.stdout import prints_aside
-from portico.providers.python.threads import Workers
+from portico.providers.python.threads import Workers, prints_aside
 from portico.providers.sql import DatabaseSource
 from portico.search.embeddings.cache import Meanings
-from portico.storage.memory import MemoryStore
+from portico.storage.database import MemoryStore
 from portico.wiring import Parts, assemble
 
 LOCAL = "local"

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from portico.domain.call import Caller, Kept, OnProgress
+from portico.domain.call import Caller, Kept, OnProgress, Ran, Sandbox, Script
 from portico.domain.disclosure import Findings
 from portico.domain.journal import Batch, CallQuery, Entry, RecordedCall, Report
 from portico.domain.learned_schema import Learned
-from portico.domain.script import Ran, Sandbox, Script
 from portico.domain.server import Health, Offering, Packaging
 from portico.domain.snapshot import Edition
 from portico.domain.tool import Category, Tool, ToolId

@@ -25,7 +25,7 @@ from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, EmbedderAway
 from portico.gateway import Gateway
 from portico.protocols import Index
-from portico.storage.memory import RecentJournal
+from portico.storage.database import RecentJournal
 from portico.wiring import Parts, assemble
 
 AGENT = Caller(name="agent", surface="test")

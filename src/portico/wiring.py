@@ -19,24 +19,21 @@ from anyio.abc import TaskGroup
 
 from portico.admin import Admin
 from portico.application import House
-from portico.catalog.categories import CategoryRule
+from portico.catalog.categories import CategoryRule, Standings
 from portico.catalog.policies import GlobPolicy, ProfilePolicy, UserPolicy
 from portico.catalog.publisher import Editions
 from portico.catalog.refresher import Intake
-from portico.catalog.standings import Standings
 from portico.config import ScriptSettings, Settings, load_settings
 from portico.domain.call import ResultLimits
+from portico.domain.foreign_text import target_of
 from portico.domain.profile import OPEN, Profile
-from portico.domain.redaction import target_of
 from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
 from portico.domain.version import VERSION
 from portico.errors import ConfigError, StoreError, UnknownServer
-from portico.execution.executor import Executor
-from portico.execution.fairness import FairLimiter
+from portico.execution.executor import Executor, FairLimiter
 from portico.execution.hooks import Hooks, hooks_of, refuse_unfit
-from portico.execution.learned_schemas import Shapes
-from portico.execution.token_sampling import TokenGauge
+from portico.execution.learning import Shapes, TokenGauge
 from portico.gateway import Gateway
 from portico.protocols import (
     IndexBuilder,
@@ -56,10 +53,9 @@ from portico.protocols import (
 from portico.providers.mcp import UpstreamProvider
 from portico.providers.mcp.stdio import packaging_of
 from portico.providers.python.loading import import_file, import_name
-from portico.providers.python.stdout import prints_aside
-from portico.providers.python.threads import Loops, Workers
+from portico.providers.python.threads import Loops, Workers, prints_aside
+from portico.rendering.budget import ListingCosts, TokenEstimate, counter_for
 from portico.rendering.cache import AnswerCache
-from portico.rendering.tokens import ListingCosts, TokenEstimate, counter_for
 from portico.results.kept import Results
 from portico.results.paging import Reader
 from portico.results.truncate import Shaper
@@ -67,14 +63,12 @@ from portico.search.embeddings import open_meanings
 from portico.search.embeddings.local import INSTALL, is_installed
 from portico.search.index import build_index
 from portico.search.items import Annex
-from portico.storage.database import Database
-from portico.storage.definitions import DatabaseStore
+from portico.storage.catalog import DatabaseStore, DatabaseTiers
+from portico.storage.database import Database, MemoryStore, RecentJournal
 from portico.storage.journal import StoredJournal
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.memory import MemoryStore, RecentJournal
 from portico.storage.open import open_database, open_signals
 from portico.storage.results import DatabaseResults, DatabaseShapes
-from portico.storage.tiers import DatabaseTiers
 from portico.tiers.tiers import Walk
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.config.documents.document import SIZE, parse_document
 from portico.config.edit import with_server
+from portico.documents.document import SIZE, parse_document
 from portico.errors import ConfigError
 
 from .conftest import Home

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.config.documents.document import Document, dotted, parse_document, read_document
 from portico.config.load import read_settings
 from portico.config.settings import Paths, Settings
+from portico.documents.document import Document, dotted, parse_document, read_document
 from portico.errors import ConfigError, RestrictionError
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.floats(allow_nan=False, allow_infinity=False)

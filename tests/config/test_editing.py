@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.config import add_server, add_servers, remove_server, server_entries
-from portico.config.documents.document import parse_document
 from portico.config.edit import with_server, without_server
+from portico.documents.document import parse_document
 from portico.errors import ConfigError
 
 from .conftest import Home

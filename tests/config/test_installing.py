@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.config import CLIENTS, InstallPlan, apply, plan_install, plan_local_removal, plan_undo, undo
-from portico.config.documents.json_text import drop_member, put_member
-from portico.config.documents.toml_text import drop_table, put_table
+from portico.documents.json_text import drop_member, put_member
+from portico.documents.toml_text import drop_table, put_table
 from portico.errors import ConfigError
 
 from .conftest import Home

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from portico.config import mask
-from portico.config.documents.document import parse_document
 from portico.config.redact import masked_text
+from portico.documents.document import parse_document
 
 TOKEN = "abcd1234efgh5678ijkl9012mnop"
 

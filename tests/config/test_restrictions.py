@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.config.client_formats import OWN_KEYS
-from portico.config.restrictions import restricts
+from portico.config.clients import OWN_KEYS
 from portico.config.servers import KNOWN, TOLERATED
+from portico.config.settings import restricts
 from portico.errors import ConfigError, RestrictionError
 
 from .conftest import Home

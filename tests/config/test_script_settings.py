@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from portico.config import ScriptSettings, Settings, load_settings
-from portico.domain.script import Limits
+from portico.domain.call import Limits
 
 
 def read(tmp_path: Path, text: str) -> Settings:

@@ -18,8 +18,8 @@ from portico.errors import StoreError
 from portico.protocols import Ledger
 from portico.storage.database import Database
 from portico.storage.ledger import DatabaseLedger
+from portico.storage.ledger import fold_usage as fold
 from portico.storage.open import open_database
-from portico.storage.usage_cache import fold
 
 NOW = 20_000 * DAY_SECONDS + 3_600.0
 FIND = ToolId("serena", "find_symbol")

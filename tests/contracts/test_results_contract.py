@@ -13,7 +13,7 @@ from portico.domain.learned_schema import Learned, shape_of
 from portico.domain.tool import ToolId
 from portico.errors import StoreError, StoreRefused, UnknownResult
 from portico.protocols import ResultStore, ShapeStore
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 from portico.results.kept import Results
 from portico.results.paging import Reader, Reading
 from portico.results.preview import read_outline

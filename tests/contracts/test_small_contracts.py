@@ -20,13 +20,13 @@ from portico.domain.snapshot import EMPTY, Edition
 from portico.domain.tool import ToolId
 from portico.errors import Refused
 from portico.protocols import IndexBuilder, Journal, Policy, TokenCounter
-from portico.rendering.tokens import ExactTokens, TokenEstimate
+from portico.rendering.budget import ExactTokens, TokenEstimate
 from portico.search.index import build_index
+from portico.storage.database import USAGE_KEPT, RecentJournal
 from portico.storage.journal import StoredJournal
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.memory import USAGE_KEPT, RecentJournal
 from portico.storage.open import open_database
-from portico.surfaces.search.keywords import build_keyword_index
+from portico.surfaces.search import build_keyword_index
 from portico.testing import AGENT, definition, furnish
 
 POLICIES: dict[str, Callable[[], Policy]] = {

@@ -10,8 +10,8 @@ import pytest
 
 from portico.domain.server import Offering
 from portico.protocols import Store
-from portico.storage.definitions import DatabaseStore
-from portico.storage.memory import MemoryStore
+from portico.storage.catalog import DatabaseStore
+from portico.storage.database import MemoryStore
 from portico.storage.open import open_database
 
 OFFERING = Offering(
@@ -144,7 +144,7 @@ def test_many_vectors_are_loaded_at_once_and_odd_names_are_kept(store: Store) ->
 @pytest.mark.requirement("P-STORE-CONTRACT")
 def test_vectors_not_used_for_longest_make_room(small_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     days = iter(range(100))
-    monkeypatch.setattr("portico.storage.definitions.time", lambda: 2 * 86_400.0 * next(days))
+    monkeypatch.setattr("portico.storage.catalog.time", lambda: 2 * 86_400.0 * next(days))
     for hash in "abcd":
         small_store.save_vectors("m", {hash: b"1"})
     assert small_store.load_vectors("m", ["a", "b"]).keys() == {"a", "b"}

@@ -12,15 +12,14 @@ import pytest
 from portico.domain.call import Invocation, Outcome
 from portico.domain.items import Items
 from portico.domain.journal import Batch
-from portico.domain.resolver import Resolver
 from portico.domain.server import Packaging, Server
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import Edition, Resolver
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Standing, Tier
 from portico.protocols import TierRecords
+from portico.storage.catalog import DatabaseTiers
 from portico.storage.database import Database
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.tiers import DatabaseTiers
 
 FIND = ToolId("serena", "find_symbol")
 SNAP = ToolId("playwright", "browser_snapshot")

@@ -13,9 +13,8 @@ from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 from portico.domain.disclosure import Budget, Disclosure, Level, Query
 from portico.gateway import DESCRIBE_LIMIT, EXACT_TOKENS
 from portico.protocols import TokenCounter
-from portico.rendering.budget import Rungs, Texts, fair, fill, fit
+from portico.rendering.budget import Rungs, Texts, TokenEstimate, fair, fill, fit
 from portico.rendering.cards import card as card_of
-from portico.rendering.tokens import TokenEstimate
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 COUNTER = TokenEstimate()

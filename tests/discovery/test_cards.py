@@ -10,8 +10,8 @@ from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
 from portico.domain.disclosure import Level
 from portico.domain.tool import Tool
+from portico.rendering.budget import TokenEstimate
 from portico.rendering.cards import card, ladder, shortened
-from portico.rendering.tokens import TokenEstimate
 from portico.testing import definition, furnish, tool
 
 RAW = definition(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.sample_tools import handle_base_readQuery, handle_dba_userSqlList
 
 from portico.providers.python.functions import define
-from portico.surfaces.search.keywords import argument_texts, parameters, type_name
+from portico.surfaces.search import argument_texts, parameters, type_name
 from portico.testing import definition, tool
 
 

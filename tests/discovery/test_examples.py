@@ -16,9 +16,8 @@ from portico.domain.schema_values import proposals
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments
 from portico.execution.arguments import ArgumentCheck
-from portico.rendering.cards import example_arguments, example_value, ladder
+from portico.rendering.cards import as_meta_tool, example_arguments, example_value, ladder
 from portico.rendering.json_forms import examples
-from portico.rendering.next_call import as_meta_tool
 from portico.testing import tool
 
 Schema = dict[str, Any]

@@ -13,7 +13,7 @@ from tests.sample_tools import ALL, TWO, sample_house
 from portico.domain.disclosure import Hit
 from portico.domain.snapshot import Edition
 from portico.gateway import Gateway
-from portico.surfaces.search.keywords import KeywordIndex, build_keyword_index
+from portico.surfaces.search import KeywordIndex, build_keyword_index
 from portico.testing import definition, furnish
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.rendering.tokens import ListingCosts, TokenEstimate, sampled_tokens
+from portico.rendering.budget import ListingCosts, TokenEstimate, sampled_tokens
 from portico.testing import definition, furnish
 
 

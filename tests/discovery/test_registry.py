@@ -25,10 +25,9 @@ from portico.domain.usage import Usage, standing_of
 from portico.domain.version import VERSION
 from portico.errors import InvalidArguments
 from portico.protocols import TokenCounter
+from portico.rendering.budget import ExactTokens, TokenEstimate
 from portico.rendering.cache import AnswerCache
-from portico.rendering.tokens import ExactTokens, TokenEstimate
-from portico.surfaces.capabilities.inventory import ToolRegistry, create_tool_registry
-from portico.surfaces.capabilities.inventory_json import STRANGE_CURSOR
+from portico.surfaces.capabilities.inventory import STRANGE_CURSOR, ToolRegistry, create_tool_registry
 from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
 
 COUNTERS = [TokenEstimate(), *([ExactTokens()] if find_spec("splintr") else [])]

@@ -6,7 +6,7 @@ import pytest
 from tests.sample_tools import ALL, sample_house
 
 from portico.domain.tool import Tool
-from portico.surfaces.search.keywords import approximate, build_keyword_index, exact, list_all, shown_names
+from portico.surfaces.search import approximate, build_keyword_index, exact, list_all, shown_names
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 

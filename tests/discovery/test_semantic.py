@@ -17,9 +17,8 @@ from portico.errors import EmbedderAway
 from portico.protocols import Embedder
 from portico.search.embeddings.cache import Meanings, Pause
 from portico.search.embeddings.endpoint import Endpoint
-from portico.search.index import build_index
-from portico.search.semantic import NAMED, SAID, text_of
-from portico.storage.memory import MemoryStore
+from portico.search.index import NAMED, SAID, build_index, text_of
+from portico.storage.database import MemoryStore
 from portico.testing import AGENT, FakeHouse, definition, furnish, tool
 
 QUERIES = ["send an invoice", "resize", "make a picture smaller", "bill the customer, then shrink a picture", QUERY]

@@ -14,9 +14,17 @@ from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
 from portico.domain.disclosure import Level
 from portico.domain.tool import Tool
-from portico.rendering.cards import LIST_LENGTH, example_arguments, ladder, parameters, signature, summary_line
-from portico.rendering.summaries import first_sentence, purpose
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
+from portico.rendering.cards import (
+    LIST_LENGTH,
+    example_arguments,
+    first_sentence,
+    ladder,
+    parameters,
+    purpose,
+    signature,
+    summary_line,
+)
 from portico.testing import definition, furnish, tool
 
 

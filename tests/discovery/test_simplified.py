@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.rendering.schemas import flat_schema, returned, simplify_params
+from portico.rendering.json_forms import flat_schema, returned, simplify_params
 from portico.testing import definition, tool
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sample_tools import handle_base_readQuery
 
-from portico.rendering.summaries import SUMMARY_LENGTH, first_line, summary
+from portico.rendering.cards import SUMMARY_LENGTH, first_line, summary
 from portico.testing import definition, tool
 
 

@@ -16,8 +16,8 @@ from tests.catalogue import FLEET_VARIABLE, Definition, generate, load_fleet
 from portico.config import load_settings
 from portico.domain.disclosure import Query
 from portico.errors import ConfigError
+from portico.rendering.budget import _CLASSES, ExactTokens, TokenEstimate, counter_for
 from portico.rendering.cards import signature
-from portico.rendering.tokens import _CLASSES, ExactTokens, TokenEstimate, counter_for
 from portico.testing import AGENT, furnish
 
 COUNTER = TokenEstimate()

@@ -15,11 +15,10 @@ from portico.domain.disclosure import View
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.protocols import TokenCounter
-from portico.rendering.budget import Rungs
+from portico.rendering.budget import ExactTokens, Rungs, TokenEstimate
 from portico.rendering.json_forms import forms, latency_text, performance, performance_words, success_text
-from portico.rendering.tokens import ExactTokens, TokenEstimate
 from portico.tiers.budget import Allowance, Step
-from portico.tiers.compose import Outline, compose
+from portico.tiers.view import Outline, compose
 
 EXACT = [ExactTokens()] if find_spec("splintr") else []
 """Its extra need not be installed."""

@@ -8,9 +8,8 @@ from random import Random
 import pytest
 
 from portico.domain.foreign_text import imitations, skeleton
-from portico.domain.names import META_TOOLS
 from portico.domain.snapshot import Edition
-from portico.domain.tool import ToolId
+from portico.domain.tool import META_TOOLS, ToolId
 from portico.errors import AmbiguousTool, CallError, UnknownTool
 from portico.testing import definition, furnish
 

@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import generate
 
-from portico.domain import resolver
-from portico.domain.names import identifier
-from portico.domain.section import Letters
-from portico.domain.snapshot import Edition
-from portico.domain.tool import ToolId
+from portico.domain import snapshot as resolver
+from portico.domain.snapshot import Edition, Letters
+from portico.domain.tool import ToolId, identifier
 from portico.testing import definition, furnish
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from portico.domain.redaction import Redactor, certain_secrets_of, secrets_of
+from portico.domain.foreign_text import Redactor, certain_secrets_of, secrets_of
 from portico.domain.server import ServerSpec
 
 SECRET = 'c4n4ry/With+Signs=and"quotes'

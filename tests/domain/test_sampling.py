@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portico.execution.token_sampling import tokens_per_letter
+from portico.execution.learning import tokens_per_letter
 
 
 def test_a_short_text_is_counted_whole():

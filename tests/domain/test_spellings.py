@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.catalog.naming import name_servers, name_tools, tell_apart, wish_names
-from portico.domain.names import META_TOOLS, RESERVED_SERVERS, distinct, identifier, server_identifier
-from portico.domain.tool import ToolId
+from portico.catalog.sections import name_servers, name_tools, tell_apart, wish_names
+from portico.domain.tool import META_TOOLS, RESERVED_SERVERS, ToolId, distinct, identifier, server_identifier
 
 LISTED = re.compile(r"^[A-Za-z0-9_.-]{1,128}\Z")
 IDENTIFIER = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")

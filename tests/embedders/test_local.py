@@ -11,7 +11,7 @@ from portico.errors import EmbedderAway
 from portico.search.embeddings import open_meanings
 from portico.search.embeddings.cache import Meanings
 from portico.search.embeddings.local import INSTALL, LocalModel, is_installed
-from portico.storage.memory import MemoryStore
+from portico.storage.database import MemoryStore
 
 WORKER = """
 import json, os, sys

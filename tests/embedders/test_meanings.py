@@ -13,8 +13,8 @@ import pytest
 from portico.errors import EmbedderAway, StoreError
 from portico.search.embeddings.cache import Meanings, Pause
 from portico.search.embeddings.endpoint import Endpoint
-from portico.storage.definitions import DatabaseStore
-from portico.storage.memory import MemoryStore
+from portico.storage.catalog import DatabaseStore
+from portico.storage.database import MemoryStore
 from portico.storage.open import open_file
 from portico.testing import FakeEmbedder
 

@@ -11,7 +11,7 @@ import pytest
 
 from portico.errors import EmbedderAway
 from portico.search.embeddings.cache import AT_ONCE, KEPT, Meanings, Pause
-from portico.storage.memory import MemoryStore
+from portico.storage.database import MemoryStore
 from portico.testing import FakeEmbedder
 
 from .polyglot import Held

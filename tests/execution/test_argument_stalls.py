@@ -19,7 +19,7 @@ from portico.domain.disclosure import Query
 from portico.domain.tool import Tool
 from portico.errors import CallError, InvalidArguments
 from portico.execution.arguments import ArgumentCheck, unwrap
-from portico.execution.token_sampling import TokenGauge, text_of_arguments
+from portico.execution.learning import TokenGauge, text_of_arguments
 from portico.surfaces.discover.surface import Discover, _names
 from portico.surfaces.mcp.meta_tools import error_text
 from portico.testing import AGENT, definition, furnish, tool

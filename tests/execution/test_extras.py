@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from portico.domain.call import Call, Result
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 from portico.results.kept import Results
 from portico.results.truncate import BINARY_LETTERS, Shaper
 from portico.testing import AGENT, tool

@@ -13,7 +13,7 @@ from tests.fairness import Crowd
 from portico.application import House
 from portico.domain.call import Call, Outcome
 from portico.errors import Busy
-from portico.execution.fairness import FairLimiter
+from portico.execution.executor import FairLimiter
 from portico.providers.python.decorator import Connection
 from portico.providers.python.functions import make_tool
 from portico.providers.python.provider import CONNECTIONS, LocalProvider

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from portico.domain.call import Result
-from portico.execution.token_sampling import EVERY, SAMPLE, TokenGauge, text_of_arguments, text_of_result
-from portico.rendering.tokens import TokenEstimate
+from portico.execution.learning import EVERY, TokenGauge, text_of_arguments, text_of_result
+from portico.execution.learning import SAMPLED_LETTERS as SAMPLE
+from portico.rendering.budget import TokenEstimate
 
 
 @dataclass

@@ -18,10 +18,9 @@ from portico.domain.disclosure import Findings, Hit
 from portico.domain.tool import Tool
 from portico.errors import ConfigError, InvalidArguments, Refused, Sent, UpstreamGone
 from portico.execution.arguments import ArgumentCheck, Checked
-from portico.execution.background import WAITING
 from portico.execution.hooks import Hooks, hooks_of
-from portico.providers.python.stdout import prints_aside
-from portico.providers.python.threads import Loops, Workers
+from portico.execution.learning import WAITING
+from portico.providers.python.threads import Loops, Workers, prints_aside
 from portico.testing import AGENT, definition, tool
 
 WEATHER = tool(definition("weather", city="string", days={"type": "integer"}))

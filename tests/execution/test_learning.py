@@ -14,7 +14,7 @@ from portico.domain.call import Call, Result
 from portico.domain.learned_schema import Learned
 from portico.domain.tool import Tool, ToolId
 from portico.errors import StoreError
-from portico.execution.learned_schemas import Shapes
+from portico.execution.learning import Shapes
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 ISSUES = {"issues": [{"id": 1, "title": "secret plan"}], "total": 1}

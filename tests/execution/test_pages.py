@@ -12,7 +12,7 @@ from anyio import create_task_group, fail_after, lowlevel
 from portico.domain.call import Caller
 from portico.domain.disclosure import Disclosure
 from portico.errors import InvalidArguments, UnknownResult
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 from portico.results.paging import PATTERN_LENGTH, Reader, Reading
 from portico.results.preview import read_outline
 from portico.results.truncate import Shaper

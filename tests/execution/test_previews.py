@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.domain.call import Unit
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 from portico.results.preview import CUT, dumps, read_outline, read_value, shorten, shorten_text
 from portico.results.truncate import fitted
 

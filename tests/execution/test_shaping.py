@@ -11,7 +11,7 @@ from anyio import create_task_group, fail_after, lowlevel
 
 from portico.domain.call import Call, Caller, Result, ResultLimits
 from portico.domain.server import ServerSpec
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 COUNTER = TokenEstimate()

@@ -11,19 +11,19 @@ import typer
 
 from portico import errors
 from portico.config import SURFACES
-from portico.config.client_formats import OWN_KEYS
-from portico.config.readers import HTTP_KEYS as HTTP_KEYS
-from portico.config.readers import SCRIPTS_KEYS as SCRIPT_KEYS
+from portico.config.clients import OWN_KEYS
+from portico.config.reader import HTTP_KEYS as HTTP_KEYS
+from portico.config.reader import SCRIPTS_KEYS as SCRIPT_KEYS
 from portico.config.settings import CapabilitiesSettings, JournalSettings, LogSettings, SearchLimits, Semantic
 from portico.domain.call import ResultLimits
-from portico.domain.names import META_TOOLS, identifier
 from portico.domain.server import DatabaseSpec, ServerSpec, Timeouts, ToolFilter
-from portico.surfaces.capabilities.inventory_json import CAPABILITIES, TOOL_SCHEMA
+from portico.domain.tool import META_TOOLS, identifier
+from portico.surfaces import lua_gateway as gateway_tools
+from portico.surfaces import search as search
+from portico.surfaces.capabilities.inventory import CAPABILITIES, TOOL_SCHEMA
 from portico.surfaces.cli.app import app
 from portico.surfaces.cli.context import Exit
 from portico.surfaces.discover import surface as discover
-from portico.surfaces.lua_gateway import surface as gateway_tools
-from portico.surfaces.search import surface as search
 from tests.house.source import ROOT
 
 DOCS = ROOT / "docs"

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.catalog.naming import name_servers, name_tools, spell_apart, wish_names
 from portico.catalog.publisher import Editions
-from portico.domain.names import Owners, distinct
+from portico.catalog.sections import name_servers, name_tools, spell_apart, wish_names
 from portico.domain.server import Offering
 from portico.domain.snapshot import Edition
-from portico.domain.tool import ToolId
+from portico.domain.tool import Owners, ToolId, distinct
 from portico.errors import CallError
 
 SERVERS = ["a", "b", "A", "a-b", "a.b", "a b", "a__b", "a_b_2", "category", "local", "x" * 110]

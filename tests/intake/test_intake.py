@@ -10,7 +10,7 @@ from anyio import create_task_group, fail_after
 from portico.domain.disclosure import Query
 from portico.domain.server import Offering
 from portico.errors import CallError, StoreError, UnknownServer, UpstreamGone
-from portico.storage.memory import MemoryStore
+from portico.storage.database import MemoryStore
 from portico.testing import AGENT, definition, fake_house, furnish
 
 GONE = UpstreamGone("fake", details=("it died",))

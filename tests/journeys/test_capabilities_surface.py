@@ -15,7 +15,7 @@ from mcp import Client
 
 from portico.domain.version import VERSION
 from portico.protocols import TokenCounter
-from portico.rendering.tokens import ExactTokens, TokenEstimate
+from portico.rendering.budget import ExactTokens, TokenEstimate
 from tests import tana
 from tests.journeys.kit import definition, serving
 from tests.journeys.running import ERAS, Gateway, client, gateway, portico, text_of, write_config

@@ -66,6 +66,6 @@ def test_a_search_answer_costs_at_most_eight_hundred_tokens(running: Gateway):
             queries = ["", "create issue", "read a file", "x", "delete " * 500, "list all the things that there are"]
             return [text_of(await connected.call_tool("search_tools", {"query": query})) for query in queries]
 
-    from portico.rendering.tokens import TokenEstimate
+    from portico.rendering.budget import TokenEstimate
 
     assert [answer[:80] for answer in anyio.run(ask) if TokenEstimate().count(answer) > 800] == []

@@ -13,7 +13,7 @@ import pytest
 from anyio import to_thread
 from mcp import Client
 
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 from tests.journeys.large_server import rows
 from tests.journeys.running import ERAS, Gateway, client, gateway, portico, text_of, write_config
 from tests.journeys.test_store_away import refusing

@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 from tests.fleet.install import FLEET
 from tests.journeys.kit import definition, serving
 from tests.journeys.meetings import NOTES, write_notes

@@ -15,13 +15,13 @@ from portico.domain.call import Call, Caller
 from portico.errors import CallError
 from portico.gateway import Gateway
 from portico.packaged import MODULES, base, demo
-from portico.packaged.injecting import injected
+from portico.providers.local_sources import injected
 from portico.providers.python.functions import LocalTool, define, make_tool
 from portico.providers.python.loading import load_tools
 from portico.providers.python.provider import providers_of
 from portico.providers.sql import DatabaseSource
-from portico.rendering.summaries import summary
-from portico.surfaces.search.keywords import build_keyword_index
+from portico.rendering.cards import summary
+from portico.surfaces.search import build_keyword_index
 from portico.wiring import Parts, assemble
 
 CATEGORIES = {"base": 6, "qlty": 6, "sec": 3, "plot": 4, "rag": 1, "sql_opt": 1}

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from portico.domain.script import Limits, Ran, Script
+from portico.domain.call import Limits, Ran, Script
 from portico.errors import CallError, ScriptError, Sent
 from portico.scripting.engine import LuaEngine
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from portico.domain.script import Limits, Script
+from portico.domain.call import Limits, Script
 from portico.errors import ScriptError
 from portico.scripting.engine import LuaEngine
 from tests.scripting.denials import DENIALS, DONE, WALL

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from portico.domain.script import Limits, Script
+from portico.domain.call import Limits, Script
 from portico.scripting.engine import LuaEngine
 from tests.scripting.kit import BOUND, Desk, children, until
 

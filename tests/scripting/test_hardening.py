@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.domain.script import Script
+from portico.domain.call import Script
 from portico.errors import ScriptError
-from portico.scripting import seccomp
+from portico.scripting import hardening as seccomp
 from portico.scripting.engine import LuaEngine
 from tests.scripting.kit import Desk
 

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from portico.domain.script import Limits, Script
+from portico.domain.call import Limits, Script
 from portico.scripting.fork_client import HELD, Worker
 from portico.scripting.framing import BadFrame, Splitter, dumped, loaded, packed
 from portico.scripting.run import LATE, LOST, Run, start_frame

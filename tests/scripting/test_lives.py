@@ -11,7 +11,7 @@ import sys
 import anyio
 import pytest
 
-from portico.domain.script import Limits, Script
+from portico.domain.call import Limits, Script
 from portico.errors import ScriptError, Sent
 from portico.scripting import fork_client as minder
 from portico.scripting.engine import LuaEngine

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from portico.domain.script import Limits, Script
+from portico.domain.call import Limits, Script
 from portico.errors import ScriptError
 from portico.scripting import engine as pool
 from portico.scripting.engine import LuaEngine

@@ -10,7 +10,7 @@ from portico.domain.journal import Batch, CallQuery, Entry, Losses, RecordedCall
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import StoreError
-from portico.storage.usage_cache import fold
+from portico.storage.ledger import fold_usage as fold
 
 WAIT_SECONDS = 20
 

@@ -23,8 +23,8 @@ from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.errors import StoreError, StoreRefused
 from portico.storage.addresses import postgres_address
+from portico.storage.catalog import DatabaseStore
 from portico.storage.database import Database
-from portico.storage.definitions import DatabaseStore
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.open import open_database
 from portico.storage.postgres import PostgresDatabase

@@ -24,8 +24,7 @@ from portico.storage.changes import DatabaseSignals
 from portico.storage.database import Work
 from portico.storage.journal import Pace, StoredJournal
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.pg_notify import PostgresBell
-from portico.storage.postgres import PostgresDatabase
+from portico.storage.postgres import PostgresBell, PostgresDatabase
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be stopped there")
 

@@ -23,8 +23,8 @@ from portico.domain.journal import Batch
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
 from portico.storage.addresses import postgres_address
+from portico.storage.catalog import DatabaseStore
 from portico.storage.database import HEAD, REVISIONS, SCRIPT, Database
-from portico.storage.definitions import DatabaseStore
 from portico.storage.journal import Pace, StoredJournal
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.migrate import configured, script, upgrade_file

@@ -9,7 +9,7 @@ import pytest
 
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
-from portico.storage.definitions import DatabaseStore
+from portico.storage.catalog import DatabaseStore
 from portico.storage.open import open_database
 
 OFFERING = Offering(server="s", tools=({"name": "x"},))

@@ -18,9 +18,9 @@ from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
 from portico.storage import open as opening
+from portico.storage.catalog import DatabaseStore
 from portico.storage.crash_counter import Tally, settle
 from portico.storage.database import Database
-from portico.storage.definitions import DatabaseStore
 from portico.storage.journal import JournalState, Pace, StoredJournal
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.open import open_database, open_signals

@@ -12,12 +12,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from portico.domain.call import Caller
-from portico.domain.names import identifier
 from portico.domain.profile import OPEN, Profile
-from portico.domain.section import Chapter
 from portico.domain.server import ToolFilter
-from portico.domain.snapshot import Edition
-from portico.domain.tool import Tool, ToolId
+from portico.domain.snapshot import Chapter, Edition
+from portico.domain.tool import Tool, ToolId, identifier
 from portico.errors import Refused
 from portico.protocols import Policy
 

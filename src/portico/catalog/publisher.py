@@ -8,17 +8,14 @@ from dataclasses import dataclass, field
 
 from portico.domain.foreign_text import imitations
 from portico.domain.items import Items, collect
-from portico.domain.names import META_TOOLS
 from portico.domain.profile import CODE
-from portico.domain.section import Chapter
 from portico.domain.server import Offering, Server
-from portico.domain.snapshot import EMPTY, Edition, bind
-from portico.domain.tool import ToolId
+from portico.domain.snapshot import EMPTY, Chapter, Edition, bind
+from portico.domain.tool import META_TOOLS, ToolId
 from portico.protocols import Index, IndexBuilder
 
 from .categories import CategoryRule
-from .naming import Apart, Handles, name_servers, prefixed, tell_apart
-from .sections import Accepted, Terms, take_in, write
+from .sections import Accepted, Apart, Handles, Terms, name_servers, prefixed, take_in, tell_apart, write
 
 REGISTRY = "database"
 """The source of registered tools."""

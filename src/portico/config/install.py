@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portico.config.documents import json_text as jsontext
-from portico.config.documents import toml_text as tomltext
-from portico.config.documents import yaml_text as yamltext
-from portico.config.documents.document import Document, parse_document, read_text
+from portico.documents import json_text as jsontext
+from portico.documents import toml_text as tomltext
+from portico.documents import yaml_text as yamltext
+from portico.documents.document import Document, parse_document, read_text
 from portico.errors import ConfigError
 
-from .atomic import free_name, latest_name, write_atomically
-from .client_formats import recognise
-from .clients import Client, Scope, Via, client_file, find_client, portico_entry
+from .clients import Client, Scope, Via, client_file, find_client, portico_entry, recognise
+from .edit import free_name, latest_name, write_atomically
 from .redact import masked_text
 from .servers import read_server
 from .settings import PORT, find_paths

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from portico.config.documents.document import Document, read_document
+from portico.documents.document import Document, read_document
 from portico.domain.server import ServerSpec
 from portico.errors import ConfigError
 
-from .client_formats import OWN_KEYS, Dialect, again, find_entries, recognise
+from .clients import OWN_KEYS, Dialect, again, find_entries, recognise
 from .profiles import read_databases, with_profile, with_registry
-from .reader import SWITCHES, Fields, meant
-from .readers import (
+from .reader import (
+    SWITCHES,
+    Fields,
+    meant,
     read_http,
     read_journal,
     read_log,
@@ -24,9 +26,18 @@ from .readers import (
     read_sources,
     read_store,
 )
-from .restrictions import refuse_unrestricted
 from .servers import read_server
-from .settings import COUNTERS, ORDERS, SURFACES, CapabilitiesSettings, Paths, SearchLimits, Settings, find_paths
+from .settings import (
+    COUNTERS,
+    ORDERS,
+    SURFACES,
+    CapabilitiesSettings,
+    Paths,
+    SearchLimits,
+    Settings,
+    find_paths,
+    refuse_unrestricted,
+)
 from .trust import find_config
 from .variables import Variables
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from portico.config.documents.document import Document, read_document
-from portico.config.documents.tree import TreePath
+from portico.documents.document import Document, read_document
+from portico.documents.tree import TreePath
 from portico.domain.patterns import Pattern, read_pattern
 from portico.domain.profile import Profile
 from portico.domain.server import DatabaseSpec
 from portico.errors import ConfigError
 
 from .reader import Fields, meant
-from .restrictions import is_meant
-from .settings import SURFACES, Settings, absolute
+from .settings import SURFACES, Settings, absolute, is_meant
 from .trust import PROFILES, found_here
 from .variables import Variables
 

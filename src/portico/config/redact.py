@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from portico.config.documents.document import Document
-from portico.config.documents.tree import Node
-from portico.domain.redaction import ASSIGNMENT, ENV_FLAGS, SECRET_NAME, TOKEN
+from portico.documents.document import Document
+from portico.documents.tree import Node
+from portico.domain.foreign_text import ASSIGNMENT, ENV_FLAGS, SECRET_NAME, TOKEN
 
 MASK = "***"
 

@@ -9,16 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from portico.config.documents.document import Document
-from portico.config.documents.tree import TreePath
+from portico.documents.document import Document
+from portico.documents.tree import TreePath
 from portico.domain.server import ServerSpec, Timeouts, ToolFilter, Transport
 from portico.errors import ConfigError
 
-from .client_formats import Dialect, normalise
-from .reader import Fields, is_address, meant
-from .readers import LEAST_TOKENS, MOST_TOKENS
-from .restrictions import SERVER, is_meant
-from .settings import absolute
+from .clients import Dialect, normalise
+from .reader import LEAST_TOKENS, MOST_TOKENS, Fields, is_address, meant
+from .settings import SERVER, absolute, is_meant
 from .variables import Variables, read_env_file
 
 KNOWN = (

@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from portico.config.documents.document import Document, read_document
+from portico.documents.document import Document, read_document
 from portico.errors import ConfigError
 
-from .atomic import write_atomically
+from .edit import write_atomically
 from .settings import NAMES, Paths, absolute, find_paths
 from .variables import Variables
 

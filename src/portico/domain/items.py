@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote
 from portico.errors import NextCall, UnknownItem
 
 from .foreign_text import visible
-from .names import Owners, distinct, listable
 from .server import Server
+from .tool import Owners, distinct, listable
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _EXPRESSION = re.compile(r"(\{[^{}]*\})")

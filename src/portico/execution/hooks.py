@@ -24,7 +24,7 @@ from portico.errors import ConfigError, InvalidArguments, PorticoError, Refused
 from portico.results.preview import is_small
 
 from .arguments import Checked
-from .background import Aside
+from .learning import Aside
 
 EVENTS = ("on_search", "on_call", "on_result", "on_error")
 SECONDS = 5.0

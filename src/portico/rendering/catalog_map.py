@@ -14,12 +14,11 @@ from portico.domain.usage import Usage
 from portico.errors import NextCall
 from portico.protocols import TokenCounter
 from portico.search.filters import Facets
-from portico.search.ranking import settle
+from portico.search.index import settle
 
 from .budget import Rungs, fit
-from .cards import ladder
+from .cards import Spell, ladder
 from .json_forms import performance_words
-from .next_call import Spell
 
 REPEATED_LENGTH = 200
 """A query up to this length is repeated in the call for the next page."""

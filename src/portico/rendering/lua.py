@@ -11,13 +11,11 @@ import orjson
 
 from portico.domain.disclosure import Level
 from portico.domain.foreign_text import fence, json_text, one_line
-from portico.domain.names import LUA_KEYWORDS
 from portico.domain.server import Server
-from portico.domain.tool import Tool
+from portico.domain.tool import LUA_KEYWORDS, Tool
 
 from .budget import Rungs, Texts
-from .cards import CHOICES_SHOWN, example_arguments, example_value, followed, shape, shape_of, type_text
-from .summaries import first_sentence
+from .cards import CHOICES_SHOWN, example_arguments, example_value, first_sentence, followed, shape, shape_of, type_text
 
 NUMBER = 42
 """Stands for a number of which nothing is known."""

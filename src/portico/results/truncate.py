@@ -18,7 +18,7 @@ from portico.domain.foreign_text import own_block
 from portico.domain.learned_schema import shape_line, shape_of
 from portico.domain.tool import Tool
 from portico.execution.arguments import OutputCheck
-from portico.execution.token_sampling import fits_within, sampled
+from portico.execution.learning import fits_within, sampled
 from portico.protocols import TokenCounter
 
 from .kept import Results

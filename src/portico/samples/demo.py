@@ -17,10 +17,9 @@ from mcp_types import TextContent
 from portico.config import Settings, find_paths
 from portico.domain.server import ServerSpec
 from portico.samples import SAMPLES
-from portico.server.run import Serving, serve_over_http
+from portico.server.run import Serving, serve_over_http, surface_tokens
 from portico.surfaces.cli.browse_commands import print_bill
 from portico.surfaces.cli.output import say
-from portico.surfaces.mcp.surface_cost import surface_tokens
 
 SCRIPT = "local s = calculator.add({ a = 10, b = 20 }):await() result(calculator.sqrt({ x = s.result + 6 }):await())"
 WALK: tuple[tuple[str, Mapping[str, Any]], ...] = (

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import anyio
 
-from portico.domain.script import Limits, Ran, Sandbox, Script
+from portico.domain.call import Limits, Ran, Sandbox, Script
 from portico.errors import ScriptError, install_hint
 from portico.protocols import Reach
 

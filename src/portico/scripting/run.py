@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from portico.domain.script import Limits, Ran, Script
+from portico.domain.call import Limits, Ran, Script
 from portico.errors import CallError, ScriptError, Sent
 from portico.protocols import Reach
 

@@ -16,10 +16,9 @@ import anyio.to_thread
 import orjson
 from anyio.abc import TaskGroup
 
-from portico.domain.call import Call, Caller, Invocation, Outcome, Result
+from portico.domain.call import Call, Caller, Invocation, Limits, Outcome, Ran, Result, Sandbox, Script
 from portico.domain.disclosure import Disclosure, Query
 from portico.domain.journal import Look
-from portico.domain.script import Limits, Ran, Sandbox, Script
 from portico.domain.tool import Tool
 from portico.errors import (
     Busy,
@@ -31,8 +30,8 @@ from portico.errors import (
     UpstreamGone,
     UpstreamTimeout,
 )
-from portico.execution.fairness import FairLimiter
-from portico.execution.token_sampling import sampled
+from portico.execution.executor import FairLimiter
+from portico.execution.learning import sampled
 from portico.gateway import SEARCH_CARDS_LIMIT, Gateway
 from portico.protocols import ScriptEngine
 from portico.rendering.cards import example_arguments, signature

@@ -1,10 +1,12 @@
-"""The index: words and meaning together, asked within what a caller may see."""
+"""The index: words and meaning together, asked within what a caller may see; ranking and its reasons."""
 
 from __future__ import annotations
 
+import math
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress, islice
 
@@ -13,15 +15,248 @@ import numpy as np
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.snapshot import Edition
 from portico.domain.tool import Tool, ToolId
+from portico.domain.usage import Usage
 from portico.protocols import Index, MeaningSource
 
 from .postings import NAME_MARK, Postings, document, plain, post, read
 from .query import Need, Reader
-from .ranking import COPY_PART, SEMANTIC_PART, Why
-from .semantic import Semantics, read_tools
-from .vectors import Mask, Numbers, Vector, Vectors, joined, leading, pack
+from .vectors import Mask, Numbers, Vector, Vectors, blank, joined, leading, pack
 from .word_vectors import Table, shipped_table
 from .words import stem_of
+
+_UNUSED = Usage()
+USAGE_SHARE = 0.01
+"""What usage can add to a score, at the very most: a hit that is more than this ahead stays ahead."""
+
+
+def settle(hits: Sequence[Hit], usage: Mapping[ToolId, Usage]) -> list[Hit]:
+    """The same hits; among practically equal ones those come first that are called often and well."""
+    if not any(hit.tool.id in usage for hit in hits):
+        return list(hits)
+    weighed = [_weighed(hit, usage.get(hit.tool.id)) for hit in _with_best_copies(hits, usage)]
+    return sorted(weighed, key=lambda hit: -hit.score)
+
+
+def _with_best_copies(hits: Sequence[Hit], usage: Mapping[ToolId, Usage]) -> list[Hit]:
+    """Of tools that are copies of each other, the one that is used most takes the first of their places."""
+    places: dict[str, list[int]] = {}
+    for place, hit in enumerate(hits):
+        places.setdefault(hit.name, []).append(place)
+    found = list(hits)
+    for copies in places.values():
+        if any(COPY_PART in hits[place].why for place in copies[1:]):
+            ranked = sorted(copies, key=lambda place: -_standing(usage.get(hits[place].tool.id, _UNUSED)))
+            for place, chosen in zip(copies, ranked, strict=True):
+                found[place] = _in_place_of(hits[chosen], hits[place])
+    return found
+
+
+def _in_place_of(hit: Hit, other: Hit) -> Hit:
+    """A hit with the score of another, the difference told as what copies lose or gain."""
+    why = {part: value for part, value in hit.why.items() if part != COPY_PART}
+    lost = round(other.score - sum(why.values()), 4)
+    return replace(hit, score=other.score, why={**why, COPY_PART: lost} if lost else why)
+
+
+def _weighed(hit: Hit, usage: Usage | None) -> Hit:
+    part = round(USAGE_SHARE * max(hit.score, 0) * _standing(usage), 4) if usage else 0.0
+    if not part:
+        return hit
+    return replace(hit, score=round(hit.score + part, 4), why={**hit.why, "usage": part})
+
+
+def _standing(usage: Usage) -> float:
+    """From 0 (never called, or never well) towards 1; each call counts less than the one before."""
+    weight = math.log1p(usage.calls) * (usage.success or 0.0)
+    return weight / (1 + weight)
+
+
+SEMANTIC_PART = "semantic"
+"""What an embedder says of the query and the tool."""
+COPY_PART = "like one before it"
+"""What a tool loses for others of its name and meaning that come before it."""
+
+
+NOISE = 0.0003
+"""What rounding may leave over."""
+
+
+class Why(Mapping[str, float]):
+    """The parts of one tool's score; they add up to it."""
+
+    __slots__ = ("_added", "_base", "_known", "_need", "_score", "_tool")
+
+    def __init__(self, need: Need, tool: int, base: float, score: float, added: Mapping[str, float]) -> None:
+        self._need = need
+        self._tool = tool
+        self._base = base
+        """By words and meaning alone."""
+        self._score = score
+        self._added = added
+        self._known: dict[str, float] | None = None
+
+    def __getitem__(self, part: str) -> float:
+        return self._parts()[part]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts())
+
+    def __len__(self) -> int:
+        return len(self._parts())
+
+    def __repr__(self) -> str:
+        return repr(self._parts())
+
+    def _parts(self) -> dict[str, float]:
+        if self._known is None:
+            words = {f"word {t.word}": value for t in self._need.terms if (value := t.value_in(self._tool))}
+            in_words = sum(words.values())
+            found = {part: round(value, 4) for part, value in words.items()}
+            found["other words"] = _heard(in_words - sum(found.values()))
+            found["meaning"] = self._base - in_words
+            found.update(self._added)
+            found["several needs"] = _heard(self._score - self._base - sum(self._added.values()))
+            self._known = {part: rounded for part, value in found.items() if (rounded := round(value, 4))}
+        return self._known
+
+
+def _heard(value: float) -> float:
+    return value if abs(value) > NOISE else 0.0
+
+
+SAID = 800
+"""Characters of a tool's name and description that an embedder reads."""
+NAMED = 200
+"""Characters of the names of its parameters."""
+SAMPLED = 512
+"""Tools that say what all tools have in common."""
+STRANGERS = 10
+"""Tools without any meaning that are thought among them: of two or three tools, little is common to all tools."""
+
+
+def text_of(tool: Tool) -> str:
+    """What an embedder reads of a tool: its name, what it does, and what its parameters are called."""
+    parameters = f" ({', '.join(tool.properties)}"[:NAMED] + ")" if tool.properties else ""
+    return f"{tool.id.name}: {tool.description}"[:SAID] + parameters
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """The vectors that the tools have at one moment, by number."""
+
+    vectors: Vectors
+    has: Mask
+    """Which tools have one; the others are near to nothing."""
+    centre: Vector = field(init=False)
+    """What the tools have in common, which tells nothing; with some models that is most of every vector."""
+
+    def __post_init__(self) -> None:
+        some = np.flatnonzero(self.has)
+        some = some[:: max(1, len(some) // SAMPLED)]
+        total = self.vectors.scales[some] @ self.vectors.numbers[some].astype(np.float32)
+        object.__setattr__(self, "centre", total / np.float32(len(some) + STRANGERS))
+
+    def moved(self, places: Numbers) -> Known | None:
+        """The same for tools that had other numbers, below zero where they had none; None when no vector is left."""
+        has = self.has[places] & (places >= 0)
+        return Known(self.vectors.moved(places), has) if has.any() else None
+
+    def joined(self, numbers: Numbers, found: Vector) -> Known:
+        """With the vectors of some tools more."""
+        has = self.has.copy()
+        has[numbers] = True
+        return Known(self.vectors.replaced(numbers, pack(found)), has)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sense:
+    """A query as the embedder reads it, beside the tools that it has read."""
+
+    vector: Vector
+    known: Known
+
+    def widen(self, tools: Numbers, count: int, within: Mask | None) -> Numbers:
+        """Some tools and about so many more, among which the nearest ones are, most likely."""
+        has = self.known.has
+        if len(tools) == len(has):
+            return tools
+        near = self.known.vectors.near(self.vector, count, has if within is None else has & within)
+        return np.union1d(tools, near)
+
+    def nearness(self, tools: Numbers) -> Vector:
+        """How much nearer than tools are in general some tools are; nothing for those that are not."""
+        found = self.known.vectors.nearness(self.vector[None, :], tools)[0] - self.vector @ self.known.centre
+        return np.where(self.known.has[tools], np.maximum(found, 0), np.float32(0))
+
+
+class Semantics:
+    """The tools of one edition in the eyes of an embedder.
+
+    The source's own thread gathers what becomes known, and what a search reads is replaced whole: no search waits for
+    either, and none sees half of a change.
+    """
+
+    def __init__(self, source: MeaningSource, tools: Sequence[Tool], texts: Sequence[str], known: Known | None) -> None:
+        self.source = source
+        self.tools = tools
+        self.texts = texts
+        self._known = known
+        self._gathering = threading.Lock()
+        source.start(texts, self.gather)
+        self.gather()  # of what is known already, the source says nothing
+
+    def changed(self, tools: Sequence[Tool]) -> Semantics:
+        """The same for other tools; those that were here keep their texts and vectors."""
+        numbers = {id(tool): number for number, tool in enumerate(self.tools)}
+        places = [numbers.get(id(tool), -1) for tool in tools]
+        texts = [self.texts[place] if place >= 0 else text_of(tool) for tool, place in zip(tools, places, strict=True)]
+        known = self._known.moved(np.array(places, dtype=np.intp)) if self._known is not None else None
+        return Semantics(self.source, tools, texts, known)
+
+    def sense(self, text: str) -> Sense | None:
+        """A query as it was read before the search; None while nothing is known of it or of the tools."""
+        known = self._known
+        if known is None:
+            return None
+        vector = self.source.recall_question(text)
+        return None if vector is None or vector.size != known.vectors.dims else Sense(vector, known)
+
+    def gather(self) -> None:
+        """Take up what the source has learnt about tools that had no vector."""
+        with self._gathering:
+            known = None if self._is_outdated() else self._known
+            found = list(self._recalled(known))
+            if found:
+                vectors = np.stack([vector for _, vector in found])
+                known = known or self._nothing(vectors.shape[1])
+                known = known.joined(np.array([number for number, _ in found]), vectors)
+            self._known = known
+
+    def _recalled(self, known: Known | None) -> Iterator[tuple[int, Vector]]:
+        """Vectors that are new, and can be compared with those known or else with the first."""
+        lacking = range(len(self.tools)) if known is None else np.flatnonzero(~known.has).tolist()
+        dims = 0 if known is None else known.vectors.dims
+        for number in lacking:
+            vector = self.source.recall(self.texts[number])
+            if vector is not None and vector.size == (dims := dims or vector.size):
+                yield number, vector
+
+    def _nothing(self, dims: int) -> Known:
+        count = len(self.tools)
+        return Known(blank(count, dims), np.zeros(count, dtype=np.bool_))
+
+    def _is_outdated(self) -> bool:
+        """Whether another model answers under the same name, which shows when its vectors have another length."""
+        if self._known is None:
+            return False
+        vector = self.source.recall(self.texts[int(self._known.has.argmax())])
+        return vector is not None and vector.size != self._known.vectors.dims
+
+
+def read_tools(source: MeaningSource, tools: Sequence[Tool], previous: Semantics | None) -> Semantics:
+    """An edition's tools; what is known of those that were in the last one is taken over."""
+    return previous.changed(tools) if previous else Semantics(source, tools, [text_of(tool) for tool in tools], None)
+
 
 MEANING = 0.7
 """What meaning counts beside words: a tool that has every word and means just the same would score 1.7."""

@@ -17,8 +17,7 @@ from portico.errors import InvalidArguments, NextCall, UnknownItem, UpstreamErro
 from portico.protocols import Provider
 from portico.rendering.budget import Rungs, Texts
 from portico.rendering.cache import PerEdition
-from portico.rendering.next_call import Spell
-from portico.rendering.summaries import first_sentence
+from portico.rendering.cards import Spell, first_sentence
 
 from .index import ToolIndex, index_tools
 

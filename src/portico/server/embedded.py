@@ -16,20 +16,19 @@ import anyio
 
 from portico import config
 from portico.application import House
-from portico.config.documents.document import parse_document
 from portico.config.load import read_settings, with_database
 from portico.config.profiles import with_profile
+from portico.documents.document import parse_document
 from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
 from portico.domain.version import VERSION
 from portico.errors import ConfigError
 from portico.library import Catalog
 from portico.packaged.demo import demo_url
-from portico.packaged.injecting import LateDatabase
+from portico.providers.local_sources import LateDatabase
 from portico.providers.python import LocalProvider
 from portico.providers.python.decorator import Source
-from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.mcp.stdio import serve_stdio
+from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
 from portico.wiring import Parts, assemble, load_hooks, open_house
 
 from .run import SURFACES, keep_in_step, serve_over_http

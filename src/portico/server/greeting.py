@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from portico.config.atomic import write_atomically
+from portico.config.edit import write_atomically
 from portico.config.load import load_settings
 from portico.config.settings import Settings
 from portico.domain.version import VERSION
 from portico.errors import ConfigError
-from portico.surfaces.discover.definitions import definitions
-from portico.surfaces.lua_gateway.surface import DEFINITIONS
-from portico.surfaces.mcp import instructions
+from portico.surfaces.discover import definitions
+from portico.surfaces.lua_gateway import DEFINITIONS
+from portico.surfaces.mcp import surface as instructions
 from portico.surfaces.mcp.early_start import EarlyAnswers, EarlyPipe, Greeting
 
 FOLDER = "greetings"

@@ -1,4 +1,4 @@
-"""Serves an open house over HTTP or stdio; the only place that loads the MCP SDK, because loading it takes a second."""
+"""Serves an open application over HTTP or stdio; the only place that loads the MCP SDK."""
 
 from __future__ import annotations
 
@@ -13,27 +13,54 @@ from importlib import import_module
 from typing import Any
 
 import anyio
+import orjson
 from starlette.types import ASGIApp
 
 from portico.application import House
 from portico.config import Settings
+from portico.domain.call import Caller
 from portico.domain.snapshot import Edition
 from portico.domain.version import VERSION
 from portico.errors import ConfigError
+from portico.gateway import Gateway
+from portico.scripting.session import Scripts
+from portico.surfaces import lua_gateway as gateway_tools
+from portico.surfaces import search as search
 from portico.surfaces.capabilities.surface import Capabilities
+from portico.surfaces.discover import surface as discover
 from portico.surfaces.discover.surface import Discover
-from portico.surfaces.lua_gateway.surface import GatewaySurface
+from portico.surfaces.lua_gateway import GatewaySurface
 from portico.surfaces.mcp.early_start import EarlyPipe
 from portico.surfaces.mcp.http import build_app, serve
-from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.mcp.stdio import serve_stdio
+from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
 from portico.surfaces.mcp.surface import Surface
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.wiring import open_house, watch
 
 from .background import Upkeep
 from .greeting import STABLE, remember
+
+
+def surface_tokens(gateway: Gateway, surface: str = "discover", scripts: Scripts | None = None) -> int:
+    """Tokens of the listed tools and of the instructions, as they go over the wire."""
+    caller = Caller(surface=surface)
+    if surface == "static":
+        listed = [tool.definition for tool in gateway.listing(caller)]
+        instructions = Static(gateway).instructions(caller)
+    elif surface == "capabilities":
+        shelves = Capabilities(gateway)
+        listed, instructions = shelves.listed(caller), shelves.instructions(caller)
+    elif surface == "gateway":
+        listed, instructions = list(gateway_tools.DEFINITIONS), GatewaySurface(gateway, scripts).instructions(caller)
+    else:
+        plain = discover.Discover(gateway, scripts)
+        own = search.DEFINITIONS if surface == "search" else plain.own
+        listed = [*own, *(tool.definition for tool in gateway.pinned(caller))]
+        shown = search.Search(gateway) if surface == "search" else plain
+        instructions = shown.instructions(caller)
+    return gateway.counter.count(orjson.dumps(listed).decode()) + gateway.counter.count(instructions)
+
 
 SURFACES: Mapping[str, Callable[[House, Settings], Surface]] = {
     "discover": lambda house, settings: Discover(house.gateway, house.scripts),

@@ -1,14 +1,25 @@
-"""What every database is to the rest of the storage: statements, rows, transactions, and its schema version."""
+"""What every database is to the rest of the storage, and storage that lasts as long as the process."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
+from threading import Lock
+from time import time
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
+from portico.domain.call import Invocation
+from portico.domain.journal import Entry, Lookup
+from portico.domain.server import Offering
+from portico.domain.tool import ToolId
+from portico.domain.usage import Usage
 from portico.errors import StoreError, StoreRefused
 
 SPELLED_LENGTH = 200
@@ -172,3 +183,96 @@ def trouble(where: str, problem: object, advice: str) -> StoreError:
 def refusal(where: str, problem: object) -> StoreRefused:
     """The error for what a database is given and does not take."""
     return StoreRefused(f"the store {where} refused what it was given: {brief(problem)}")
+
+
+USAGE_KEPT = 20_000
+"""Tools whose usage is kept."""
+
+VECTORS_KEPT = 20_000
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """Remembers offerings until the process ends."""
+
+    vectors_kept: int = VECTORS_KEPT
+    _kept: dict[str, tuple[Offering, str]] = field(default_factory=dict)
+    _failed: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+    _vectors: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """Those used last at the end."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def load(self, servers: Mapping[str, str]) -> dict[str, Offering]:
+        """The offerings whose fingerprint is still the same."""
+        return {name: kept[0] for name, mark in servers.items() if (kept := self._kept.get(name)) and kept[1] == mark}
+
+    def save(self, offering: Offering, fingerprint: str) -> None:
+        """Remember one server's offering."""
+        self._kept[offering.server] = (offering, fingerprint)
+        self._failed.pop(offering.server, None)
+
+    def save_failure(self, server: str, fingerprint: str, reason: str) -> None:
+        """Remember that a server could not be asked."""
+        self._failed[server] = (fingerprint, reason, time())
+
+    def failures(self, servers: Mapping[str, str], *, within: float) -> dict[str, str]:
+        """Why servers could not be asked, as long as that is recent."""
+        since = time() - within
+        rows = ((name, self._failed[name]) for name in servers if name in self._failed)
+        return {name: reason for name, (mark, reason, at) in rows if mark == servers[name] and at >= since}
+
+    def forget(self, servers: Iterable[str]) -> None:
+        """Drop what is remembered of these servers."""
+        for name in servers:
+            self._kept.pop(name, None)
+            self._failed.pop(name, None)
+
+    def load_vectors(self, model: str, hashes: Sequence[str]) -> dict[str, bytes]:
+        """The vectors that are remembered under these hashes."""
+        with self._lock:
+            found = {hash: kept for hash in hashes if (kept := self._vectors.pop((model, hash), None)) is not None}
+            self._vectors |= {(model, hash): vector for hash, vector in found.items()}
+            return found
+
+    def save_vectors(self, model: str, rows: Mapping[str, bytes]) -> None:
+        """Remember vectors; those not used for longest make room."""
+        with self._lock:
+            for hash, vector in rows.items():
+                self._vectors.pop((model, hash), None)
+                self._vectors[model, hash] = vector
+            for key in list(islice(self._vectors, max(0, len(self._vectors) - self.vectors_kept))):
+                del self._vectors[key]
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+@dataclass(slots=True)
+class RecentJournal:
+    """Keeps the newest invocations and the usage of the tools that were called last, and no more."""
+
+    recent: deque[Invocation] = field(default_factory=lambda: deque(maxlen=1_000))
+    looked: deque[Lookup] = field(default_factory=lambda: deque(maxlen=1_000))
+    _usage: dict[ToolId, Usage] = field(default_factory=dict)
+
+    def record(self, entry: Entry) -> None:
+        """Keep one entry, and count it."""
+        if isinstance(entry, Lookup):
+            self.looked.append(entry)
+            return
+        self.recent.append(entry)
+        if entry.tool is None:
+            return
+        usage = self._usage.pop(entry.tool, Usage()) + entry
+        if usage.calls:
+            self._usage[entry.tool] = usage
+        if len(self._usage) > USAGE_KEPT:
+            del self._usage[next(iter(self._usage))]
+
+    async def written(self) -> str:
+        """There is nothing to wait for."""
+        return ""
+
+    def usage(self) -> Mapping[ToolId, Usage]:
+        """Usage as it stands, and as it will."""
+        return MappingProxyType(self._usage)

@@ -20,7 +20,7 @@ from portico.errors import StoreError, StoreRefused
 from portico.protocols import Ledger
 
 from .crash_counter import Tally, counted, settle
-from .usage_cache import CacheCounts, CacheDeltas, UsageBook
+from .ledger import CacheCounts, CacheDeltas, UsageBook
 
 LARGEST = 5_000
 """Entries in one batch at most."""

@@ -122,7 +122,7 @@ def open_signals(database: Database) -> DatabaseSignals:
     """How the processes that share this database tell each other of changes; closed before the database is."""
     if isinstance(database, SqliteDatabase):
         return DatabaseSignals(database, FileBell(database))
-    return DatabaseSignals(database, import_module("portico.storage.pg_notify").PostgresBell(database))
+    return DatabaseSignals(database, import_module("portico.storage.postgres").PostgresBell(database))
 
 
 def _open_file(path: Path | None, durable: bool, busy_seconds: float) -> Database:

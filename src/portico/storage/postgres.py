@@ -1,18 +1,20 @@
-"""PostgreSQL: one database for many processes, reached through SQLAlchemy's engine; loaded when a config names it."""
+"""PostgreSQL: one database for many processes, with timeouts, and LISTEN/NOTIFY between them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from importlib import import_module
-from threading import RLock
+from threading import Lock, RLock
 from time import monotonic
 from typing import Any
+from zlib import crc32
 
 import orjson
-from psycopg import DataError, Error, IntegrityError, ProgrammingError
+from psycopg import Connection as PsycopgConnection
+from psycopg import DataError, Error, IntegrityError, OperationalError, ProgrammingError
 from psycopg.errors import ProgramLimitExceeded
 from psycopg.types.json import set_json_loads
 from sqlalchemy import URL, Connection, CursorResult, Engine, NullPool, TextClause, create_engine, event, text
@@ -21,8 +23,36 @@ from sqlalchemy.exc import SQLAlchemyError
 from portico.errors import StoreError, StoreRefused
 
 from .addresses import PostgresAddress
+from .changes import CHANNEL
 from .database import Binds, Dialect, Row, Work, bring_up, refusal, trouble
-from .pg_timeout import ImpatientConnection
+
+Waiting = Generator[Any, Any, Any]
+"""One exchange with the server, as psycopg takes it step by step."""
+
+
+class ImpatientConnection(PsycopgConnection[Any]):
+    """Waits for each answer for so many seconds, and closes itself when none came; whoever asked is told."""
+
+    patience: float = 15.0
+
+    def wait(self, gen: Waiting, *given: Any, **options: Any) -> Any:
+        """Go through one exchange; every statement, commit and rollback comes here."""
+        return super().wait(self._watched(gen), *given, **options)
+
+    def _watched(self, exchange: Waiting) -> Waiting:
+        """The same exchange; psycopg goes on with it, with nothing at hand, ten times a second at least."""
+        end = monotonic() + self.patience
+        try:
+            wanted = next(exchange)
+            while True:
+                ready = yield wanted
+                if not ready and monotonic() >= end:
+                    self.close()
+                    raise OperationalError(f"it is there, but has not answered for {self.patience:g} s")
+                wanted = exchange.send(ready)
+        except StopIteration as done:
+            return done.value
+
 
 CONNECT_SECONDS = 4
 """A second less than what a start may wait for a database that is away."""
@@ -304,3 +334,71 @@ def _let_go(connection: Connection, number: int) -> None:
 def _is_refusal(error: BaseException) -> bool:
     """Whether the server took offence at what it was given; what cannot even be sent never reached it."""
     return isinstance(error, _REFUSALS) or (isinstance(error, ProgrammingError) and error.sqlstate is None)
+
+
+_LOCKS = 8_421 << 32
+"""Keeps our advisory locks apart from those of others in the same database."""
+CLOSE_SECONDS = 1.0
+"""How long the end waits for whoever listens; a server that hangs must not hold it up."""
+
+
+class PostgresBell:
+    """Hears at once; a connection that was lost is opened again, and then whatever was missed counts as heard."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._ear: PostgresEar | None = None
+        self._is_closed = False
+        self._turn = Lock()
+
+    def ring(self, work: Work) -> None:
+        """Wake everybody when the transaction is committed."""
+        work.rows("SELECT pg_notify(:channel, '')", {"channel": CHANNEL})
+
+    def begin(self) -> None:
+        """Listen, if not yet."""
+        with self._my_turn():
+            self._listen()
+
+    def heard(self, seconds: float) -> bool:
+        """Wait for an announcement."""
+        with self._my_turn():
+            if self._ear is not None:
+                try:
+                    return self._ear.heard(seconds)
+                except Error:
+                    self._hang_up()
+            self._listen()
+            return True
+
+    def alone(self, job: str) -> AbstractContextManager[bool]:
+        """Hold an advisory lock; the server lets go of it when the connection ends."""
+        return self._database.holding(_LOCKS + crc32(job.encode(errors="surrogatepass")))
+
+    def close(self) -> None:
+        """Hang up; whoever listens at this moment, and does not come back soon, does it when it is back."""
+        self._is_closed = True
+        if self._turn.acquire(timeout=CLOSE_SECONDS):
+            try:
+                self._hang_up()
+            finally:
+                self._turn.release()
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        with self._turn:
+            try:
+                yield
+            finally:
+                if self._is_closed:
+                    self._hang_up()
+
+    def _listen(self) -> None:
+        if self._ear is None and not self._is_closed:
+            self._ear = self._database.listen(CHANNEL)
+
+    def _hang_up(self) -> None:
+        if self._ear is not None:
+            with suppress(Error):
+                self._ear.close()
+            self._ear = None

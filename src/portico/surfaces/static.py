@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from portico.domain.call import Caller
 from portico.errors import CallError, NextCall
 from portico.gateway import Gateway
-from portico.rendering.next_call import spelled
-from portico.surfaces.mcp.instructions import static_text
-from portico.surfaces.mcp.surface import JsonObject, MetaTool
+from portico.rendering.cards import spelled
+from portico.surfaces.mcp.surface import JsonObject, MetaTool, static_text
 
 
 @dataclass(slots=True)

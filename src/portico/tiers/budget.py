@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
-from portico.domain.section import Chapter
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import Chapter, Edition
 from portico.domain.tool import Tool, ToolId
 from portico.errors import InvalidArguments
 from portico.rendering.json_forms import SUMMARY_LENGTH

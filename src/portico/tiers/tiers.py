@@ -16,8 +16,7 @@ from typing import TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import checkpoint
 
-from portico.catalog.categories import FALLBACK, SHIPPED
-from portico.catalog.standings import Order, Standings
+from portico.catalog.categories import FALLBACK, SHIPPED, Order, Standings
 from portico.domain.call import Caller
 from portico.domain.disclosure import Disclosure, Findings, Query, View
 from portico.domain.journal import Look
@@ -27,7 +26,7 @@ from portico.gateway import Gateway
 from portico.rendering.budget import water_level
 from portico.rendering.cache import AnswerCache, Sights
 from portico.rendering.catalog_map import worded
-from portico.search.ranking import settle
+from portico.search.index import settle
 
 from .budget import (
     LARGEST_PAGE,
@@ -44,8 +43,7 @@ from .budget import (
     raised_level,
     report,
 )
-from .compose import CATEGORY, RESOURCES, REST, Paths
-from .view import Page, Scene, paged
+from .view import CATEGORY, RESOURCES, REST, Page, Paths, Scene, paged
 
 HOUR = 3_600.0
 KEPT = {"hot": HOUR, "categories": 6 * HOUR, "category": HOUR, "search": HOUR, "tool": HOUR, "cap": HOUR}

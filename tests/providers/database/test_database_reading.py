@@ -18,9 +18,9 @@ import pytest
 from portico.domain.call import Caller
 from portico.errors import CallError, ConfigError, InvalidArguments, Sent, UpstreamGone
 from portico.providers.sql import Connection, DatabaseSource
-from portico.providers.sql.addresses import Address
 from portico.providers.sql.connection import Limits
 from portico.providers.sql.open import open_door
+from portico.providers.sql.source import Address
 from portico.providers.sql.values import plain
 
 QUOTES = ("'", "''", '"', "`", "\\'", "$$", "%27", "';", '";', "')", "%s", "%(x)s", "?", ":x", "::int", "{0}", "\\")

@@ -24,7 +24,7 @@ from portico.providers.python import LocalProvider, make_tool
 from portico.providers.python.loading import load_tools
 from portico.providers.python.provider import providers_of
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import FakeHouse
 from portico.wiring import Parts, assemble

@@ -10,7 +10,7 @@ from registry_world import SALES, parameter, registered
 from portico.errors import InvalidArguments
 from portico.providers.sql.registry import Kind, build_registry_sql, tool_definition
 from portico.providers.sql.registry.definition import operators
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 
 
 @pytest.mark.requirement("S4-45", "S4-16", "S4-17", "S4-24")

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from registry_world import param_row, tool_row
 
-from portico.domain.names import META_TOOLS
+from portico.domain.tool import META_TOOLS
 from portico.providers.sql.registry import Kind, read_rows, rows
 from portico.providers.sql.registry.definition import tool_definition
 

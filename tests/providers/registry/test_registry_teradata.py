@@ -12,10 +12,10 @@ from sqlglot import exp
 from portico.domain.server import DatabaseSpec
 from portico.errors import ConfigError
 from portico.providers.sql import DatabaseSource
-from portico.providers.sql.addresses import read_address
 from portico.providers.sql.registry import Kind, Registration, build_registry_sql
 from portico.providers.sql.registry.provider import RegistryProvider
 from portico.providers.sql.registry.rows import read_rows
+from portico.providers.sql.source import read_address
 
 TOOLS = [
     {"ToolName": "total", "DataBaseName": "sales", "TableName": "total_f", "ToolType": "F", "docstring": "A sum."},

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from portico.domain.tool import ToolId
-from portico.packaged.injecting import injected
+from portico.providers.local_sources import injected
 from portico.providers.python import LocalProvider
 from portico.providers.sql import DatabaseSource
 from portico.providers.yaml import LoadedYaml, load_yaml

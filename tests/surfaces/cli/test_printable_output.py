@@ -11,8 +11,7 @@ import sys
 import pytest
 
 from portico.errors import UpstreamGone
-from portico.surfaces.cli.logs import PrintableRecord
-from portico.surfaces.cli.output import error_text, table
+from portico.surfaces.cli.output import PrintableRecord, error_text, table
 from portico.testing import definition
 
 from .shell import Shell

@@ -23,16 +23,15 @@ from portico.domain.journal import Look, Lookup
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import NextCall
 from portico.gateway import Gateway
-from portico.rendering.tokens import TokenEstimate
-from portico.server.run import SURFACES
-from portico.storage.memory import RecentJournal
-from portico.surfaces.capabilities.inventory_json import STRANGE_CURSOR
+from portico.rendering.budget import TokenEstimate
+from portico.server.run import SURFACES, surface_tokens
+from portico.storage.database import RecentJournal
+from portico.surfaces.capabilities.inventory import STRANGE_CURSOR
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.mcp.surface_cost import surface_tokens
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeHouse, FakeIndex, FakeProvider, definition, fake_house, furnish
 

@@ -19,11 +19,11 @@ from portico.domain.items import PREFIX
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Standing, Tier
-from portico.storage.memory import RecentJournal
+from portico.storage.database import RecentJournal
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp import resources as passage
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import FakeHouse, definition, furnish
 from portico.tiers.tiers import Walk

@@ -22,7 +22,7 @@ from portico.domain.version import VERSION
 from portico.gateway import DESCRIBE_LIMIT
 from portico.server.greeting import greeting_of, remember
 from portico.server.run import SURFACES
-from portico.surfaces.discover import definitions as discover_tools
+from portico.surfaces import discover as discover_tools
 from portico.surfaces.mcp import early_start as handshake
 from portico.surfaces.mcp import meta_tools as kept
 from portico.surfaces.mcp.early_start import EarlyAnswers, Greeting

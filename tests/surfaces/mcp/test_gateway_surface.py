@@ -14,13 +14,13 @@ from mcp import Client
 from portico.domain.journal import Look
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import NextCall
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 from portico.scripting.engine import LuaEngine
 from portico.scripting.session import Scripts
-from portico.surfaces.lua_gateway.surface import DEFINITIONS, GatewaySurface
+from portico.server.run import surface_tokens
+from portico.surfaces.lua_gateway import DEFINITIONS, GatewaySurface
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.mcp.surface_cost import surface_tokens
 from portico.testing import AGENT, FakeHouse, definition, fake_house, furnish
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}

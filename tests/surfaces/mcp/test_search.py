@@ -20,12 +20,12 @@ from portico.domain.server import ServerSpec, ToolFilter
 from portico.domain.snapshot import Edition
 from portico.domain.tool import Tool, ToolId
 from portico.errors import NextCall
+from portico.server.run import surface_tokens
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.mcp.surface_cost import surface_tokens
-from portico.surfaces.search.surface import DEFINITIONS, Search
+from portico.surfaces.search import DEFINITIONS, Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeHouse, definition, furnish
 

@@ -13,12 +13,12 @@ from portico.domain.call import Result
 from portico.domain.foreign_text import own_block
 from portico.errors import InvalidArguments, NextCall, UnknownTool
 from portico.protocols import ScriptEngine
-from portico.rendering.tokens import TokenEstimate
+from portico.rendering.budget import TokenEstimate
 from portico.scripting.session import Scripts
+from portico.server.run import surface_tokens
 from portico.surfaces.discover.surface import DEFINITIONS, Discover
 from portico.surfaces.mcp.meta_tools import error_result, text_result, with_notes
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.mcp.surface_cost import surface_tokens
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeHouse, definition, furnish
 

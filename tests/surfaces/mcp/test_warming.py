@@ -11,10 +11,10 @@ from tests.embedders.polyglot import QUERY, TOOLS, Held, Polyglot
 
 from portico.gateway import Gateway
 from portico.search.embeddings.cache import Meanings
-from portico.storage.memory import MemoryStore
+from portico.storage.database import MemoryStore
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.testing import AGENT, furnish
 
 SURFACES = {"discover": Discover, "search": lambda gateway: Search(gateway, "meaning")}

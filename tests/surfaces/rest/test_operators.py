@@ -18,8 +18,8 @@ from portico.domain.tool import ToolId
 from portico.errors import CallError, UpstreamGone
 from portico.execution.executor import BOUNDS, Counts
 from portico.protocols import Provider
+from portico.storage.database import RecentJournal
 from portico.storage.journal import JournalState
-from portico.storage.memory import RecentJournal
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.rest.monitoring import Live, Ready
 from portico.surfaces.rest.operators import (

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from portico.domain.call import Caller
-from portico.surfaces.rest.models import (
+from portico.surfaces.rest.errors import (
     CategoryOverviewResponse,
     FullToolSchemaResponse,
     HotToolsResponse,

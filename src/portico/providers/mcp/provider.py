@@ -12,15 +12,14 @@ from typing import Any
 import orjson
 
 from portico.domain.call import Caller, OnProgress
-from portico.domain.redaction import Redactor, certain_secrets_of, secrets_of
+from portico.domain.foreign_text import Redactor, certain_secrets_of, secrets_of
 from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.errors import LAST_WORDS, CallError
 from portico.protocols import OnChange, OnNotice
 
-from .connect import Connection, Dialler, Era
+from .connect import Connection, Dialler, Era, Owner
 from .elicitation import STATE, Asking, Inbox, Questions
 from .http import header_maps
-from .lifecycle import Owner
 from .transport import (
     CAPABILITIES_KEY,
     COUNTED_FROM,

@@ -15,7 +15,7 @@ from typing import cast
 
 import anyio
 
-from portico.domain.redaction import Redactor, secrets_of
+from portico.domain.foreign_text import Redactor, secrets_of
 from portico.domain.server import Packaging, ServerSpec
 from portico.errors import Sent
 from portico.providers.processes import ProcessTree, spawn

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from portico.domain.call import OnProgress
-from portico.domain.redaction import Redactor
+from portico.domain.foreign_text import Redactor
 from portico.errors import CallError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 
 MODERN = "2026-07-28"

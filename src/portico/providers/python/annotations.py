@@ -18,7 +18,7 @@ from uuid import UUID
 
 from . import pydantic_models as models
 from . import record_types as records
-from .errors import Unfit, at
+from .record_types import Unfit, at
 
 
 @dataclass(frozen=True, slots=True)

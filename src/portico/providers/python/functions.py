@@ -20,9 +20,7 @@ from . import pydantic_models as models
 from .annotations import Kind, Read, kind_of
 from .annotations import type_schema as type_schema
 from .decorator import CONNECTION_NAMES, LOCAL, Need, ToolMark, mark_of, need_of
-from .docstrings import parameter_texts
-from .errors import Unfit
-from .record_types import is_spellable, json_value
+from .record_types import Unfit, is_spellable, json_value, parameter_texts
 
 LIMIT = 16 * 1024 * 1024
 """Bytes of JSON that one result may have."""

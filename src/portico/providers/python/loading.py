@@ -26,7 +26,7 @@ from portico.errors import ConfigError
 
 from .decorator import mark_of
 from .functions import PREFIX, LocalTool, make_tool
-from .stdout import prints_aside, stdout_kept
+from .threads import prints_aside, stdout_kept
 
 SETTING = "python"
 _OURS = __name__.partition(".")[0]

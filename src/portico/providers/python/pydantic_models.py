@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast, get_args, get_type_hints
 
-from .errors import Unfit
+from .record_types import Unfit
 
 _METADATA = ("pydantic", "pydantic_core", "annotated_types")
 

@@ -1,4 +1,4 @@
-"""Classes with named fields (dataclasses, typed dicts, named tuples) and enums, as JSON spells them."""
+"""Classes with named fields and enums as JSON, and what docstrings say of parameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import dataclasses
 import enum
 import inspect
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import PurePath
@@ -15,8 +16,122 @@ from uuid import UUID
 
 import orjson
 
-from .docstrings import parameter_texts
-from .errors import Unfit, at
+
+class Unfit(ValueError):
+    """A value that does not fit; the message speaks of the value, `path` leads to it."""
+
+    def __init__(self, reason: str, path: tuple[str | int, ...] = ()) -> None:
+        self.reason, self.path = reason, path
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        where = ".".join(str(step) for step in self.path)
+        return f"{where}: {self.reason}" if where else self.reason
+
+
+def at(step: str | int, read: Callable[[Any], Any], value: Any) -> Any:
+    """Read one part of a value.
+
+    Raises:
+        Unfit: with the way to the part.
+    """
+    try:
+        return read(value)
+    except Unfit as error:
+        raise Unfit(error.reason, (step, *error.path)) from error
+
+
+_TITLES = r"args|arguments|parameters|params|keyword args|keyword arguments|other parameters|attributes"
+_HEADER = re.compile(rf"^\s*(?:{_TITLES})\s*:\s*$", re.IGNORECASE)
+_NUMPY_HEADER = re.compile(r"^\s*(?:parameters|other parameters|attributes)\s*$", re.IGNORECASE)
+_RULE = re.compile(r"^\s*(?:-{3,}|={3,})\s*$")
+_TYPE = r"(?:\((?:[^()]|\([^()]*\))*\)|<[^<>]*>)"
+_ENTRY = re.compile(
+    rf"^\s*(?:[-*+]\s+)?\*{{0,2}}`{{0,2}}(\w+)`{{0,2}}\s*{_TYPE}?(?:\s*:(?!:)|\s+[-–—]{{1,2}}\s)\s*(.*)$"
+)
+_DASHED = re.compile(r"^\s*(?:[-*+]\s+)?`{0,2}(\w+)`{0,2}\s+[-–—]{1,2}\s+(\S.*)$")
+_NUMPY_ENTRY = re.compile(r"^\s*(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_FIELD = re.compile(r"^\s*[:@](?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
+_ANY_FIELD = re.compile(r"^\s*[:@]\w+[^:]*:")
+
+
+def parameter_texts(doc: str, names: Collection[str]) -> dict[str, str]:
+    """The text of each parameter that the docstring speaks of; only these names are looked for."""
+    lines = doc.expandtabs(4).splitlines()
+    found: dict[str, list[str]] = {}
+    for read in (_sections, _numpy, _fields, _dashed):
+        for name, parts in read(lines):
+            found.setdefault(name, parts)
+    texts = {name: " ".join(part for part in parts if part) for name, parts in found.items() if name in names}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _sections(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Entries below `Args:` and the like; deeper lines belong to the entry before them."""
+    for place, line in enumerate(lines):
+        if _HEADER.match(line):
+            yield from _entries(lines[place + 1 :], _depth(line))
+
+
+def _entries(lines: Sequence[str], outer: int) -> Iterator[tuple[str, list[str]]]:
+    depth, parts = -1, [""]
+    for line in lines:
+        if not line.strip():
+            continue
+        entry = _ENTRY.match(line)
+        if parts and depth >= 0 and _depth(line) > depth:
+            parts.append(line.strip())
+        elif entry and _depth(line) >= outer and depth in (-1, _depth(line)):
+            depth, parts = _depth(line), [entry[2].strip()]
+            yield entry[1], parts
+        elif depth in (-1, _depth(line)) and _depth(line) > outer:
+            parts = []  # a line among the entries that is none of them: what is deeper belongs to it
+        else:
+            return
+
+
+def _numpy(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """`name : type` lines below a ruled header, with their texts indented below them."""
+    for place, line in enumerate(lines[:-1]):
+        if not (_NUMPY_HEADER.match(line) and _RULE.match(lines[place + 1])):
+            continue
+        outer, parts = _depth(line), [""]
+        for number, below in enumerate(lines[place + 2 :], place + 2):
+            if not below.strip():
+                continue
+            if _depth(below) > outer:
+                parts.append(below.strip())
+                continue
+            entry = _NUMPY_ENTRY.match(below)
+            if entry is None or (number + 1 < len(lines) and _RULE.match(lines[number + 1])):
+                break
+            parts = []
+            yield from ((name.strip(" *"), parts) for name in entry[1].split(","))
+
+
+def _fields(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """`:param name: text`, `:param type name: text`; the text goes on until a blank line or the next field."""
+    parts: list[str] = []
+    for line in lines:
+        if field := _FIELD.match(line):
+            parts = [field[2].strip()]
+            yield field[1], parts
+        elif not line.strip() or _ANY_FIELD.match(line):
+            parts = []
+        else:
+            parts.append(line.strip())
+
+
+def _dashed(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """`name - text` wherever it stands, for docstrings without any section."""
+    for line in lines:
+        if entry := _DASHED.match(line):
+            yield entry[1], [entry[2].strip()]
+
 
 _SPELLED = (datetime, date, time, UUID, Decimal, PurePath)
 _JSON_SCALARS = (str, int, float, bool, type(None))

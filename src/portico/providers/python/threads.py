@@ -1,15 +1,107 @@
-"""Worker threads and an event loop for functions, so that none of them holds up the gateway."""
+"""Worker threads and an event loop for functions, and where their prints go."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextvars import Context, copy_context
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, TextIO
+
+_is_aside: ContextVar[bool] = ContextVar("portico_prints_aside", default=False)
+_lock = Lock()
+_users = 0
+_diversions = 0
+_kept: int | None = None
+"""Where file descriptor 1 led before."""
+
+
+class _Fork:
+    """Stands where stdout was; leads to stderr for whoever runs a tool's function, and to stdout for everybody else."""
+
+    def __init__(self, before: TextIO) -> None:
+        self.before = before
+
+    def write(self, text: str) -> int:
+        """Write to the one or the other."""
+        return (sys.stderr if _is_aside.get() else self.before).write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr if _is_aside.get() else self.before, name)
+
+
+@contextmanager
+def prints_aside() -> Iterator[None]:
+    """Within the block, and in tasks and threads that inherit its context, prints go to stderr."""
+    _enter()
+    token = _is_aside.set(True)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # a coroutine that is thrown away ends in another context than it began in
+            _is_aside.reset(token)
+        _leave()
+
+
+@contextmanager
+def stdout_kept() -> Iterator[None]:
+    """Within the block, what anybody writes to file descriptor 1 goes to stderr; at its end stdout is what it was.
+
+    For imports, which happen before anything is served: child processes and C libraries know no other stdout.
+    """
+    stream = sys.stdout
+    with suppress(OSError, ValueError, AttributeError):
+        stream.flush()
+    _divert()
+    try:
+        yield
+    finally:
+        if not isinstance(sys.stdout, _Fork):  # a module may have wrapped or replaced it
+            sys.stdout = stream
+        _restore()
+
+
+def _divert() -> None:
+    global _diversions, _kept
+    with _lock:
+        _diversions += 1
+        if _diversions == 1:
+            with suppress(OSError):  # there may be no stdout, or no stderr
+                _kept = os.dup(1)
+                os.dup2(2, 1)
+
+
+def _restore() -> None:
+    global _diversions, _kept
+    with _lock:
+        _diversions -= 1
+        if not _diversions and _kept is not None:
+            os.dup2(_kept, 1)
+            os.close(_kept)
+            _kept = None
+
+
+def _enter() -> None:
+    global _users
+    with _lock:
+        _users += 1
+        if not isinstance(sys.stdout, _Fork):  # somebody may have put another stream there meanwhile
+            sys.stdout = _Fork(sys.stdout)
+
+
+def _leave() -> None:
+    global _users
+    with _lock:
+        _users -= 1
+        if not _users and isinstance(sys.stdout, _Fork):
+            sys.stdout = sys.stdout.before
+
 
 IDLE_SECONDS = 30.0
 """A thread without work ends after so long."""

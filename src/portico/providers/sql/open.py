@@ -11,12 +11,12 @@ from sqlalchemy import Engine
 
 from portico.domain.call import Caller
 
-from .addresses import Address
 from .connection import Limits, Mode, OwnConnection, Question
-from .engines import AnyDoor, Door
 from .faults import Faults
+from .introspection import AnyDoor, Door
 from .postgres import PostgresDoor, quick_reading
 from .session import reading
+from .source import Address
 from .sqlite import SqliteDoor, sqlite_reading
 
 

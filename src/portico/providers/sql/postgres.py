@@ -28,12 +28,12 @@ from sqlalchemy.types import UserDefinedType
 from portico.domain.call import Caller
 from portico.errors import ConfigError, Refused, UpstreamGone
 
-from .addresses import EXAMPLES, Address
 from .connection import Binds, Limits, Mode, Result
-from .engines import CONNECT_SECONDS, driver_of, opened
 from .faults import DRIVERS, HANDLED, Faults, translated
+from .introspection import CONNECT_SECONDS, driver_of, opened
 from .postgres_guard import NAME_BYTES, Guard
 from .session import stopped_after, taken
+from .source import EXAMPLES, Address
 from .statements import Statement
 
 DEEPEST = 100

@@ -13,9 +13,8 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from portico.catalog.refresher import Intake
-from portico.domain.section import Chapter
 from portico.domain.server import DatabaseSpec
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import Chapter, Edition
 from portico.errors import ConfigError, InvalidDefinition
 from portico.providers.sql.registry.provider import Following, RegistryProvider
 from portico.providers.sql.registry.rows import Problem, Registration

@@ -15,9 +15,8 @@ from sqlalchemy.types import NullType
 from portico.domain.call import Caller
 
 from .connection import Binds, Column, Limits, Mode, Result, Table
-from .engines import Door
 from .faults import DRIVERS, HANDLED, Faults, translated
-from .introspection import Inspection, quoted
+from .introspection import Door, Inspection, quoted
 from .statements import expanded, read_statement
 from .values import checked_binds, plain
 

@@ -1,21 +1,130 @@
-"""A database as the config names it: opened when it is first asked, and read by many callers at once."""
+"""A database as the config names it: its address, and one connection for each caller that reads it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from portico.domain.call import Caller
 from portico.errors import ConfigError, extra_for
 
-from .addresses import read_address
 from .connection import Limits, Mode, OwnConnection, Question
 
 if TYPE_CHECKING:
     from .open import OpenDatabase
+
+
+_SPELLINGS: Mapping[str, str] = {
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+asyncpg": "postgresql+psycopg",
+    "postgresql+psycopg2": "postgresql+psycopg",
+    "sqlite+aiosqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+    "mssql": "mssql+pyodbc",
+    "oracle": "oracle+oracledb",
+    "teradata": "teradatasql",
+}
+"""What people have in their configs, and the one driver that reaches it."""
+
+_DRIVERS: Mapping[str, tuple[str, str]] = {
+    "mysql+pymysql": ("pymysql", "pymysql"),
+    "mariadb+pymysql": ("pymysql", "pymysql"),
+    "mssql+pyodbc": ("pyodbc", "pyodbc"),
+    "oracle+oracledb": ("oracledb", "oracledb"),
+    "teradatasql": ("teradatasqlalchemy", "teradatasqlalchemy"),
+    "snowflake": ("snowflake.sqlalchemy", "snowflake-sqlalchemy"),
+    "bigquery": ("sqlalchemy_bigquery", "sqlalchemy-bigquery"),
+    "databricks": ("databricks.sqlalchemy", "databricks-sqlalchemy"),
+    "redshift": ("sqlalchemy_redshift", "sqlalchemy-redshift"),
+    "duckdb": ("duckdb_engine", "duckdb-engine"),
+    "clickhouse": ("clickhouse_sqlalchemy", "clickhouse-sqlalchemy"),
+    "trino": ("trino", "'trino[sqlalchemy]'"),
+    "hana": ("sqlalchemy_hana", "sqlalchemy-hana"),
+}
+"""The module of each driver that Portico does not bring along, and how it is installed."""
+
+EXAMPLES = "sqlite:///file.db or postgresql://user:password@host/database"
+
+_PORT = re.compile(r"(?:[^:/]*(?::[^@]*)?@)?(?:\[[^/?]+\]|[^/:?]+)?(?::([^/?]*))?")
+"""What stands before the database's name in a URL, as SQLAlchemy reads it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a database is, as SQLAlchemy spells it."""
+
+    dialect: str
+    url: str = field(repr=False)
+    file: Path | None = None
+    """Where a SQLite database lies."""
+
+    @property
+    def shown(self) -> str:
+        """The kind of database, for people; everything else may be a secret."""
+        return f"{self.dialect} database"
+
+
+def read_address(url: str, *, needs_driver: bool = True) -> Address:
+    """Take a URL as people write it; whoever only wants to know the kind of database needs no driver.
+
+    Raises:
+        ConfigError: it is no URL of a database, or its driver is not installed.
+    """
+    scheme, mark, rest = url.strip().partition("://")
+    scheme = scheme.lower()
+    if not mark or not scheme or any(map(str.isspace, scheme)) or "\0" in url:
+        raise ConfigError("this is no URL of a database", where="DATABASE_URI", fix=f"Write {EXAMPLES}")
+    driver = _SPELLINGS.get(scheme, scheme)
+    if driver == "sqlite":
+        return Address(dialect="sqlite", url="sqlite://", file=_sqlite_file(rest))
+    if needs_driver:
+        _check_driver(driver)
+    _check_port(rest)
+    if driver.startswith("postgresql"):
+        rest = rest.replace("?ssl=", "?sslmode=").replace("&ssl=", "&sslmode=")  # asyncpg's word for it
+    return Address(dialect=driver.partition("+")[0], url=f"{driver}://{rest}")
+
+
+def _check_port(rest: str) -> None:
+    """Find what SQLAlchemy would stumble over, which is loaded only when the database is opened."""
+    port = _PORT.match(rest)
+    if port and port[1] and not port[1].isdecimal():
+        raise ConfigError("the port of the URL is no number", where="DATABASE_URI", fix=f"Write {EXAMPLES}")
+
+
+def missing_driver(driver: str, package: str = "") -> ConfigError:
+    """What to say when there is no driver for a kind of database."""
+    known = f"Run: pip install {package}" if package else f"Install its SQLAlchemy dialect, or write {EXAMPLES}"
+    return ConfigError(f"the driver for {driver!r} is not installed", where="DATABASE_URI", fix=known)
+
+
+def _sqlite_file(rest: str) -> Path:
+    path = unquote(rest.removeprefix("/").partition("?")[0]) if rest.startswith("/") else ""
+    if not path or path == ":memory:":
+        fix = "Write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
+        raise ConfigError("a SQLite database in memory has nothing to read", where="DATABASE_URI", fix=fix)
+    return Path(path).expanduser()
+
+
+def _check_driver(driver: str) -> None:
+    module, package = _DRIVERS.get(driver, ("", ""))
+    try:
+        is_there = not module or find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it is not there either
+        is_there = False
+    if not is_there:
+        raise missing_driver(driver, package)
 
 
 LOCAL_CALLER = Caller()

@@ -19,8 +19,8 @@ from portico.domain.call import Caller
 from portico.errors import CallError, StoreError
 
 from .connection import Binds, Limits, Mode, Result
-from .engines import CONNECT_SECONDS, POOLED, driver_of
 from .faults import DRIVERS, Faults, late
+from .introspection import CONNECT_SECONDS, POOLED, driver_of
 from .session import Looking, cut_by_bytes, cut_by_rows, stopped_after
 from .sqlite_processes import SqliteFault, SqliteProcess, SqliteProcesses
 from .sqlite_worker import STEPS, Guarded, connect, guard, identity, sent_value, wake

@@ -18,6 +18,7 @@ from portico.providers.python import LocalTool
 from .parameters import (
     KEYS,
     Parameter,
+    Table,
     barring_dash,
     complete,
     definition,
@@ -29,7 +30,6 @@ from .parameters import (
     read_parameters,
     written,
 )
-from .tables import Table
 
 SECONDS = 30.0
 LONGEST_SECONDS = 3_600.0

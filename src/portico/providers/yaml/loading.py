@@ -10,14 +10,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from portico.config.documents.tree import Member, Node
-from portico.config.documents.yaml_text import parse
+from portico.documents.tree import Member, Node
+from portico.documents.yaml_text import parse
 from portico.errors import ConfigError
 from portico.providers.python import LocalProvider, LocalTool
 
 from .command_tools import command_tool
+from .parameters import Table
 from .sql_tools import cube_tool, sql_tool
-from .tables import Table
 from .texts import (
     COMPLETED,
     RESOURCE,

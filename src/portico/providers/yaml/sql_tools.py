@@ -10,7 +10,7 @@ from typing import Any
 
 from portico.errors import CallError, ConfigError, InvalidArguments
 from portico.providers.python import LocalTool
-from portico.providers.python.errors import Unfit, at
+from portico.providers.python.record_types import Unfit, at
 from portico.providers.sql import Connection
 from portico.providers.sql.statements import Statement, Token, expanded, read_statement, tokens
 
@@ -19,7 +19,9 @@ from .parameters import (
     KEYS,
     NEEDS,
     TYPES,
+    WORD,
     Parameter,
+    Table,
     complete,
     definition,
     input_schema,
@@ -28,7 +30,6 @@ from .parameters import (
     read_parameters,
     read_value,
 )
-from .tables import WORD, Table
 
 DIALECTS = ("sqlite", "postgresql", "mysql")
 """Tried in turn where nobody says which SQL is spoken; a call reads the statement again, for its own database."""

@@ -10,11 +10,10 @@ from urllib.parse import unquote
 
 import orjson
 
-from portico.config.documents.tree import Member
+from portico.documents.tree import Member
 from portico.errors import Sent, UnknownItem, UpstreamError
 
-from .parameters import Parameter, described, filled, places, read_parameters, written
-from .tables import Table
+from .parameters import Parameter, Table, described, filled, places, read_parameters, written
 
 INVALID_PARAMS = -32602
 

@@ -21,7 +21,7 @@ import orjson
 
 from portico.errors import EmbedderAway
 
-from .vectors import DIMENSIONS
+from .cache import DIMENSIONS
 
 BATCH = 64
 """Texts in one request."""

@@ -12,17 +12,15 @@ from portico.domain.call import Caller
 from portico.domain.disclosure import Disclosure
 from portico.domain.foreign_text import own_block
 from portico.domain.journal import Look
-from portico.domain.names import identifier
+from portico.domain.tool import identifier
 from portico.errors import CallError, InvalidArguments, NextCall, UnknownTool
 from portico.gateway import Gateway
-from portico.rendering.next_call import spelled
-from portico.surfaces.mcp.instructions import capabilities_text
+from portico.rendering.cards import spelled
 from portico.surfaces.mcp.meta_tools import error_result, text_result
-from portico.surfaces.mcp.surface import Envelope, JsonObject, MetaTool
+from portico.surfaces.mcp.surface import Envelope, JsonObject, MetaTool, capabilities_text
 from portico.surfaces.static import listed_name
 
-from .inventory import ToolRegistry, create_tool_registry
-from .inventory_json import BUDGET, CAPABILITIES, TOOL_SCHEMA, Answer
+from .inventory import BUDGET, CAPABILITIES, TOOL_SCHEMA, Answer, ToolRegistry, create_tool_registry
 
 TOOL_KEYS = ("tool", "name", "tool_name")
 """Where models write the name of a tool."""

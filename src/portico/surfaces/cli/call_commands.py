@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import anyio
 import typer
 
-from portico.domain.call import Call, Caller, Result
+from portico.domain.call import Call, Caller, Result, Sandbox
 from portico.domain.overview import Checkup, ServerReport
-from portico.domain.script import Sandbox
 from portico.domain.server import State
 from portico.errors import CallError, ConfigError, Refused, UnknownServer
 from portico.protocols import MeaningSource

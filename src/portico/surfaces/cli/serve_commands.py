@@ -10,8 +10,7 @@ import typer
 from portico.errors import ConfigError, PorticoError
 
 from .context import options
-from .logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS
-from .output import fail, first_of_ours
+from .output import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS, fail, first_of_ours
 
 
 def serve(

@@ -10,14 +10,14 @@ from typing import Any
 from portico.domain.call import Caller
 from portico.domain.disclosure import Query
 from portico.domain.foreign_text import one_line
-from portico.domain.resolver import SEPARATORS
+from portico.domain.snapshot import SEPARATORS
 from portico.domain.tool import Tool
 from portico.errors import CallError, NextCall
 from portico.execution.arguments import unwrap
 from portico.gateway import SEARCH_CARDS_LIMIT, Gateway
-from portico.rendering.next_call import as_meta_tool, spelled
+from portico.rendering.cards import as_meta_tool, spelled
 from portico.scripting.session import Scripts
-from portico.surfaces.mcp.instructions import discover_text
+from portico.surfaces.discover import CALL, DESCRIBE, READ, RUN, SEARCH, TOOLS, definitions
 from portico.surfaces.mcp.meta_tools import (
     as_words,
     error_result,
@@ -29,9 +29,7 @@ from portico.surfaces.mcp.meta_tools import (
     unread_beside,
     with_notes,
 )
-from portico.surfaces.mcp.surface import Envelope, JsonObject, MetaTool
-
-from .definitions import CALL, DESCRIBE, READ, RUN, SEARCH, TOOLS, definitions
+from portico.surfaces.mcp.surface import Envelope, JsonObject, MetaTool, discover_text
 
 DEFINITIONS: tuple[JsonObject, ...] = TOOLS
 NAMES_READ, NAMES_LETTERS = 1_000, 100_000

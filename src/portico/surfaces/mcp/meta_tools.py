@@ -16,11 +16,10 @@ from portico.domain.foreign_text import attributed, one_line, own_block, told_ap
 from portico.errors import CallError, InvalidArguments, NextCall, Refused, UpstreamError
 from portico.execution.arguments import ARGUMENT_KEYS, NAME_KEYS
 from portico.gateway import Gateway
-from portico.rendering.next_call import as_meta_tool
+from portico.rendering.cards import as_meta_tool
 from portico.scripting.session import Scripts
 
-from .instructions import EXAMPLE
-from .surface import Envelope, JsonObject
+from .surface import EXAMPLE, Envelope, JsonObject
 
 MISSING_CAPABILITY = -32021
 ADDRESS_FIRST = -32042

@@ -22,8 +22,8 @@ from portico.domain.items import GUIDE, OWN_SCHEME, Item, Kind
 from portico.errors import CallError, InvalidArguments, UnknownItem
 from portico.gateway import Gateway
 from portico.tiers.budget import LARGEST_PAGE, SMALLEST_BUDGET
-from portico.tiers.compose import RESOURCES
 from portico.tiers.tiers import Walk
+from portico.tiers.view import RESOURCES
 
 from .request_meta import Context, connection_of, envelope_of, until_complete
 from .surface import JsonObject

@@ -1,4 +1,4 @@
-"""One SDK server for one surface: `tools/list`, `tools/call`, both protocol eras."""
+"""One SDK server for one surface: `tools/list`, `tools/call`, both protocol eras; over stdio or HTTP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import anyio
 import mcp_types as types
@@ -14,6 +15,7 @@ from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
@@ -23,6 +25,8 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
 from portico.domain.call import Caller
 from portico.domain.snapshot import Edition
@@ -31,7 +35,7 @@ from portico.execution.arguments import NAME_KEYS, Request, unwrap
 from portico.gateway import Gateway
 from portico.tiers.tiers import Walk
 
-from .early_start import LIST_TTL_MS, NAME, TITLE
+from .early_start import LIST_TTL_MS, NAME, TITLE, EarlyPipe
 from .meta_tools import READ, SCRIPT_TOOLS, error_result, must_stay_protocol_error, read_result, with_notes, with_unread
 from .request_meta import (
     Context,
@@ -408,3 +412,62 @@ def as_protocol_error(error: CallError) -> MCPError:
 async def _taken_earlier(ctx: Context, params: object) -> dict[str, Any]:
     """Registered so that the SDK declares the capability; the middleware has answered before this is reached."""
     raise MCPError(types.INTERNAL_ERROR, f"{ctx.method} was not answered")
+
+
+_CHANGED = {"tools": "notifications/tools/list_changed"}
+"""What a client is told when a list that it was given early is not what it is now."""
+
+
+async def serve_stdio(server: SurfaceServer, pipe: EarlyPipe | None = None) -> None:
+    """Serve one client until it closes our stdin; nothing but protocol goes to stdout.
+
+    A `pipe` that has answered opening messages already is taken over, with all that the client has sent.
+    """
+    options = server.create_initialization_options()
+    if pipe is None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, options)
+        return
+    stdin, stdout = await anyio.to_thread.run_sync(pipe.hand_over)
+    async with stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout)) as (read, write):
+        await server.run(read, Unanswered(write, pipe.answers.given), options)
+
+
+class _Stream(Protocol):
+    async def send(self, item: SessionMessage, /) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Unanswered:
+    """A stream to the client that leaves out the answers which it has got already."""
+
+    stream: _Stream
+    given: dict[int | str, dict[str, Any]]
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send one message, unless it answers a request for the second time."""
+        message = item.message
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id not in self.given:
+            await self.stream.send(item)
+            return
+        early = self.given.pop(message.id)
+        now = message.result if isinstance(message, JSONRPCResponse) else {}
+        for key, method in _CHANGED.items():
+            if key in early and early[key] != now.get(key):
+                await self.stream.send(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method)))
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self.stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Use the stream."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the stream."""
+        await self.aclose()

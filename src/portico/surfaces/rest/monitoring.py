@@ -21,8 +21,7 @@ from portico.application import House
 from portico.execution.executor import BOUNDS, Counts
 from portico.storage.journal import JournalState
 
-from .errors import Responses
-from .models import Shape
+from .errors import Responses, Shape
 
 _JOURNAL = {
     "recorded": "Entries that were written to the journal.",

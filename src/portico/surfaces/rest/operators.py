@@ -21,8 +21,7 @@ from portico.domain.server import State
 from portico.errors import InvalidArguments, StoreError
 from portico.tiers.tiers import Walk
 
-from .errors import RESPONSES, ErrorResponse, Responses
-from .models import Shape
+from .errors import RESPONSES, ErrorResponse, Responses, Shape
 from .tools import Asked, answer, asked_once
 
 LONGEST = 400

@@ -18,11 +18,10 @@ from portico.domain.call import Caller
 from portico.domain.disclosure import Query as Search
 from portico.errors import InvalidArguments
 from portico.tiers.budget import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
-from portico.tiers.compose import CATEGORIES, HOT, REST, ROOT, SEARCH
 from portico.tiers.tiers import Walk
+from portico.tiers.view import CATEGORIES, HOT, REST, ROOT, SEARCH
 
-from .errors import RESPONSES
-from .models import CategoryOverviewResponse, FullToolSchemaResponse, HotToolsResponse, ToolSummariesResponse
+from .errors import RESPONSES, CategoryOverviewResponse, FullToolSchemaResponse, HotToolsResponse, ToolSummariesResponse
 
 KEEPING = "private, no-cache"
 """A caller may keep an answer, and asks whether it is still the same before it uses it again."""

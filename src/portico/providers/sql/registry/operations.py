@@ -12,16 +12,16 @@ import psycopg
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from portico.domain.names import META_TOOLS, identifier
+from portico.domain.tool import META_TOOLS, identifier
 from portico.errors import ConfigError
-from portico.providers.sql.addresses import Address, read_address
-from portico.providers.sql.engines import CONNECT_SECONDS
+from portico.providers.sql.introspection import CONNECT_SECONDS
+from portico.providers.sql.source import Address, read_address
 
 from .database_facts import HOME
-from .dialects import dialect_named
 from .pg_listen import CHANNEL
 from .rows import OBJECT_NAME, TOOL_NAME, Kind
 from .setup import setup_script, setup_steps
+from .statements import dialect_named
 
 PUBLIC = "PUBLIC"
 EVERYBODY = "*"

@@ -12,8 +12,8 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from portico.errors import UpstreamGone
-from portico.providers.sql.addresses import read_address
-from portico.providers.sql.engines import CONNECT_SECONDS
+from portico.providers.sql.introspection import CONNECT_SECONDS
+from portico.providers.sql.source import read_address
 
 CHANNEL = "portico_registry"
 """Where the registry's triggers tell of changes; what they say is the schema."""

@@ -30,9 +30,8 @@ from portico.providers.python.threads import Exhausted, Workers
 from portico.providers.sql import DatabaseSource
 from portico.providers.sql.connection import Mode
 
-from .dialects import dialect_named
 from .rows import Problem
-from .statements import StatementRun, build_registry_sql
+from .statements import StatementRun, build_registry_sql, dialect_named
 
 if TYPE_CHECKING:
     from .loading import Registered, RegistryLoader

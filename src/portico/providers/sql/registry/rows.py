@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from portico.domain.names import META_TOOLS, identifier
+from portico.domain.tool import META_TOOLS, identifier
 
 from .values import ParamType, Unfit, is_size, read_type
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 
 from portico.errors import ConfigError
-from portico.providers.sql.registry.dialects import dialect_named
 from portico.providers.sql.registry.rows import OBJECT_NAME
+from portico.providers.sql.registry.statements import dialect_named
 from portico.providers.sql.statements import tokens
 
 _SAMPLES = "-- Samples:"

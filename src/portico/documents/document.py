@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from portico.config.restrictions import restricts
+from portico.config.settings import restricts
 from portico.errors import ConfigError, RestrictionError
 
 from . import json_text as jsonc

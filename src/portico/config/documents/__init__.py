@@ -1,1 +1,0 @@
-"""Documents as trees whose values remember where they were written."""

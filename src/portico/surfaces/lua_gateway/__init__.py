@@ -1,1 +1,0 @@
-"""The `gateway` surface: servers, their tools, and Lua scripts that call many."""

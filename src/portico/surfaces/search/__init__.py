@@ -1,1 +1,0 @@
-"""The `search` surface: `search_tool` and `execute_tool`."""
