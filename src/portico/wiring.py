@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -251,7 +250,9 @@ def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> Scripts:
     """What runs scripts; the engine is made by the first of them."""
     open_engine = partial(_open_engine, asked)
     # Loaded where scripts may come: a search must not pay for it.
-    scripts: Scripts = import_module("portico.scripting.session").Scripts(
+    from portico.scripting.session import Scripts
+
+    scripts: Scripts = Scripts(
         gateway=gateway,
         open_engine=open_engine,
         limits=asked.limits,
@@ -263,7 +264,9 @@ def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> Scripts:
 
 def _open_engine(asked: ScriptSettings) -> ScriptEngine:
     # Loaded with the first script: no other command must pay for it.
-    engine: ScriptEngine = import_module("portico.scripting.engine").LuaEngine(
+    from portico.scripting.engine import LuaEngine
+
+    engine: ScriptEngine = LuaEngine(
         pool_size=asked.pool, at_once=asked.at_once, require_hardening=asked.require_hardening
     )
     return engine
@@ -434,16 +437,18 @@ def _open_registries(settings: Settings) -> Registries | None:
     if not settings.databases:
         return None
     # Loaded where there are databases alone.
-    found: Registries = import_module("portico.providers.sql.registries").open_registries(
-        settings.databases, taken={spec.name for spec in settings.servers}
-    )
+    from portico.providers.sql.registries import open_registries
+
+    found: Registries = open_registries(settings.databases, taken={spec.name for spec in settings.servers})
     return found
 
 
 def _add_workshop(house: House, settings: Settings, providers: dict[str, Provider]) -> None:
     """Offer the tools of our own that the settings name; they need nobody to be asked."""
     # A twentieth of a second to load, which a command without such tools must not pay.
-    workshop: Workshop = import_module("portico.providers.local_sources").open_workshop(
+    from portico.providers.local_sources import open_workshop
+
+    workshop: Workshop = open_workshop(
         python=settings.python,
         yaml=settings.yaml,
         folder=settings.folder,

@@ -6,7 +6,6 @@ import base64
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from portico.errors import ConfigError, InvalidArguments, Sent, UpstreamGone, extra_for
@@ -180,7 +179,9 @@ def _drawn(kind: str, chart: Chart) -> bytes:
     """
     try:
         with extra_for("charts"):
-            draw = getattr(import_module("portico.packaged.drawing"), kind)
+            from portico.packaged import drawing
+
+            draw = getattr(drawing, kind)
     except ConfigError as error:
         raise UpstreamGone(f"plot_{kind}", details=(str(error),), sent=Sent.NOTHING) from error
     png: bytes = draw(chart)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from itertools import groupby
 
 import anyio.to_thread
@@ -271,7 +270,8 @@ def _selected(kept: Kept, reading: Reading, tokens: int) -> Kept:
         raise reading.wrong("path: this result is text and not JSON; use grep or cursor")
     value = read_value(part.text[slice(0, len(part.text))])
     # Loaded by the first path that somebody asks for.
-    paths = import_module("portico.results.jmespath_query")
+    from portico.results import jmespath_query as paths
+
     try:
         found = paths.select(value, reading.path)
     except paths.PathTrouble as trouble:

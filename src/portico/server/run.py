@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import anyio
@@ -160,7 +159,9 @@ def _ready(on_ready: Callable[[Serving], None], url: str, house: House, stop: Ca
 
 def _api(house: House) -> ASGIApp:
     # What REST is made of takes a sixth of a second to load, which a client over stdio must not pay.
-    api: ASGIApp = import_module("portico.surfaces.rest.app").build_api(house)
+    from portico.surfaces.rest.app import build_api
+
+    api: ASGIApp = build_api(house)
     return api
 
 

@@ -6,7 +6,6 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from time import monotonic, time
 
@@ -83,7 +82,9 @@ def open_database(
     if address is not None:
         # SQLAlchemy takes a fifth of a second to load, which a command that reads a SQLite file must not pay.
         with extra_for("PostgreSQL stores"):
-            server = import_module("portico.storage.postgres").PostgresDatabase(address)
+            from portico.storage.postgres import PostgresDatabase
+
+            server = PostgresDatabase(address)
         return _brought_up(server, server.bring_up, patient=patient)
     path, default = sqlite_file(store, data), sqlite_file("sqlite", data)
     is_ours_to_move = path is not None and default is not None and path.resolve() == default.resolve()
@@ -122,7 +123,10 @@ def open_signals(database: Database) -> DatabaseSignals:
     """How the processes that share this database tell each other of changes; closed before the database is."""
     if isinstance(database, SqliteDatabase):
         return DatabaseSignals(database, FileBell(database))
-    return DatabaseSignals(database, import_module("portico.storage.postgres").PostgresBell(database))
+    from portico.storage.postgres import PostgresBell, PostgresDatabase
+
+    assert isinstance(database, PostgresDatabase), "there is no third kind"
+    return DatabaseSignals(database, PostgresBell(database))
 
 
 def _open_file(path: Path | None, durable: bool, busy_seconds: float) -> Database:

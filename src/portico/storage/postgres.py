@@ -6,7 +6,6 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
-from importlib import import_module
 from threading import Lock, RLock
 from time import monotonic
 from typing import Any
@@ -132,7 +131,9 @@ class PostgresDatabase:
         """Run the migrations that have not run yet, on a connection of their own: they may take longer."""
         engine = _engine(self._address, MIGRATION_SECONDS, self._grace_seconds, poolclass=NullPool)
         # What runs migrations takes a quarter of a second to load, and hardly any start needs it.
-        import_module("portico.storage.migrate").upgrade(engine, self.where)
+        from portico.storage.migrate import upgrade
+
+        upgrade(engine, self.where)
 
     def check(self) -> None:
         """Ask the server for a sign of life."""

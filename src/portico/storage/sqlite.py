@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
-from importlib import import_module
 from operator import itemgetter
 from pathlib import Path
 from threading import RLock, get_ident
@@ -241,9 +240,11 @@ class SqliteDatabase:
             if is_empty:
                 for statement in SCRIPT.read_text(encoding="utf-8").split(";\n"):
                     work.run(statement)
-        if not is_empty:
+        if not is_empty and self.path is not None:
             # What runs migrations takes a quarter of a second to load, and hardly any start needs it.
-            import_module("portico.storage.migrate").upgrade_file(self.path, self._busy_seconds)
+            from portico.storage.migrate import upgrade_file
+
+            upgrade_file(self.path, self._busy_seconds)
 
     def check(self) -> None:
         """Read the whole file.

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from anyio import to_thread
@@ -95,7 +94,9 @@ class Registries:
         """
         spec = self.providers[name].spec
         # Only who tells needs it, and SQLAlchemy comes with it.
-        operator = import_module("portico.providers.sql.registry.operations").RegistryOperator(spec.url, spec.registry)
+        from portico.providers.sql.registry.operations import RegistryOperator
+
+        operator = RegistryOperator(spec.url, spec.registry)
         await to_thread.run_sync(operator.tell, abandon_on_cancel=True)
 
     def watch(self, tasks: TaskGroup, intake: Intake, unknown: Collection[str]) -> None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -208,7 +207,7 @@ class DatabaseSource:
             if self._opened is None:
                 # SQLAlchemy takes a fifth of a second to load, which a start without a database must not pay.
                 with extra_for("databases"):
-                    opening = import_module("portico.providers.sql.open")
+                    from portico.providers.sql import open as opening
                 self._opened = opening.open_door(
                     self._address,
                     self.limits,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from portico.protocols import MeaningSource, Store
 
 from .cache import Meanings
@@ -17,7 +15,9 @@ def open_meanings(*, store: Store, url: str, model: str, key: str, timeout: floa
     """
     if url:
         # Its HTTP client is loaded here: a gateway without an endpoint does not pay for it.
-        endpoint = import_module("portico.search.embeddings.endpoint").Endpoint(url, model, key=key)
+        from portico.search.embeddings.endpoint import Endpoint
+
+        endpoint = Endpoint(url, model, key=key)
         return Meanings(endpoint, store, timeout=timeout, lazy=True)
     local = LocalModel(model)
     return Meanings(local, store, timeout=timeout, lazy=True, on_close=local.close)

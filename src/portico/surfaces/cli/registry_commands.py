@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from enum import StrEnum
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -143,7 +142,8 @@ def add(
     home, _, bare = what.rpartition(".")
     try:
         operator = _operator(ctx, where, schema, as_json=as_json)
-        operating: Any = import_module("portico.providers.sql.registry.operations")
+        from portico.providers.sql.registry import operations as operating
+
         tool = operating.NewTool(
             name=name,
             database=home,
@@ -250,9 +250,9 @@ def _operator(ctx: typer.Context, where: str, schema: str, *, as_json: bool) -> 
 
         url, schema = in_house(options(ctx), work, as_json=as_json, complete=False)
     # What writes needs SQLAlchemy, which no other command loads.
-    operator: RegistryOperator = import_module("portico.providers.sql.registry.operations").RegistryOperator(
-        url, schema
-    )
+    from portico.providers.sql.registry.operations import RegistryOperator
+
+    operator: RegistryOperator = RegistryOperator(url, schema)
     return operator
 
 
@@ -269,7 +269,9 @@ def _names(house: House, wanted: str | None, *, only_one: bool = False) -> list[
 
 def _kind(kind: KindName | None) -> Any:
     letters = {KindName.PROCEDURE: "M", KindName.MACRO: "M"}
-    kinds: Any = import_module("portico.providers.sql.registry.rows").Kind
+    from portico.providers.sql.registry.rows import Kind
+
+    kinds: Any = Kind
     return None if kind is None else kinds(letters.get(kind, kind[0].upper()))
 
 
@@ -278,7 +280,8 @@ def _param(text: str) -> Any:
     is_optional = type.endswith("?")
     if not mark or not type.rstrip("?"):
         raise ConfigError(f"{text!r} is no parameter", where="--param", fix="Write NAME:TYPE, such as region:text")
-    operating: Any = import_module("portico.providers.sql.registry.operations")
+    from portico.providers.sql.registry import operations as operating
+
     return operating.NewParam(name=name.strip(), type=type.rstrip("?").strip(), required=not is_optional)
 
 

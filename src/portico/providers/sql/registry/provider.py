@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -119,7 +118,8 @@ class Following:
     async def _listen(self) -> None:
         """Hear of changes; while nobody can be heard, the looks at intervals go on."""
         # psycopg comes with it, which only this needs so early.
-        listening = import_module("portico.providers.sql.registry.pg_listen").listening
+        from portico.providers.sql.registry.pg_listen import listening
+
         tries = 0
         while True:
             try:
@@ -314,15 +314,15 @@ class RegistryProvider:
 
     def _loader(self) -> RegistryLoader:
         # SQLAlchemy comes with it, which a start with remembered definitions must not pay.
-        loading = import_module("portico.providers.sql.registry.loading")
-        rules = import_module("portico.providers.sql.registry.loading").Rules(
+        from portico.providers.sql.registry.loading import RegistryLoader, Rules
+
+        rules = Rules(
             dialect=self.dialect,
             schema=self.spec.registry,
             writes=self.spec.writes,
             has_roles=bool(self.spec.roles or self.spec.role),
         )
-        loader: RegistryLoader = loading.RegistryLoader(self._looking, rules, most=self.spec.rows)
-        return loader
+        return RegistryLoader(self._looking, rules, most=self.spec.rows)
 
     async def _called(self, name: str, run: StatementRun) -> Mapping[str, Any]:
         """Wait for a call; when nobody waits any more it is stopped."""
