@@ -28,7 +28,7 @@ from portico.errors import CallError, NextCall, UpstreamError
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.cli.output import error_text as cli_error_text
 from portico.surfaces.discover.surface import Discover
-from portico.surfaces.lua_gateway import GatewaySurface
+from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.meta_tools import error_result, with_notes
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import Search

@@ -1,4 +1,4 @@
-"""Stairs only go down."""
+"""Imports go one way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ def test_import_contracts_hold():
 
 @pytest.mark.requirement("P-HOUSE-LAYERS")
 def test_a_contract_that_is_broken_is_noticed(tmp_path):
-    config = (ROOT / ".importlinter").read_text().replace("    ports\n    domain\n", "    domain\n    ports\n", 1)
+    config = (
+        (ROOT / ".importlinter")
+        .read_text()
+        .replace("    surfaces\n    application\n", "    application\n    surfaces\n", 1)
+    )
     broken = tmp_path / "broken.ini"
     broken.write_text(config)
     lint = Path(sys.executable).with_name("lint-imports")

@@ -10,7 +10,7 @@ import pytest
 from tests.house.source import ROOT, SOURCE, modules
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-REGISTRY = ("discovery/registry.py", "discovery/capabilities.py", "surfaces/mcp/capabilities.py")
+INVENTORY = ("surfaces/capabilities/inventory.py", "surfaces/capabilities/surface.py")
 """The modules of the surface `capabilities`."""
 
 
@@ -46,17 +46,17 @@ def test_every_place_that_the_architecture_names_is_there():
     named = re.findall(r"`([\w.]+/[\w./]*)`", section("Where things live"))
     assert len(named) > 10
     assert [path for path in named if not (ROOT / path).exists()] == []
-    rooms = re.findall(r"^  ([\w.]+(?:\.py|/))", section("The house"), re.MULTILINE)
-    assert len(rooms) > 20
-    assert [room for room in rooms if not (SOURCE / room).exists()] == []
+    places = re.findall(r"^  ([\w.]+(?:\.py|/))", section("Layout"), re.MULTILINE)
+    assert len(places) > 20
+    assert [place for place in places if not (SOURCE / place).exists()] == []
 
 
 @pytest.mark.requirement("S0-84", "S0-48")
 def test_the_catalog_the_proxy_tools_and_the_tool_functions_are_where_it_says():
-    assert "Catalog" in defined("catalog.py")
-    for surface in ("discover", "search"):
-        assert "DEFINITIONS" in defined(f"surfaces/mcp/{surface}.py")
-    assert {"create_mcp_app", "App"} <= defined("app.py")
+    assert "Catalog" in defined("library.py")
+    assert "DEFINITIONS" in defined("surfaces/discover/surface.py")
+    assert "DEFINITIONS" in defined("surfaces/search.py")
+    assert {"create_mcp_app", "App"} <= defined("server/embedded.py")
     functions = {name for path in SOURCE.glob("packaged/*.py") for name in defined(f"packaged/{path.name}")}
     assert {"handle_base_readQuery", "handle_base_tableList"} <= functions
     elsewhere = [m.name for m in modules() for f in m.functions() if f.name.startswith("handle_")]
@@ -65,15 +65,15 @@ def test_the_catalog_the_proxy_tools_and_the_tool_functions_are_where_it_says():
 
 @pytest.mark.requirement("S2-7", "S2-33")
 def test_registry_inventory_and_surface_are_one_module_each():
-    assert {"ToolRegistry", "create_tool_registry"} <= defined("discovery/registry.py")
-    assert {"Inventory", "Shelf", "Summary"} <= defined("discovery/capabilities.py")
-    assert "Capabilities" in defined("surfaces/mcp/capabilities.py")
-    assert "SURFACES" in defined("serving.py")
+    assert {"ToolRegistry", "create_tool_registry"} <= defined("surfaces/capabilities/inventory.py")
+    assert {"Inventory", "Shelf", "Summary"} <= defined("surfaces/capabilities/inventory.py")
+    assert "Capabilities" in defined("surfaces/capabilities/surface.py")
+    assert "SURFACES" in defined("server/run.py")
 
 
 @pytest.mark.requirement("S2-46", "S2-47", "S2-52")
 def test_the_registry_needs_no_database_no_environment_and_no_new_dependency():
-    used = set().union(*map(imported, REGISTRY))
+    used = set().union(*map(imported, INVENTORY))
     assert {"portico.domain.version", "portico.errors"} <= used
     assert not [name for name in used if name == "os" or name.startswith(("portico.storage", "portico.config"))]
     library = {name for name in used if not name.startswith((".", "portico"))}

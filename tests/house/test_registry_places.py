@@ -25,6 +25,6 @@ def test_each_part_of_the_registry_has_one_documented_place_that_is_there() -> N
 @pytest.mark.requirement("S4-25", "S4-E16")
 @pytest.mark.parametrize("dialect", ["postgresql", "sqlite", "teradata"])
 def test_the_example_setup_is_the_sql_that_the_command_runs(dialect: str) -> None:
-    file = SOURCE / "providers" / "registry" / "setup" / f"{dialect}.sql"
+    file = SOURCE / "providers" / "sql" / "registry" / "setup" / f"{dialect}.sql"
     assert file.read_text(encoding="utf-8").replace("{schema}", '"mcp"') == setup_script(dialect, "mcp")
     assert "portico registry init" in (DOCS / "guides" / "registry.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.house.source import body_length, modules
 
-MODULE_WALL = 400
+MODULE_WALL = 600
 FUNCTION_WALL = 50
 FUNCTION_P90 = 25
 

@@ -28,7 +28,7 @@ from portico.surfaces import search as search
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover import surface as discover
 from portico.surfaces.discover.surface import Discover
-from portico.surfaces.lua_gateway import GatewaySurface
+from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.early_start import EarlyPipe
 from portico.surfaces.mcp.http import build_app, serve
 from portico.surfaces.mcp.server import SurfaceServer, serve_stdio

@@ -18,7 +18,8 @@ from portico.rendering.budget import TokenEstimate
 from portico.scripting.engine import LuaEngine
 from portico.scripting.session import Scripts
 from portico.server.run import surface_tokens
-from portico.surfaces.lua_gateway import DEFINITIONS, GatewaySurface
+from portico.surfaces.lua_gateway import DEFINITIONS
+from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
 from portico.testing import AGENT, FakeHouse, definition, fake_house, furnish

@@ -9,7 +9,7 @@ import pytest
 from portico.domain.call import Caller
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import DEFINITIONS, Discover
-from portico.surfaces.lua_gateway import GatewaySurface
+from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.request_meta import Logs
 from portico.surfaces.mcp.server import Tools
 from portico.surfaces.search import Search
