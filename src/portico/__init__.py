@@ -4,8 +4,14 @@ Importing the package does nothing and loads nothing; a name is loaded when it i
 """
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+_IS_PROGRAM = sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("portico", "-mportico")
+if _IS_PROGRAM and not sys.flags.safe_path and not sys.flags.isolated:
+    # `python -m portico` has the working directory first in the path: a module that lies there must not be imported.
+    del sys.path[0]
+
+from importlib import import_module  # noqa: E402 - only from the path as it is now
+from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
     from portico.domain.call import Result as Result
@@ -19,13 +25,6 @@ if TYPE_CHECKING:
     from portico.providers.python.decorator import tool as tool
     from portico.server.embedded import Settings as Settings
     from portico.server.embedded import create_mcp_app as create_mcp_app
-
-
-_IS_PROGRAM = sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("portico", "-mportico")
-if _IS_PROGRAM and not sys.flags.safe_path and not sys.flags.isolated:
-    # `python -m portico` has the working directory first in the path: a module that lies there must not be imported.
-    del sys.path[0]
-
 
 _HOMES = {
     "CallError": "portico.errors",

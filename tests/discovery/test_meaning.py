@@ -14,7 +14,7 @@ from tests.house.source import ROOT, SOURCE
 from portico.search.word_vectors import Table, shipped_table
 from portico.search.words import query_words
 
-FOLDER = SOURCE / "discovery" / "table"
+FOLDER = SOURCE / "search" / "table"
 
 
 @pytest.fixture(scope="module")

@@ -301,7 +301,7 @@ def test_every_process_gives_the_same_bytes():
 
 WITHOUT_MCP = """
 import sys
-from portico.discovery.registry import create_tool_registry
+from portico.surfaces.capabilities.inventory import create_tool_registry
 from portico.testing import definition, furnish
 registry = create_tool_registry(furnish({"hub": [definition("row", "Reads a row", id="integer")]}).gateway)
 assert registry.list_tool_names() == ["hub__row"], registry.list_tool_names()

@@ -44,7 +44,7 @@ HEAVY = {"mcp", "mcp_types", "pydantic", "numpy", "sqlalchemy", "anyio", "typer"
 OPENING = """
 import os, sys, time
 from pathlib import Path
-from portico.greetings import open_early
+from portico.server.greeting import open_early
 pipe = open_early(["serve", "--stdio"], os.environ, Path.cwd())
 seconds = time.process_time()
 print(seconds, len(pipe.answers.given), *sys.modules, file=sys.stderr)

@@ -38,8 +38,8 @@ import resource, sys
 from pathlib import Path
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
-from portico.stores.offerings import DatabaseStore
-from portico.stores.opening import open_database
+from portico.storage.catalog import DatabaseStore
+from portico.storage.open import open_database
 store = DatabaseStore(open_database("sqlite", Path(sys.argv[1])))
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))

@@ -38,9 +38,9 @@ from pathlib import Path
 from time import time
 from portico.domain.call import Invocation, Outcome
 from portico.domain.tool import ToolId
-from portico.stores.journal import StoredJournal
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.opening import open_database
+from portico.storage.journal import StoredJournal
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.open import open_database
 
 folder, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 database = open_database("sqlite", folder)

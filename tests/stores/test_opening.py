@@ -45,9 +45,9 @@ OPEN_AND_WRITE = """
 import sys
 from pathlib import Path
 from portico.domain.server import Offering
-from portico.stores.offerings import DatabaseStore
-from portico.stores import postgres, upgrading  # loading them takes longer than what is raced for
-from portico.stores.opening import open_database
+from portico.storage.catalog import DatabaseStore
+from portico.storage import migrate, postgres  # loading them takes longer than what is raced for
+from portico.storage.open import open_database
 print("ready", flush=True)
 sys.stdin.read()
 store = DatabaseStore(open_database(sys.argv[1], Path(sys.argv[2])))
@@ -212,10 +212,10 @@ def test_a_sqlite_store_that_is_up_to_date_loads_no_library_for_databases(tmp_pa
     code = """
 import sys
 from pathlib import Path
-from portico.stores.ledger import DatabaseLedger
-from portico.stores.offerings import DatabaseStore
-from portico.stores.opening import open_database, open_signals
-from portico.stores.tiers import DatabaseTiers
+from portico.storage.ledger import DatabaseLedger
+from portico.storage.catalog import DatabaseStore
+from portico.storage.open import open_database, open_signals
+from portico.storage.catalog import DatabaseTiers
 for _ in range(2):
     database = open_database("sqlite", Path(sys.argv[1]))
     DatabaseStore(database).load({}), DatabaseLedger(database).usage(), DatabaseTiers(database).standings()

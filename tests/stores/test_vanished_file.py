@@ -32,7 +32,7 @@ TOOL = ToolId("s", "t")
 HOLD = """
 import sys
 from pathlib import Path
-from portico.stores.opening import open_database
+from portico.storage.open import open_database
 database = open_database("sqlite", Path(sys.argv[1]))
 print("open", flush=True)
 sys.stdin.read()

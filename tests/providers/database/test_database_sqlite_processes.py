@@ -31,7 +31,7 @@ LONG_STEPS = [
 ]
 GATEWAY = """
 import sys
-from portico.providers.database import DatabaseSource
+from portico.providers.sql import DatabaseSource
 source = DatabaseSource(sys.argv[1], seconds=120)
 with source.reading() as conn:
     conn.rows("SELECT 1")

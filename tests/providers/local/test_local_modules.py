@@ -211,8 +211,8 @@ def test_what_modules_and_functions_print_never_reaches_stdout(folder: Path) -> 
     script = f"""
 import anyio, sys
 from pathlib import Path
-from portico.providers.local.modules import load_tools
-from portico.providers.local.provider import providers_of
+from portico.providers.python.loading import load_tools
+from portico.providers.python.provider import providers_of
 before = sys.stdout
 provider = providers_of(load_tools([{str(path)!r}], Path(".")).tools)["local"]
 async def main():

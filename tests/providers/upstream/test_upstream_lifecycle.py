@@ -266,7 +266,7 @@ def test_works_under_uvloop_without_warnings(tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys, uvloop, json
 from portico.domain.server import ServerSpec
-from portico.providers.upstream import UpstreamProvider
+from portico.providers.mcp import UpstreamProvider
 async def main():
     asyncio.get_running_loop().slow_callback_duration = 60  # how fast the machine is is no matter here
     spec = ServerSpec(name="s", transport="stdio", command=sys.executable, args=({SCRIPTED!r}, "{{}}"))

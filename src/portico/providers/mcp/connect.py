@@ -22,7 +22,7 @@ from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
 from .elicitation import DECLARED, Inbox
-from .http import HeaderMap
+from .param_headers import HeaderMap
 from .stdio import start_child
 from .transport import (
     FOREVER,

@@ -19,7 +19,7 @@ from portico.protocols import OnChange, OnNotice
 
 from .connect import Connection, Dialler, Era, Owner
 from .elicitation import STATE, Asking, Inbox, Questions
-from .http import header_maps
+from .param_headers import header_maps
 from .transport import (
     CAPABILITIES_KEY,
     COUNTED_FROM,
