@@ -1,6 +1,6 @@
 """What a change costs: one server of 50 tools comes, changes and goes in a catalog of 10,000, beside a whole rebuild.
 
-`python bench/editions.py [--tools 10000]` prints a Markdown table and one JSON line. The index is left out: these are
+`python bench/publisher.py [--tools 10000]` prints a Markdown table and one JSON line. The index is left out: these are
 the CPU milliseconds of intake, edition, policy and resolver alone.
 """
 
@@ -20,11 +20,11 @@ if __package__ in (None, ""):
 from tests.catalogue import generate
 
 from portico.catalog.policies import GlobPolicy
-from portico.catalog.publisher import Editions
+from portico.catalog.publisher import Publisher
 from portico.domain.call import Caller
 from portico.domain.disclosure import Findings
 from portico.domain.server import Offering
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 
 ROUNDS = 7
 CALLER = Caller(surface="bench")
@@ -56,23 +56,23 @@ def _measure(offerings: list[tuple[Offering, str]]) -> dict[str, float]:
 
 
 def _round(offerings: list[tuple[Offering, str]]) -> dict[str, float]:
-    editions, policy = Editions(build_index=lambda edition, previous: NoIndex()), GlobPolicy()
+    publisher, policy = Publisher(build_index=lambda snapshot, previous: NoIndex()), GlobPolicy()
     own = generate(1, 50, seed=9)["code"]
     changed = [{**own[0], "description": "Another text"}, *own[1:]]
     return {
-        "rebuild": _cpu(lambda: editions.accept(offerings), policy),
-        "add": _cpu(lambda: editions.accept([_offering("new", own)]), policy),
-        "change": _cpu(lambda: editions.accept([_offering("new", changed)]), policy),
-        "remove": _cpu(lambda: editions.withdraw("new"), policy),
+        "rebuild": _cpu(lambda: publisher.accept(offerings), policy),
+        "add": _cpu(lambda: publisher.accept([_offering("new", own)]), policy),
+        "change": _cpu(lambda: publisher.accept([_offering("new", changed)]), policy),
+        "remove": _cpu(lambda: publisher.withdraw("new"), policy),
     }
 
 
-def _cpu(step: Callable[[], Edition], policy: GlobPolicy) -> float:
+def _cpu(step: Callable[[], CatalogSnapshot], policy: GlobPolicy) -> float:
     """The milliseconds of a step and of the first call after it."""
     start = time.process_time()
-    edition = step()
-    tool = list(edition.tools.values())[-1]
-    edition.resolver.resolve(tool.handle, policy.visible(CALLER, edition))
+    snapshot = step()
+    tool = list(snapshot.tools.values())[-1]
+    snapshot.resolver.resolve(tool.handle, policy.visible(CALLER, snapshot))
     return (time.process_time() - start) * 1000
 
 

@@ -30,7 +30,7 @@ from tests.databases import postgres_server
 
 from portico.domain.call import Call, Invocation, Outcome
 from portico.domain.journal import Entry
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.execution.executor import Executor
@@ -112,13 +112,13 @@ def _stores(*, postgres: bool) -> Iterator[dict[str, Callable[[], tuple[Database
 
 async def _added(store: Callable[[], tuple[DatabaseLedger, StoredJournal]], calls: int) -> dict[str, float]:
     """CPU microseconds of a call with each journal, and what the stored one adds to a call without any."""
-    executor, edition = _executor()
+    executor, snapshot = _executor()
     ledger, stored = store()
     journals: dict[str, Journal] = {"none": NoJournal(), "memory": RecentJournal(), "stored": stored}
     rounds = []
     for number in range(ROUNDS):
         names = _names(calls, seed=number)
-        rounds.append({kind: await _cpu(executor, edition, journal, names) for kind, journal in journals.items()})
+        rounds.append({kind: await _cpu(executor, snapshot, journal, names) for kind, journal in journals.items()})
     stored.close()
     assert ledger.report(days=1, limit=1).calls == ROUNDS * calls
     figures = {f"{kind}_us": statistics.median(one[kind] for one in rounds) for kind in journals}
@@ -128,10 +128,10 @@ async def _added(store: Callable[[], tuple[DatabaseLedger, StoredJournal]], call
     return {name: round(value, 2) for name, value in figures.items()}
 
 
-async def _cpu(executor: Executor, edition: Edition, journal: Journal, names: list[str]) -> float:
+async def _cpu(executor: Executor, snapshot: CatalogSnapshot, journal: Journal, names: list[str]) -> float:
     start, own = time.process_time(), replace(executor, journal=journal)
     for name in names:
-        await own.run(AGENT, Call(tool=name, arguments={}), edition)
+        await own.run(AGENT, Call(tool=name, arguments={}), snapshot)
     if isinstance(journal, StoredJournal):
         assert journal.flush(60)
     return (time.process_time() - start) / len(names) * 1e6
@@ -175,11 +175,11 @@ async def _paced(journal: Journal, options: argparse.Namespace) -> dict[str, flo
     return {"seconds": seconds, "cpu_us": cpu_us, "longest_ms": round(1_000 * longest, 2)}
 
 
-def _executor() -> tuple[Executor, Edition]:
-    house = furnish({f"s{s}": [definition(f"t{t}") for t in range(TOOLS)] for s in range(SERVERS)})
-    executor = house.gateway.executor
+def _executor() -> tuple[Executor, CatalogSnapshot]:
+    application = furnish({f"s{s}": [definition(f"t{t}") for t in range(TOOLS)] for s in range(SERVERS)})
+    executor = application.gateway.executor
     nothing: Any = Nothing()
-    return replace(executor, provider_of=lambda server: nothing), house.gateway.edition
+    return replace(executor, provider_of=lambda server: nothing), application.gateway.snapshot
 
 
 def _names(calls: int, *, seed: int) -> list[str]:

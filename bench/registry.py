@@ -116,15 +116,15 @@ async def _timed(work: Callable[[], Awaitable[object]]) -> float:
 async def _notified(shop: Shop, folder: Path) -> float:
     """From the commit of a new row to a call of it that has an answer, the slowest of five."""
     found = []
-    async with registry_house(folder, shop.spec(refresh_s=3_600), watched=True) as house:
+    async with registry_house(folder, shop.spec(refresh_s=3_600), watched=True) as application:
         await anyio.sleep(1.5)  # until it listens
         for number in range(5):
             name = f"fresh_{number}"
             await anyio.to_thread.run_sync(lambda name=name: shop.register(name, "sample_sales", "T", "region CV?"))
             started = perf_counter()
             with anyio.fail_after(20):
-                await until_tool(house, name)
-                await house.gateway.call(Caller(), Call(tool=name, arguments={"limit": 1}))
+                await until_tool(application, name)
+                await application.gateway.call(Caller(), Call(tool=name, arguments={"limit": 1}))
             found.append(perf_counter() - started)
     return round(max(found), 3)
 
@@ -133,10 +133,10 @@ async def _calls(shop: Shop, folder: Path, count: int) -> Figures:
     """Medians of a call through the gateway and of the same statement through the driver, taken in turns."""
     through, direct = [], []
     call = Call(tool="sample_revenue", arguments={"region": "north"})
-    async with registry_house(folder, shop.spec()) as house:
+    async with registry_house(folder, shop.spec()) as application:
         with psycopg.connect(shop.url) as connection:
             for _ in range(count):
-                through.append(await _timed(lambda: house.gateway.call(Caller(), call)))
+                through.append(await _timed(lambda: application.gateway.call(Caller(), call)))
                 started = perf_counter()
                 connection.execute(SELECT, ("north",), prepare=True).fetchall()
                 direct.append(perf_counter() - started)
@@ -149,8 +149,8 @@ async def _calls(shop: Shop, folder: Path, count: int) -> Figures:
 
 
 async def _attacked(shop: Shop, folder: Path, step: int) -> Figures:
-    async with registry_house(folder, shop.spec()) as house:
-        before, attack = state(shop), Attack(house)
+    async with registry_house(folder, shop.spec()) as application:
+        before, attack = state(shop), Attack(application)
         await attack.run(INJECTIONS[::step], ["direct", "call_tool", "execute_tool", "script"])
         wrong = [column for _, column, _ in attack.let_through if column not in TEXTS]
     return {

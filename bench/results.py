@@ -29,7 +29,7 @@ from bench.processes import free_port, listening
 from portico.domain.call import Call, Caller, Result
 from portico.execution.learning import Shapes
 from portico.rendering.budget import TokenEstimate
-from portico.results.truncate import Shaper
+from portico.results.truncate import Truncator
 from portico.testing import definition, furnish
 
 SERVER = """
@@ -74,8 +74,8 @@ def main() -> int:
 
 async def _small() -> dict[str, float]:
     """Microseconds that shaping and learning add to a call whose result fits."""
-    tool = next(iter(furnish({"fake": [definition("list")]}).gateway.edition.tools.values()))
-    shaper, shapes, caller = Shaper(counter=TokenEstimate()), Shapes(), Caller()
+    tool = next(iter(furnish({"fake": [definition("list")]}).gateway.snapshot.tools.values()))
+    truncator, shapes, caller = Truncator(counter=TokenEstimate()), Shapes(), Caller()
     call = Call(tool="fake.list", arguments={})
     results = {
         "text_us": Result({"content": [{"type": "text", "text": "a short answer " * 20}]}),
@@ -87,7 +87,7 @@ async def _small() -> dict[str, float]:
         started = perf_counter()
         for _ in range(CALLS // 20 if name == "near_us" else CALLS):
             shapes.learn(tool, result)
-            await shaper.shaped(caller, call, tool, result)
+            await truncator.shaped(caller, call, tool, result)
         found[name] = round(1e6 * (perf_counter() - started) / (CALLS // 20 if name == "near_us" else CALLS), 2)
     return found
 

@@ -35,7 +35,7 @@ ONE_CALL = Script(source="return calculator.add({ a = 1, b = 2 }):await()")
 TEN_CALLS = Script(source="local f = {} for i = 1, 10 do f[i] = calculator.wait({}) end return #await_all(f)")
 
 
-class Reach:
+class ScriptApi:
     """Answers at once, or after 100 ms."""
 
     servers = ("calculator",)
@@ -98,7 +98,7 @@ async def _measured(runs: int) -> dict[str, float]:
     engine = LuaEngine()
     try:
         began = time.perf_counter()
-        await engine.run(ONE_CALL, Reach())
+        await engine.run(ONE_CALL, ScriptApi())
         first = time.perf_counter() - began
         await _full(engine)
         found = {"first_ms": first * 1e3, **await _latency(engine, runs), **await _throughput(engine, runs)}
@@ -115,7 +115,7 @@ async def _latency(engine: LuaEngine, runs: int) -> dict[str, float]:
     added = []
     for _ in range(runs):
         await asyncio.sleep(PAUSE)
-        reach, began = Reach(), time.perf_counter()
+        reach, began = ScriptApi(), time.perf_counter()
         await engine.run(ONE_CALL, reach)
         added.append((time.perf_counter() - began - reach.spent) * 1e3)
     added.sort()
@@ -127,7 +127,7 @@ async def _throughput(engine: LuaEngine, runs: int) -> dict[str, float]:
 
     async def work() -> None:
         for _ in waiting:
-            await engine.run(ONE_CALL, Reach())
+            await engine.run(ONE_CALL, ScriptApi())
 
     began = time.perf_counter()
     await asyncio.gather(*(work() for _ in range(8)))
@@ -139,7 +139,7 @@ async def _ten_calls(engine: LuaEngine) -> float:
     for _ in range(10):
         await asyncio.sleep(PAUSE)
         began = time.perf_counter()
-        await engine.run(TEN_CALLS, Reach())
+        await engine.run(TEN_CALLS, ScriptApi())
         took.append((time.perf_counter() - began) * 1e3)
     return statistics.median(took)
 
@@ -149,7 +149,7 @@ async def _refill(engine: LuaEngine) -> float:
     worst = 0.0
     for _ in range(5):
         await _full(engine)
-        scripts = [engine.run(ONE_CALL, Reach()) for _ in range((await engine.sandbox()).size)]
+        scripts = [engine.run(ONE_CALL, ScriptApi()) for _ in range((await engine.sandbox()).size)]
         began = time.perf_counter()
         await asyncio.gather(*scripts)
         await _full(engine)
@@ -173,7 +173,7 @@ async def _denials(engine: LuaEngine) -> dict[str, float]:
         for _, source in DENIALS.values():
             began = time.perf_counter()
             with suppress(ScriptError):
-                await engine.run(Script(source=source, limits=limits), Reach())
+                await engine.run(Script(source=source, limits=limits), ScriptApi())
             overshoot = max(overshoot, time.perf_counter() - began - WALL)
             ended += 1
         await _full(engine)
@@ -187,7 +187,7 @@ async def _beside(engine: LuaEngine) -> float:
     for wanted, source in DENIALS.values():
         if MEMORY not in wanted:
             continue
-        task = asyncio.create_task(engine.run(Script(source=source, limits=limits), Reach()))
+        task = asyncio.create_task(engine.run(Script(source=source, limits=limits), ScriptApi()))
         while not task.done():
             worst = max(worst, *map(_peak, _workers(engine)))
             await asyncio.sleep(0.001)

@@ -10,13 +10,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bench.editions import NoIndex
+from bench.publisher import NoIndex
 from bench.retrieval import PARAPHRASES, by_server, read_sets, verb_and_noun
 from tests.catalogue import generate, load_fleet
 
-from portico.catalog.publisher import Editions
+from portico.catalog.publisher import Publisher
 from portico.domain.server import Offering
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.search.word_vectors import shipped_table
 
 SMALL = 538
@@ -64,16 +64,16 @@ def varied(size: int, seed: int = 7) -> Catalogue:
     }
 
 
-def edition_of(catalogue: Mapping[str, list[dict[str, Any]]]) -> Edition:
+def edition_of(catalogue: Mapping[str, list[dict[str, Any]]]) -> CatalogSnapshot:
     """An edition without an index."""
-    return editions_of(catalogue).current.edition
+    return editions_of(catalogue).current.snapshot
 
 
-def editions_of(catalogue: Mapping[str, list[dict[str, Any]]]) -> Editions:
+def editions_of(catalogue: Mapping[str, list[dict[str, Any]]]) -> Publisher:
     """What holds an edition without an index, for a change of it."""
-    editions = Editions(build_index=lambda edition, previous: NoIndex())
-    editions.accept([(Offering(server=server, tools=tuple(own)), "bench") for server, own in catalogue.items()])
-    return editions
+    publisher = Publisher(build_index=lambda snapshot, previous: NoIndex())
+    publisher.accept([(Offering(server=server, tools=tuple(own)), "bench") for server, own in catalogue.items()])
+    return publisher
 
 
 def queries_for(catalogue: Catalogue, count: int = QUERIES) -> list[str]:

@@ -50,9 +50,9 @@ def main() -> None:
     parser.add_argument("--retrieval")
     options = parser.parse_args()
     catalogue = Catalogues(options.fleet, options.retrieval).of(options.size)
-    queries, edition = queries_for(catalogue), edition_of(catalogue)
+    queries, snapshot = queries_for(catalogue), edition_of(catalogue)
     before = _resident_mb()
-    index, visible = build_index(edition, None), frozenset(edition.tools)
+    index, visible = build_index(snapshot, None), frozenset(snapshot.tools)
     built = _resident_mb()
     for query in queries:
         index.query(query, within=visible, limit=10)
@@ -63,12 +63,12 @@ def main() -> None:
 
 def _times(catalogue: Catalogue, seconds: float) -> dict[str, float]:
     """The best of some rounds; the index alone and the library take turns, since the one is a part of the other."""
-    editions, catalog = editions_of(catalogue), _filled(catalogue)
-    edition = editions.current.edition
-    whole = min(_ms(lambda: build_index(edition, None)) for _ in range(BUILDS))
+    publisher, catalog = editions_of(catalogue), _filled(catalogue)
+    snapshot = publisher.current.snapshot
+    whole = min(_ms(lambda: build_index(snapshot, None)) for _ in range(BUILDS))
     rate = searches_per_second(lambda query: catalog.search(query, limit=10), queries_for(catalogue), seconds)
-    index = build_index(edition, None)
-    more = editions.accept([(Offering(server="more", tools=tuple(_more(0))), "bench")])
+    index = build_index(snapshot, None)
+    more = publisher.accept([(Offering(server="more", tools=tuple(_more(0))), "bench")])
     alone, through = [], []
     for number in range(ROUNDS):
         batch = _more(number)

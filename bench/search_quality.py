@@ -78,11 +78,11 @@ def _portico(one: RetrievalSet) -> Runs:
 
 def _words_only(one: RetrievalSet) -> Runs:
     """The same index with a table that knows the same words but means nothing by them."""
-    edition = edition_of(by_server(one.tools))
-    whole, known = build_index(edition, None), shipped_table()
+    snapshot = edition_of(by_server(one.tools))
+    whole, known = build_index(snapshot, None), shipped_table()
     mute = replace(known, numbers=np.zeros_like(known.numbers))
     nothing = pack(np.zeros((len(whole.tools), known.dims), dtype=np.float32))
-    index, visible, ids = ToolIndex(whole.tools, whole.postings, nothing, mute), frozenset(edition.tools), _ids(one)
+    index, visible, ids = ToolIndex(whole.tools, whole.postings, nothing, mute), frozenset(snapshot.tools), _ids(one)
     found = (index.query(question.text, within=visible, limit=DEPTH) for question in one.questions)
     return [[ids[hit.tool.id.server, hit.tool.id.name] for hit in findings.hits] for findings in found]
 

@@ -14,7 +14,7 @@ from bench.peers import PeerUnavailable, fastmcp_python
 from bench.search_catalogue import Catalogue, edition_of, queries_for
 from bench.search_peers import Fts5, bm25s_python, worker
 
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.search.index import build_index
 from portico.search.postings import fields
 from portico.search.query import needs
@@ -39,9 +39,9 @@ class Contender:
 
 def measure(catalogue: Catalogue, *, rounds: int, skipped: dict[str, str]) -> dict[str, Row]:
     """Each query's best time over all rounds, for each index."""
-    queries, edition = queries_for(catalogue), edition_of(catalogue)
+    queries, snapshot = queries_for(catalogue), edition_of(catalogue)
     with ExitStack() as stack:
-        contenders = _start(stack, edition, catalogue, queries, skipped)
+        contenders = _start(stack, snapshot, catalogue, queries, skipped)
         taken: dict[str, list[list[float]]] = {}
         for _ in range(rounds):
             for name, contender in contenders.items():
@@ -66,12 +66,12 @@ def searches_per_second(search: Callable[[str], object], queries: Sequence[str],
 
 def density(catalogue: Catalogue) -> dict[str, float]:
     """How many distinct words there are, and how many tools usually have a word of a query."""
-    edition = edition_of(catalogue)
-    postings = build_index(edition, None).postings
+    snapshot = edition_of(catalogue)
+    postings = build_index(snapshot, None).postings
     asked = (stem_of(word) for query in queries_for(catalogue) for word in query_words(query))
-    shares = [count / len(edition.tools) for word in asked if (count := len(postings.of(word)[0]))]
+    shares = [count / len(snapshot.tools) for word in asked if (count := len(postings.of(word)[0]))]
     return {
-        "tools": len(edition.tools),
+        "tools": len(snapshot.tools),
         "distinct words": sum(not word.startswith("=") for word in postings.words),
         "median share": round(statistics.median(shares), 4),
         "mean share": round(statistics.fmean(shares), 4),
@@ -114,17 +114,17 @@ def without_gc() -> Iterator[None]:
 
 
 def _start(
-    stack: ExitStack, edition: Edition, catalogue: Catalogue, queries: Sequence[str], skipped: dict[str, str]
+    stack: ExitStack, snapshot: CatalogSnapshot, catalogue: Catalogue, queries: Sequence[str], skipped: dict[str, str]
 ) -> dict[str, Contender]:
     """Everything that can be started; the rest is skipped with its reason."""
-    texts = [" ".join(fields(tool).values()) for tool in edition.tools.values()]
+    texts = [" ".join(fields(tool).values()) for tool in snapshot.tools.values()]
     fts5 = Fts5(texts)
-    found = {"Portico": _portico(edition, queries), "SQLite FTS5": _here(fts5.ask, queries, fts5.build_s)}
+    found = {"Portico": _portico(snapshot, queries), "SQLite FTS5": _here(fts5.ask, queries, fts5.build_s)}
     peers: dict[str, Callable[[], Any]] = {
         "bm25s": lambda: worker(bm25s_python(), "bm25s", texts, queries),
         "bm25s, numba": lambda: worker(bm25s_python(), "bm25s-numba", texts, queries),
     }
-    if len(edition.tools) <= FASTMCP_MOST:
+    if len(snapshot.tools) <= FASTMCP_MOST:
         listed = [{**tool, "name": f"{server}_{tool['name']}"} for server, own in catalogue.items() for tool in own]
         peers["FastMCP BM25"] = lambda: worker(fastmcp_python(), "fastmcp", listed, queries)
     for name, start in peers.items():
@@ -136,11 +136,11 @@ def _start(
     return found
 
 
-def _portico(edition: Edition, queries: Sequence[str]) -> Contender:
+def _portico(snapshot: CatalogSnapshot, queries: Sequence[str]) -> Contender:
     start = time.perf_counter()
-    index = build_index(edition, None)
+    index = build_index(snapshot, None)
     took = time.perf_counter() - start
-    visible = frozenset(edition.tools)
+    visible = frozenset(snapshot.tools)
     return _here(lambda query: index.query(query, within=visible, limit=LIMIT), queries, took)
 
 

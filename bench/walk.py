@@ -30,7 +30,7 @@ from portico.domain.disclosure import View
 from portico.rendering.budget import counter_for
 from portico.testing import AGENT, furnish
 from portico.tiers.budget import Step
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 LEAST = 0.92
 """The part that a walk must save."""
@@ -59,10 +59,10 @@ def main() -> int:
 
 async def _measure(definitions: Definitions, tokens: str) -> dict[str, Any]:
     counter = counter_for(tokens)
-    house = furnish(definitions, counter=counter)
-    walk = Walk(gateway=house.gateway)
-    found = await walk.verify(AGENT)
-    every = [tool.definition for tool in house.gateway.edition.tools.values()]
+    application = furnish(definitions, counter=counter)
+    tier_answers = TierAnswers(gateway=application.gateway)
+    found = await tier_answers.verify(AGENT)
+    every = [tool.definition for tool in application.gateway.snapshot.tools.values()]
     before = sum(counter.count(orjson.dumps(definition).decode()) for definition in every)
     cumulative = found.rows[-1].cumulative
     return {
@@ -75,22 +75,22 @@ async def _measure(definitions: Definitions, tokens: str) -> dict[str, Any]:
         "saved": round(1 - cumulative / before, 4),
         "ok": found.ok,
         "category": found.category,
-        "ms": await _times(walk, found.category, found.tools[0]),
+        "ms": await _times(tier_answers, found.category, found.tools[0]),
     }
 
 
-async def _times(walk: Walk, category: str, tool: tuple[str, str]) -> dict[str, dict[str, float]]:
+async def _times(tier_answers: TierAnswers, category: str, tool: tuple[str, str]) -> dict[str, dict[str, float]]:
     """Each tier as a caller waits for it: the first time after a change, and from the cache."""
     asks: dict[str, Ask] = {
-        "T0": lambda: walk.hot(AGENT),
-        "T1": lambda: walk.categories(AGENT),
-        "T2": lambda: walk.category(AGENT, category),
-        "T3": lambda: walk.tool(AGENT, *tool),
+        "T0": lambda: tier_answers.hot(AGENT),
+        "T1": lambda: tier_answers.categories(AGENT),
+        "T2": lambda: tier_answers.category(AGENT, category),
+        "T3": lambda: tier_answers.tool(AGENT, *tool),
     }
     cold: dict[str, list[float]] = {tier: [] for tier in asks}
     warm: dict[str, list[float]] = {tier: [] for tier in asks}
     for _ in range(ROUNDS):
-        walk.cache.clear()
+        tier_answers.cache.clear()
         for tier, ask in asks.items():
             cold[tier].append(await _timed(ask))
             warm[tier].append(await _timed(ask))

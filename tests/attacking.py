@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from portico.application import House
+from portico.application import Application
 from portico.domain.call import Call
 from portico.errors import CallError
 from portico.providers.sql.registry.provider import RegistryProvider
@@ -77,7 +77,7 @@ def state(shop: Shop) -> str:
 class Attack:
     """One house under attack."""
 
-    house: House
+    application: Application
     sent: int = 0
     """Connections that were taken for a call."""
     let_through: list[tuple[str, str, str]] = field(default_factory=list)
@@ -85,8 +85,8 @@ class Attack:
     tried: int = 0
 
     def __post_init__(self) -> None:
-        assert self.house.registries is not None
-        provider: RegistryProvider = self.house.registries.providers["warehouse"]
+        assert self.application.registries is not None
+        provider: RegistryProvider = self.application.registries.providers["warehouse"]
         door = provider._reading._open().door
         event.listen(door.engine, "checkout", self._note)
         if isinstance(door, SqliteDoor):  # what agents ask goes to other processes
@@ -97,7 +97,7 @@ class Attack:
 
     def doors(self) -> dict[str, Door]:
         """Every way to call a tool with arguments of one's own."""
-        gateway, scripts = self.house.gateway, self.house.scripts
+        gateway, scripts = self.application.gateway, self.application.scripts
         assert scripts is not None
         discover, search = Discover(gateway, scripts), Search(gateway, "keywords")
 

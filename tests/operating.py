@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from portico.domain.journal import Batch, CallQuery, Entry, RecordedCall, Report
 from portico.domain.server import Packaging
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Standing, Usage
 from portico.errors import StoreError
@@ -21,7 +21,7 @@ class Kept:
     used: dict[ToolId, Usage] = field(default_factory=dict)
     summed: Report = field(default_factory=lambda: Report(days=7))
     stood: dict[ToolId, Standing] = field(default_factory=dict)
-    catalogs: list[Edition] = field(default_factory=list)
+    catalogs: list[CatalogSnapshot] = field(default_factory=list)
     written: dict[str, Category] = field(default_factory=dict)
     announced: list[str] = field(default_factory=list)
     pruned: list[int] = field(default_factory=list)
@@ -76,10 +76,13 @@ class Kept:
         return dict(self.stood)
 
     def keep_catalog(
-        self, edition: Edition, packaging: Mapping[str, Packaging], standings: Mapping[ToolId, Standing] | None = None
+        self,
+        snapshot: CatalogSnapshot,
+        packaging: Mapping[str, Packaging],
+        standings: Mapping[ToolId, Standing] | None = None,
     ) -> None:
         self._answer()
-        self.catalogs.append(edition)
+        self.catalogs.append(snapshot)
         self.stood |= standings or {}
 
     def categories(self) -> dict[str, Category]:

@@ -12,12 +12,12 @@ from typing import Any
 import anyio
 import psycopg
 
-from portico.application import House
+from portico.application import Application
 from portico.config import Settings, find_paths
 from portico.domain.call import Call, Caller
 from portico.domain.server import DatabaseSpec
 from portico.providers.sql.registry.setup import setup_script
-from portico.wiring import open_house, watch
+from portico.wiring import open_app, watch
 
 ALICE, BOB = Caller(name="alice", surface="test"), Caller(name="bob", surface="test")
 EXTRA = """
@@ -125,27 +125,29 @@ def settings_for(folder: Path, *specs: DatabaseSpec, **fields: Any) -> Settings:
 @asynccontextmanager
 async def registry_house(
     folder: Path, *specs: DatabaseSpec, watched: bool = False, **fields: Any
-) -> AsyncIterator[House]:
+) -> AsyncIterator[Application]:
     """A house over databases, with their tools loaded; with `watched` it also follows their changes."""
-    async with open_house(settings_for(folder, *specs, **fields)) as house, anyio.create_task_group() as tasks:
+    async with open_app(settings_for(folder, *specs, **fields)) as application, anyio.create_task_group() as tasks:
         for spec in specs:
-            await house.admin.intake.refresh(spec.name)
+            await application.admin.refresher.refresh(spec.name)
         if watched:
-            watch(house, tasks)
-        yield house
+            watch(application, tasks)
+        yield application
         tasks.cancel_scope.cancel()
 
 
-async def called(house: House, tool: str, arguments: Mapping[str, Any] | None = None, caller: Caller = ALICE) -> Any:
+async def called(
+    application: Application, tool: str, arguments: Mapping[str, Any] | None = None, caller: Caller = ALICE
+) -> Any:
     """What a tool answers as data."""
-    result = await house.gateway.call(caller, Call(tool=tool, arguments=arguments or {}))
+    result = await application.gateway.call(caller, Call(tool=tool, arguments=arguments or {}))
     assert not result.is_error, result.raw
     return result.raw["structuredContent"]
 
 
-async def until_tool(house: House, name: str, *, there: bool = True) -> None:
+async def until_tool(application: Application, name: str, *, there: bool = True) -> None:
     """Wait until a tool is in the catalog, or no longer."""
-    while (any(id.name == name for id in house.gateway.edition.tools)) is not there:
+    while (any(id.name == name for id in application.gateway.snapshot.tools)) is not there:
         published = anyio.Event()
-        house.gateway.editions.subscribe(lambda _, event=published: event.set())  # type: ignore[misc]
+        application.gateway.publisher.subscribe(lambda _, event=published: event.set())  # type: ignore[misc]
         await published.wait()

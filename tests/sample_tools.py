@@ -88,6 +88,6 @@ def sample_house(*functions: Callable[..., Any], **parts: Any) -> FakeHouse:
     provider = LocalProvider(server="local")
     for function in functions or ALL:
         provider.add_tool(make_tool(function))
-    house = assemble(Parts(providers={"local": provider}, **parts))
-    house.gateway.editions.accept([(Offering(server="local", tools=provider.offering().tools), "local")])
-    return FakeHouse(house.gateway, house.admin)
+    application = assemble(Parts(providers={"local": provider}, **parts))
+    application.gateway.publisher.accept([(Offering(server="local", tools=provider.offering().tools), "local")])
+    return FakeHouse(application.gateway, application.admin)

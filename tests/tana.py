@@ -119,6 +119,6 @@ def tana_house(*definitions: Mapping[str, Any], source: str = "local", **parts: 
     """A house that offers these tools, or all of them; local ones are listed under their bare names."""
     tools = definitions or DEFINITIONS
     provider = FakeProvider(server=SERVER, source=source, tools=list(tools))
-    house = assemble(Parts(providers={SERVER: provider}, explicit_categories=EXPLICIT, **parts))
-    house.gateway.editions.accept([(Offering(server=SERVER, tools=tuple(tools)), source)])
-    return FakeHouse(house.gateway, house.admin)
+    application = assemble(Parts(providers={SERVER: provider}, explicit_categories=EXPLICIT, **parts))
+    application.gateway.publisher.accept([(Offering(server=SERVER, tools=tuple(tools)), source)])
+    return FakeHouse(application.gateway, application.admin)

@@ -25,7 +25,7 @@ from .operating import Kept, Told
 
 
 @pytest.fixture
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     specs = [
         ServerSpec(name="fake", transport="stdio", command="run", args=("--fast", "--token=secret")),
         ServerSpec(name="off", transport="http", url="https://user:pass@example.com/mcp?key=secret", enabled=False),
@@ -33,42 +33,42 @@ def house() -> FakeHouse:
     return furnish({"fake": [definition("x"), {"name": ""}]}, specs=specs)
 
 
-def test_every_server_is_reported_running_or_not(house: FakeHouse) -> None:
-    fake, off = house.admin.reports()
+def test_every_server_is_reported_running_or_not(application: FakeHouse) -> None:
+    fake, off = application.admin.reports()
     assert (fake.name, fake.health.state, len(fake.tools)) == ("fake", State.READY, 1)
     assert [refusal.name for refusal in fake.rejected] == ["(no name)"]
     assert (off.name, off.health.state) == ("off", State.DISABLED)
 
 
-def test_a_target_shows_no_secrets(house: FakeHouse) -> None:
-    run, url = (report.target for report in house.admin.reports())
+def test_a_target_shows_no_secrets(application: FakeHouse) -> None:
+    run, url = (report.target for report in application.admin.reports())
     assert run.startswith("run")
     assert "example.com/mcp" in url
     assert not any(secret in run + url for secret in ("secret", "user", "pass"))
 
 
-def test_a_server_that_nobody_configured_is_unknown(house: FakeHouse) -> None:
+def test_a_server_that_nobody_configured_is_unknown(application: FakeHouse) -> None:
     with pytest.raises(UnknownServer, match="configured: fake"):
-        house.admin.report("nobody")
+        application.admin.report("nobody")
 
 
-async def test_a_failure_is_reported_until_it_is_over(house: FakeHouse) -> None:
-    house.provider().fails(UpstreamGone("fake", details=("no such command",)))
-    await house.admin.refresh()
-    health = house.admin.report("fake").health
+async def test_a_failure_is_reported_until_it_is_over(application: FakeHouse) -> None:
+    application.provider().fails(UpstreamGone("fake", details=("no such command",)))
+    await application.admin.refresh()
+    health = application.admin.report("fake").health
     assert (health.state, health.reason) == (State.FAILED, "no such command")
-    house.provider().fails(None)
-    await house.admin.refresh()
-    assert house.admin.report("fake").health.state is State.READY
+    application.provider().fails(None)
+    await application.admin.refresh()
+    assert application.admin.report("fake").health.state is State.READY
 
 
-def test_a_server_that_was_never_asked_is_unknown_yet(house: FakeHouse) -> None:
-    house.gateway.editions.withdraw("fake")
-    assert house.admin.report("fake").health.state is State.UNKNOWN
+def test_a_server_that_was_never_asked_is_unknown_yet(application: FakeHouse) -> None:
+    application.gateway.publisher.withdraw("fake")
+    assert application.admin.report("fake").health.state is State.UNKNOWN
 
 
-def test_the_bill_adds_up(house: FakeHouse) -> None:
-    bill = house.admin.bill(after=10)
+def test_the_bill_adds_up(application: FakeHouse) -> None:
+    bill = application.admin.bill(after=10)
     assert [(line.server, line.tools) for line in bill.lines] == [("fake", 1)]
     assert bill.before == bill.lines[0].tokens > 10
     assert bill.saved == pytest.approx(1 - 10 / bill.before)
@@ -93,24 +93,24 @@ RARE = Usage(calls=2, done=1, seconds=4.0, days={TODAY - 20: 2}, latencies={100:
 class Operated:
     """A house whose admin has a database behind it."""
 
-    house: FakeHouse
+    application: FakeHouse
     kept: Kept
     told: Told
 
     @property
     def admin(self) -> Admin:
-        return self.house.admin
+        return self.application.admin
 
 
 @pytest.fixture
 def operated() -> Operated:
     specs = [ServerSpec(name="serena", transport="stdio", command="x", category="code_analysis")]
     servers = {"serena": [definition("find_symbol"), definition("rename")], "odd": [definition("thing")]}
-    house = furnish(servers, specs=specs, explicit_categories={"odd.thing": "oddities"})
+    application = furnish(servers, specs=specs, explicit_categories={"odd.thing": "oddities"})
     kept, told = Kept(), Told()
-    admin = house.admin
+    admin = application.admin
     admin.journal, admin.ledger, admin.records, admin.signals = told, kept, kept, kept
-    return Operated(house, kept, told)
+    return Operated(application, kept, told)
 
 
 SYMBOL, RENAME, THING = ToolId("serena", "find_symbol"), ToolId("serena", "rename"), ToolId("odd", "thing")
@@ -190,10 +190,10 @@ async def test_daily_work_that_cannot_be_done_stays_due(operated: Operated) -> N
 async def test_the_catalog_is_written_down_and_only_what_was_fetched_here_is_announced(operated: Operated) -> None:
     operated.kept.stood = {SYMBOL: Standing(tier=Tier.HOT, score=0.9)}
     await operated.admin.write_catalog()
-    assert [edition.number for edition in operated.kept.catalogs] == [1]
+    assert [snapshot.number for snapshot in operated.kept.catalogs] == [1]
     assert operated.kept.stood == {SYMBOL: Standing(tier=Tier.HOT, score=0.9)}
     assert operated.kept.announced == []
-    await operated.admin.intake.refresh("odd")
+    await operated.admin.refresher.refresh("odd")
     await operated.admin.write_catalog()
     await operated.admin.write_catalog()
     assert operated.kept.announced == ["offerings"]
@@ -203,11 +203,11 @@ async def test_the_catalog_is_written_down_and_only_what_was_fetched_here_is_ann
 
 
 @pytest.mark.requirement("S1-74")
-async def test_without_a_database_tiers_follow_from_what_this_process_has_seen(house: FakeHouse) -> None:
-    house.admin.journal = Told({ToolId("fake", "x"): FIND_SYMBOL})
-    assert await house.admin.daily(NOW)
-    assert not await house.admin.daily(NOW + 1)
-    (line,) = house.admin.tier_lines()
+async def test_without_a_database_tiers_follow_from_what_this_process_has_seen(application: FakeHouse) -> None:
+    application.admin.journal = Told({ToolId("fake", "x"): FIND_SYMBOL})
+    assert await application.admin.daily(NOW)
+    assert not await application.admin.daily(NOW + 1)
+    (line,) = application.admin.tier_lines()
     assert (line.tier, line.score, line.usage) == (Tier.HOT, 0.91, FIND_SYMBOL)
     assert await furnish({"fake": [definition("x")]}).admin.update_tiers() == 1
 
@@ -277,11 +277,11 @@ async def test_a_category_needs_a_name_that_can_be_shown(operated: Operated, nam
     assert operated.kept.written == {}
 
 
-async def test_a_category_without_a_database_lasts_as_long_as_the_process(house: FakeHouse) -> None:
-    await house.admin.set_category(Category(name="new"))
-    assert "new" in house.admin.standings.categories
-    assert await house.admin.drop_category("new")
-    assert house.admin.standings.categories == {}
+async def test_a_category_without_a_database_lasts_as_long_as_the_process(application: FakeHouse) -> None:
+    await application.admin.set_category(Category(name="new"))
+    assert "new" in application.admin.standings.categories
+    assert await application.admin.drop_category("new")
+    assert application.admin.standings.categories == {}
 
 
 async def test_what_others_have_announced_is_taken_over(operated: Operated) -> None:
@@ -319,14 +319,14 @@ async def test_a_refresh_is_announced(operated: Operated) -> None:
 
 async def test_definitions_that_another_process_fetched_are_published_without_asking_anybody() -> None:
     store = MemoryStore()
-    house = furnish({"fake": [definition("old")], "other": [definition("same")]}, store=store)
-    house.admin.intake.failures["fake"] = "it was away"
-    store.save(Offering(server="fake", tools=(definition("new"),)), house.provider("fake").fingerprint)
+    application = furnish({"fake": [definition("old")], "other": [definition("same")]}, store=store)
+    application.admin.refresher.failures["fake"] = "it was away"
+    store.save(Offering(server="fake", tools=(definition("new"),)), application.provider("fake").fingerprint)
     store.save(Offering(server="other", tools=(definition("changed"),)), "of another config")
-    await house.admin.reload({"offerings"})
-    assert [tool.handle for tool in house.gateway.edition.tools.values()] == ["fake.new", "other.same"]
-    assert house.admin.intake.failures == {}
-    assert house.provider("fake").offered == 0
+    await application.admin.reload({"offerings"})
+    assert [tool.handle for tool in application.gateway.snapshot.tools.values()] == ["fake.new", "other.same"]
+    assert application.admin.refresher.failures == {}
+    assert application.provider("fake").offered == 0
 
 
 @pytest.mark.requirement("S1-50")
@@ -356,16 +356,16 @@ class RefusingStore(MemoryStore):
 
 async def test_definitions_that_the_store_could_not_take_are_not_replaced_by_older_ones_and_are_kept_later() -> None:
     store = RefusingStore(is_away=False)
-    house = furnish({"fake": [definition("old")]}, store=store)
-    mark = house.provider("fake").fingerprint
+    application = furnish({"fake": [definition("old")]}, store=store)
+    mark = application.provider("fake").fingerprint
     store.save(Offering(server="fake", tools=(definition("old"),)), mark)
     store.is_away = True
-    house.provider("fake").tools[:] = [definition("new")]
-    await house.admin.refresh()
-    await house.admin.reload({"offerings"})
-    assert [tool.handle for tool in house.gateway.edition.tools.values()] == ["fake.new"]
+    application.provider("fake").tools[:] = [definition("new")]
+    await application.admin.refresh()
+    await application.admin.reload({"offerings"})
+    assert [tool.handle for tool in application.gateway.snapshot.tools.values()] == ["fake.new"]
     store.is_away = False
-    await house.admin.write_catalog()
+    await application.admin.write_catalog()
     assert store.load({"fake": mark})["fake"].tools == (definition("new"),)
 
 
@@ -385,16 +385,16 @@ class SlowStore(MemoryStore):
 
 async def test_a_servers_own_answer_is_newer_than_what_was_being_read() -> None:
     store = SlowStore()
-    house = furnish({"fake": [definition("first")]}, store=store)
-    store.save(Offering(server="fake", tools=(definition("stale"),)), house.provider("fake").fingerprint)
+    application = furnish({"fake": [definition("first")]}, store=store)
+    store.save(Offering(server="fake", tools=(definition("stale"),)), application.provider("fake").fingerprint)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(house.admin.reload, {"offerings"})
+            tasks.start_soon(application.admin.reload, {"offerings"})
             await anyio.to_thread.run_sync(store.reading.wait, 5)
-            house.provider("fake").tools = [definition("fresh")]
-            await house.admin.refresh({"fake"})
+            application.provider("fake").tools = [definition("fresh")]
+            await application.admin.refresh({"fake"})
             store.go_on.set()
-    assert [tool.handle for tool in house.gateway.edition.tools.values()] == ["fake.fresh"]
+    assert [tool.handle for tool in application.gateway.snapshot.tools.values()] == ["fake.fresh"]
 
 
 async def test_a_checkup_says_how_the_store_is_doing(operated: Operated) -> None:

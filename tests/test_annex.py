@@ -54,23 +54,23 @@ def offering(server: str = "office", **changes: Any) -> Offering:
 
 
 def house_with(*offerings: Offering, **parts: Any) -> FakeHouse:
-    house = furnish({one.server: one.tools for one in offerings}, **parts)
-    house.gateway.editions.accept((one, "upstream") for one in offerings)
-    return house
+    application = furnish({one.server: one.tools for one in offerings}, **parts)
+    application.gateway.publisher.accept((one, "upstream") for one in offerings)
+    return application
 
 
 @pytest.fixture
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     return house_with(offering())
 
 
-def search(house: FakeHouse, text: str, **filters: Any) -> str:
-    return house.gateway.search(AGENT, Query(text=text, **filters)).text
+def search(application: FakeHouse, text: str, **filters: Any) -> str:
+    return application.gateway.search(AGENT, Query(text=text, **filters)).text
 
 
-def told(house: FakeHouse, answers: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def told(application: FakeHouse, answers: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Let a server answer requests so; what was asked is listed."""
-    provider = house.provider("office")
+    provider = application.provider("office")
     asked: list[tuple[str, Mapping[str, Any]]] = []
 
     async def request(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -96,8 +96,8 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeProvider, "request", FakeProvider.request)
 
 
-async def read(house: FakeHouse, tool: str, **arguments: Any) -> Any:
-    return await house.gateway.call(AGENT, Call(tool=tool, arguments=arguments))
+async def read(application: FakeHouse, tool: str, **arguments: Any) -> Any:
+    return await application.gateway.call(AGENT, Call(tool=tool, arguments=arguments))
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,15 @@ async def read(house: FakeHouse, tool: str, **arguments: Any) -> Any:
         ("customer number before an invoice", "## catalog://guide/office [document]\n| Always look up"),
     ],
 )
-def test_what_no_tool_answers_is_found_beside_the_tools(house: FakeHouse, words: str, line: str) -> None:
-    assert line.replace("office__review_code", house.gateway.items.prompts[0].listed) in search(house, words)
+def test_what_no_tool_answers_is_found_beside_the_tools(application: FakeHouse, words: str, line: str) -> None:
+    assert line.replace("office__review_code", application.gateway.items.prompts[0].listed) in search(
+        application, words
+    )
 
 
 def test_items_that_answer_as_well_as_tools_are_named_below_them() -> None:
-    house = house_with(offering(tools=(definition("plan_holidays", "Plan the holidays of a team"),)))
-    first, *rest = search(house, "holidays").splitlines()
+    application = house_with(offering(tools=(definition("plan_holidays", "Plan the holidays of a team"),)))
+    first, *rest = search(application, "holidays").splitlines()
     assert first.startswith("office.plan_holidays(")
     assert rest == [
         'beside tools, to be described like them, e.g. describe_tools({"names": ["docs://handbook"]}):',
@@ -129,14 +131,14 @@ def test_a_tool_that_answers_much_better_stands_alone() -> None:
 
 
 def test_items_of_other_servers_and_filters_for_tools_leave_items_out() -> None:
-    house = house_with(offering(), offering("other", prompts=(), resources=(), templates=(), instructions=""))
-    assert "docs://handbook" in search(house, "holidays and sick leave", server="office")
-    assert "docs://handbook" not in search(house, "holidays and sick leave", server="other")
-    assert "docs://handbook" not in search(house, "holidays and sick leave", read_only=True)
+    application = house_with(offering(), offering("other", prompts=(), resources=(), templates=(), instructions=""))
+    assert "docs://handbook" in search(application, "holidays and sick leave", server="office")
+    assert "docs://handbook" not in search(application, "holidays and sick leave", server="other")
+    assert "docs://handbook" not in search(application, "holidays and sick leave", read_only=True)
 
 
-def test_an_exact_spelling_gives_the_whole_card(house: FakeHouse) -> None:
-    assert search(house, "docs://handbook") == "\n".join(
+def test_an_exact_spelling_gives_the_whole_card(application: FakeHouse) -> None:
+    assert search(application, "docs://handbook") == "\n".join(
         [
             "## docs://handbook [resource]",
             "| Employee handbook: Holidays, sick leave and travel expenses.",
@@ -146,9 +148,9 @@ def test_an_exact_spelling_gives_the_whole_card(house: FakeHouse) -> None:
     )
 
 
-def test_describe_shows_tools_and_items_side_by_side(house: FakeHouse) -> None:
-    prompt = house.gateway.items.prompts[0].listed
-    text = house.gateway.describe(AGENT, ["office.send_mail", prompt, "catalog://guide/office"]).text
+def test_describe_shows_tools_and_items_side_by_side(application: FakeHouse) -> None:
+    prompt = application.gateway.items.prompts[0].listed
+    text = application.gateway.describe(AGENT, ["office.send_mail", prompt, "catalog://guide/office"]).text
     _, card, guide = text.split("\n\n")
     assert card.splitlines() == [
         f"## {prompt} [prompt]",
@@ -162,40 +164,40 @@ def test_describe_shows_tools_and_items_side_by_side(house: FakeHouse) -> None:
     assert guide == f"## catalog://guide/office [document]\n{fence(GUIDE)}"
 
 
-async def test_a_resource_is_read_as_the_result_of_a_call(house: FakeHouse) -> None:
-    asked = told(house, {"resources/read": {"contents": [{"uri": "docs://handbook", "text": "30 days"}]}})
-    result = await read(house, "read_resource", uri="docs://handbook")
+async def test_a_resource_is_read_as_the_result_of_a_call(application: FakeHouse) -> None:
+    asked = told(application, {"resources/read": {"contents": [{"uri": "docs://handbook", "text": "30 days"}]}})
+    result = await read(application, "read_resource", uri="docs://handbook")
     assert (result.text, asked) == ("30 days", [("resources/read", {"uri": "docs://handbook"})])
 
 
-async def test_what_a_template_gives_is_read_too(house: FakeHouse) -> None:
-    asked = told(house, {"resources/read": {"contents": [{"uri": "table://users/schema", "text": "id int"}]}})
-    assert (await read(house, "read_resource", uri="table://users/schema")).text == "id int"
+async def test_what_a_template_gives_is_read_too(application: FakeHouse) -> None:
+    asked = told(application, {"resources/read": {"contents": [{"uri": "table://users/schema", "text": "id int"}]}})
+    assert (await read(application, "read_resource", uri="table://users/schema")).text == "id int"
     assert asked == [("resources/read", {"uri": "table://users/schema"})]
 
 
-async def test_images_and_other_bytes_stay_what_they_are(house: FakeHouse) -> None:
+async def test_images_and_other_bytes_stay_what_they_are(application: FakeHouse) -> None:
     image = {"uri": "docs://handbook", "mimeType": "image/png", "blob": "aGk="}
     other = {"uri": "docs://handbook", "mimeType": "application/zip", "blob": "aGk="}
-    told(house, {"resources/read": {"contents": [image, other]}})
-    assert (await read(house, "read_resource", uri="docs://handbook")).content == [
+    told(application, {"resources/read": {"contents": [image, other]}})
+    assert (await read(application, "read_resource", uri="docs://handbook")).content == [
         {"type": "image", "data": "aGk=", "mimeType": "image/png"},
         {"type": "resource", "resource": other},
     ]
 
 
-async def test_a_prompt_is_filled_in_as_the_result_of_a_call(house: FakeHouse) -> None:
+async def test_a_prompt_is_filled_in_as_the_result_of_a_call(application: FakeHouse) -> None:
     message = {"role": "user", "content": {"type": "text", "text": "Look at this: -a +b"}}
     picture = {"role": "user", "content": {"type": "image", "data": "aGk=", "mimeType": "image/png"}}
-    asked = told(house, {"prompts/get": {"messages": [message, picture]}})
-    result = await read(house, "get_prompt", name="review-code", arguments={"diff": "-a +b"})
+    asked = told(application, {"prompts/get": {"messages": [message, picture]}})
+    result = await read(application, "get_prompt", name="review-code", arguments={"diff": "-a +b"})
     assert result.content == [{"type": "text", "text": "user: Look at this: -a +b"}, picture["content"]]
     assert asked == [("prompts/get", {"name": "review-code", "arguments": {"diff": "-a +b"}})]
 
 
-async def test_a_document_needs_no_server(house: FakeHouse) -> None:
-    house.provider("office").fails(UpstreamGone("office"))
-    assert (await read(house, "read_resource", uri="catalog://guide/office")).text == GUIDE
+async def test_a_document_needs_no_server(application: FakeHouse) -> None:
+    application.provider("office").fails(UpstreamGone("office"))
+    assert (await read(application, "read_resource", uri="catalog://guide/office")).text == GUIDE
 
 
 @pytest.mark.parametrize(
@@ -211,55 +213,59 @@ async def test_a_document_needs_no_server(house: FakeHouse) -> None:
     ],
 )
 async def test_what_cannot_be_read_is_named(
-    house: FakeHouse, tool: str, arguments: dict[str, Any], error: type[Exception], words: str
+    application: FakeHouse, tool: str, arguments: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        await read(house, tool, **arguments)
+        await read(application, tool, **arguments)
 
 
-async def test_an_answer_that_is_none_is_the_servers_error(house: FakeHouse) -> None:
-    told(house, {"resources/read": {"nothing": True}})
+async def test_an_answer_that_is_none_is_the_servers_error(application: FakeHouse) -> None:
+    told(application, {"resources/read": {"nothing": True}})
     with pytest.raises(UpstreamError, match="no list of contents"):
-        await read(house, "read_resource", uri="docs://handbook")
+        await read(application, "read_resource", uri="docs://handbook")
 
 
-async def test_a_look_at_an_item_is_in_the_journal(house: FakeHouse) -> None:
-    told(house, {"resources/read": {"contents": [{"uri": "docs://handbook", "text": "30 days"}]}})
-    await read(house, "read_resource", uri="docs://handbook")
-    last = house.gateway.executor.journal.looked[-1]  # type: ignore[attr-defined]
+async def test_a_look_at_an_item_is_in_the_journal(application: FakeHouse) -> None:
+    told(application, {"resources/read": {"contents": [{"uri": "docs://handbook", "text": "30 days"}]}})
+    await read(application, "read_resource", uri="docs://handbook")
+    last = application.gateway.executor.journal.lookups[-1]  # type: ignore[attr-defined]
     assert isinstance(last, Lookup)
     assert "docs://handbook" in last.text
     assert last.tokens > 0
 
 
 def test_a_profile_hides_items_from_every_door() -> None:
-    house = house_with(offering(), profile=Profile(name="p", resource=(read_pattern("glossary://.*"),), prompt=()))
+    application = house_with(
+        offering(), profile=Profile(name="p", resource=(read_pattern("glossary://.*"),), prompt=())
+    )
     for words in ("holidays and sick leave", "point out mistakes in a code change", "columns of a database table"):
-        assert "[resource]" not in search(house, words)
-        assert "[prompt]" not in search(house, words)
-        assert "[template]" not in search(house, words)
+        assert "[resource]" not in search(application, words)
+        assert "[prompt]" not in search(application, words)
+        assert "[template]" not in search(application, words)
     with pytest.raises(Exception, match="unknown_tool"):
-        house.gateway.describe(AGENT, ["docs://handbook"])
+        application.gateway.describe(AGENT, ["docs://handbook"])
 
 
 async def test_a_template_gives_nothing_that_the_profile_hides() -> None:
-    house = house_with(offering(), profile=Profile(name="p", resource=(read_pattern(r"table://\{name\}/schema"),)))
+    application = house_with(
+        offering(), profile=Profile(name="p", resource=(read_pattern(r"table://\{name\}/schema"),))
+    )
     with pytest.raises(UnknownItem):
-        await read(house, "read_resource", uri="table://users/schema")
+        await read(application, "read_resource", uri="table://users/schema")
 
 
 async def test_who_sees_no_tool_of_a_server_is_not_told_its_guide() -> None:
     spec = ServerSpec(name="office", transport="stdio", tools=ToolFilter(deny=("*",)))
-    house = house_with(offering(prompts=(), resources=(), templates=()), specs=[spec])
-    assert "Always" not in search(house, "customer number before an invoice")
-    assert house.gateway.guide(AGENT, "catalog://guide/office") is None
+    application = house_with(offering(prompts=(), resources=(), templates=()), specs=[spec])
+    assert "Always" not in search(application, "customer number before an invoice")
+    assert application.gateway.guide(AGENT, "catalog://guide/office") is None
     with pytest.raises(UnknownItem):
-        await read(house, "read_resource", uri="catalog://guide/office")
+        await read(application, "read_resource", uri="catalog://guide/office")
 
 
 async def test_a_servers_own_tool_of_that_name_is_called_by_its_handle() -> None:
-    house = house_with(offering(tools=(definition("read_resource", "Read"),)))
-    assert (await read(house, "office.read_resource")).text == "read_resource was called"
+    application = house_with(offering(tools=(definition("read_resource", "Read"),)))
+    assert (await read(application, "office.read_resource")).text == "read_resource was called"
 
 
 def test_what_does_not_change_is_not_read_again() -> None:
@@ -275,12 +281,12 @@ def test_what_does_not_change_is_not_read_again() -> None:
 
 @pytest.mark.parametrize("odd", [{"arguments": "x"}, {"arguments": [1, {"name": 2}]}, {"description": 5, "title": []}])
 def test_odd_definitions_are_shown_as_far_as_they_can_be_understood(odd: dict[str, Any]) -> None:
-    house = house_with(offering(prompts=({**REVIEW, **odd},)))
-    assert "[prompt]" in house.gateway.describe(AGENT, [house.gateway.items.prompts[0].listed]).text
+    application = house_with(offering(prompts=({**REVIEW, **odd},)))
+    assert "[prompt]" in application.gateway.describe(AGENT, [application.gateway.items.prompts[0].listed]).text
 
 
 def test_no_answer_exceeds_its_budget_with_many_items() -> None:
     many = tuple({**HANDBOOK, "uri": f"docs://{n}/{'x' * 200}", "description": "Holidays " * 50} for n in range(300))
-    house = house_with(offering(resources=many))
-    answer = house.gateway.search(AGENT, Query(text="holidays and travel expenses"))
+    application = house_with(offering(resources=many))
+    answer = application.gateway.search(AGENT, Query(text="holidays and travel expenses"))
     assert 0 < answer.tokens <= 800

@@ -13,7 +13,7 @@ from anyio import fail_after
 
 from portico import Catalog
 from portico.domain.disclosure import Findings, Hit
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.errors import AmbiguousTool, EmbedderAway, InvalidArguments, InvalidDefinition, UnknownFilter, UnknownTool
 from portico.protocols import Index
@@ -156,8 +156,8 @@ def test_every_tool_stands_in_one_category_and_a_category_holds_its_tools(catalo
 class Shelf:
     """A way of searching that is not ours: whole words of names, in the order of the alphabet."""
 
-    def __init__(self, edition: Edition) -> None:
-        self.tools = sorted(edition.tools.values(), key=lambda tool: tool.handle)
+    def __init__(self, snapshot: CatalogSnapshot) -> None:
+        self.tools = sorted(snapshot.tools.values(), key=lambda tool: tool.handle)
 
     def query(self, text: str, *, within: Set[ToolId], limit: int) -> Findings:
         wanted = set(text.lower().split())
@@ -169,9 +169,9 @@ class Shelf:
 async def test_another_way_to_search_can_be_plugged_in() -> None:
     previous: list[Index | None] = []
 
-    def build(edition: Edition, last: Index | None) -> Shelf:
+    def build(snapshot: CatalogSnapshot, last: Index | None) -> Shelf:
         previous.append(last)
-        return Shelf(edition)
+        return Shelf(snapshot)
 
     catalog = Catalog(index=build)
     catalog.add_tools("github", [ISSUE, definition("close_issue", "Ends it", title="string")], call=run)

@@ -243,7 +243,7 @@ def test_a_partial_with_a_name_of_its_own_keeps_it() -> None:
 def test_what_a_decorator_says_holds_for_partials() -> None:
     catalog = Catalog()
     catalog.register_tool(partial(tool("renamed", category="maths", read_only=True)(handle_marked), exponent=2))
-    found = catalog.gateway.edition.tools[ToolId("local", "renamed")]
+    found = catalog.gateway.snapshot.tools[ToolId("local", "renamed")]
     assert (found.category, found.effect) == ("maths", Effect.READ)
 
 

@@ -104,7 +104,7 @@ def hostile_house(text: str) -> FakeHouse:
         "annotations": {"title": text},
     }
     tool["inputSchema"]["properties"]["a"]["description"] = text
-    house = furnish({"calc": [tool], "github": [definition("create_issue", "Create an issue")]})
+    application = furnish({"calc": [tool], "github": [definition("create_issue", "Create an issue")]})
     offered = Offering(
         server="calc",
         tools=(tool,),
@@ -116,13 +116,13 @@ def hostile_house(text: str) -> FakeHouse:
         resources=({"uri": f"calc://{text}", "name": text, "description": text, "mimeType": text},),
         templates=({"uriTemplate": "calc://x/{id}", "name": text, "description": text},),
     )
-    house.gateway.editions.accept([(offered, "upstream")])
-    return house
+    application.gateway.publisher.accept([(offered, "upstream")])
+    return application
 
 
-async def answers(house: FakeHouse) -> list[str]:
+async def answers(application: FakeHouse) -> list[str]:
     """Every text that an agent gets of this server, on every surface."""
-    gateway = house.gateway
+    gateway = application.gateway
     queries = ("", "add", "calc.add", "calc", "sum", "numbers", "zzqx unknown words")
     found = [gateway.search(AGENT, Query(text=query)).text for query in queries]
     items = [item.listed for item in gateway.items.all]

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from portico.application import House
+from portico.application import Application
 from portico.domain.call import Call
 from portico.domain.disclosure import Query
 from portico.domain.patterns import read_pattern
@@ -20,7 +20,7 @@ from portico.domain.tool import ToolId
 from portico.errors import InvalidArguments, UnknownTool, UpstreamGone
 from portico.providers.sql.registries import open_registries
 from portico.testing import definition
-from portico.wiring import open_house, watch
+from portico.wiring import open_app, watch
 from tests.registries import (
     ALICE,
     BOB,
@@ -46,27 +46,27 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
     return postgres_shop(request.getfixturevalue("postgres_url"))
 
 
-def code_tool(house: House, *names: str) -> None:
+def code_tool(application: Application, *names: str) -> None:
     """Offer tools as code does."""
     tools = tuple(definition(name, "Code") for name in names)
-    house.gateway.editions.accept([(Offering(server="local", tools=tools), "local")])
+    application.gateway.publisher.accept([(Offering(server="local", tools=tools), "local")])
 
 
 @pytest.mark.requirement("S4-2", "S4-9", "S4-45", "P-REGISTRY-LOADS")
 async def test_registered_tools_belong_to_their_database_and_are_listed_bare(shop: Shop, tmp_path: Path) -> None:
-    async with registry_house(tmp_path, shop.spec()) as house:
-        tool = house.gateway.edition.tools[ToolId("warehouse", "sample_sales")]
+    async with registry_house(tmp_path, shop.spec()) as application:
+        tool = application.gateway.snapshot.tools[ToolId("warehouse", "sample_sales")]
         assert (tool.handle, tool.listed, tool.source) == ("warehouse.sample_sales", "sample_sales", "database")
         assert tool.description == "Sales of a small shop, one row each."
         for spelling in ("sample_sales", "warehouse.sample_sales", "warehouse::sample_sales"):
-            assert (await called(house, spelling, {"region": "north"}))["row_count"] == 2
+            assert (await called(application, spelling, {"region": "north"}))["row_count"] == 2
 
 
 @pytest.mark.requirement("S4-10")
 async def test_without_a_registry_nothing_happens(tmp_path: Path) -> None:
-    async with registry_house(tmp_path) as house:
-        assert house.registries is None
-        assert house.problems == ()
+    async with registry_house(tmp_path) as application:
+        assert application.registries is None
+        assert application.problems == ()
 
 
 @pytest.mark.requirement("S4-P4", "S4-17")
@@ -74,11 +74,11 @@ async def test_the_first_tag_is_the_category_and_the_config_wins(shop: Shop, tmp
     shop.register("plain", "sample_sales", "T", "region CV?")
     shop.register("base_ish", "sample_sales", "T", "region CV?", Tags="Finance, base")
     shop.register("moved", "sample_sales", "T", "region CV?", Tags="finance")
-    async with registry_house(tmp_path, shop.spec(), categories={"warehouse.moved": "planning"}) as house:
-        shelves = {id.name: tool.category for id, tool in house.gateway.edition.tools.items()}
+    async with registry_house(tmp_path, shop.spec(), categories={"warehouse.moved": "planning"}) as application:
+        shelves = {id.name: tool.category for id, tool in application.gateway.snapshot.tools.items()}
         assert shelves["sample_sales"] == "sample"
         assert (shelves["base_ish"], shelves["moved"], shelves["plain"]) == ("finance", "planning", "misc")
-        assert house.gateway.edition.tools[ToolId("warehouse", "base_ish")].tags == ("Finance", "base")
+        assert application.gateway.snapshot.tools[ToolId("warehouse", "base_ish")].tags == ("Finance", "base")
 
 
 @pytest.mark.requirement("S4-6", "S4-E7")
@@ -86,29 +86,29 @@ async def test_a_registered_tool_takes_the_place_of_a_code_tool_and_says_so(
     shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop.register("base_readQuery", "sample_sales", "T", "region CV?", docstring="From the registry")
-    async with registry_house(tmp_path, shop.spec()) as house:
+    async with registry_house(tmp_path, shop.spec()) as application:
         with caplog.at_level(logging.WARNING):
-            code_tool(house, "base_readQuery", "base_other")
+            code_tool(application, "base_readQuery", "base_other")
         assert any("base_readQuery" in line and "takes the place" in line for line in caplog.messages)
-        tools = house.gateway.edition.tools
+        tools = application.gateway.snapshot.tools
         assert ToolId("local", "base_readQuery") not in tools
         winner = tools[ToolId("warehouse", "base_readQuery")]
         assert (winner.listed, winner.notes) == ("base_readQuery", ("takes the place of local.base_readQuery",))
         assert winner.definition["_meta"]["portico/registry"]["object"] == "sample_sales"
         assert tools[ToolId("local", "base_other")].listed == "base_other"
-        assert (await called(house, "base_readQuery", {"region": "west"}))["row_count"] == 2
+        assert (await called(application, "base_readQuery", {"region": "west"}))["row_count"] == 2
         shop.forget("base_readQuery")
-        await house.admin.intake.refresh("warehouse")
-        assert house.gateway.edition.tools[ToolId("local", "base_readQuery")].listed == "base_readQuery"
+        await application.admin.refresher.refresh("warehouse")
+        assert application.gateway.snapshot.tools[ToolId("local", "base_readQuery")].listed == "base_readQuery"
 
 
 @pytest.mark.requirement("S4-E7")
 async def test_where_overriding_is_switched_off_code_keeps_its_name(shop: Shop, tmp_path: Path) -> None:
     shop.register("base_readQuery", "sample_sales", "T", "region CV?")
     spec = shop.spec(name="archive", registry_override=False)
-    async with registry_house(tmp_path, spec) as house:
-        code_tool(house, "base_readQuery")
-        tools = house.gateway.edition.tools
+    async with registry_house(tmp_path, spec) as application:
+        code_tool(application, "base_readQuery")
+        tools = application.gateway.snapshot.tools
         assert tools[ToolId("local", "base_readQuery")].listed == "base_readQuery"
         assert tools[ToolId("archive", "base_readQuery")].listed == "archive__base_readQuery"
 
@@ -117,69 +117,73 @@ async def test_where_overriding_is_switched_off_code_keeps_its_name(shop: Shop, 
 async def test_a_meta_tool_is_never_replaced(shop: Shop, tmp_path: Path) -> None:
     for name in ("search_tools", "execute_tool", "Run_Script"):
         shop.register(name, "sample_sales", "T", "region CV?")
-    async with registry_house(tmp_path, shop.spec()) as house:
-        assert not {"search_tools", "execute_tool", "Run_Script"} & {id.name for id in house.gateway.edition.tools}
-        assert house.registries is not None
-        refused = [problem.tool for problem in house.registries.providers["warehouse"].problems if not problem.loads]
+    async with registry_house(tmp_path, shop.spec()) as application:
+        assert not {"search_tools", "execute_tool", "Run_Script"} & {
+            id.name for id in application.gateway.snapshot.tools
+        }
+        assert application.registries is not None
+        refused = [
+            problem.tool for problem in application.registries.providers["warehouse"].problems if not problem.loads
+        ]
         assert {"search_tools", "execute_tool", "Run_Script"} <= {*refused}
 
 
 @pytest.mark.requirement("S4-5", "S4-48", "S4-49", "S4-E12")
 async def test_a_profile_filters_code_tools_and_no_registered_ones(shop: Shop, tmp_path: Path) -> None:
     profile = Profile(name="db-registry", tool=(read_pattern("X"),), prompt=(read_pattern(".*"),), registry="mcp")
-    async with registry_house(tmp_path, shop.spec(), selected=profile) as house:
-        code_tool(house, "base_readQuery")
-        visible = house.gateway.policy.visible(ALICE, house.gateway.edition)
+    async with registry_house(tmp_path, shop.spec(), selected=profile) as application:
+        code_tool(application, "base_readQuery")
+        visible = application.gateway.policy.visible(ALICE, application.gateway.snapshot)
         assert {id.server for id in visible} == {"warehouse"}
-        assert len(visible) == len(house.gateway.edition.chapters["warehouse"].tools)
+        assert len(visible) == len(application.gateway.snapshot.sections["warehouse"].tools)
 
 
 @pytest.mark.requirement("S4-P5", "P-REGISTRY-USERS", "P-HIDDEN-LOOKS-MISSING", "T45")
 async def test_an_end_users_rights_decide_for_every_door(shop: Shop, tmp_path: Path) -> None:
     shop.register("private", "sample_sales", "T", "region CV?", users="alice", docstring="Secret sales figures")
-    async with registry_house(tmp_path, shop.spec()) as house:
-        gateway = house.gateway
+    async with registry_house(tmp_path, shop.spec()) as application:
+        gateway = application.gateway
         mine = ToolId("warehouse", "private")
-        assert mine in gateway.policy.visible(ALICE, gateway.edition)
-        assert mine not in gateway.policy.visible(BOB, gateway.edition)
+        assert mine in gateway.policy.visible(ALICE, gateway.snapshot)
+        assert mine not in gateway.policy.visible(BOB, gateway.snapshot)
         found = gateway.search(ALICE, Query(text="secret sales figures"))
         other = gateway.search(BOB, Query(text="secret sales figures"))
         assert "private" in found.text
         assert "private" not in other.text
-        assert (await called(house, "private", caller=ALICE))["row_count"] == 6
+        assert (await called(application, "private", caller=ALICE))["row_count"] == 6
         with pytest.raises(UnknownTool) as hidden:
-            await called(house, "private", caller=BOB)
+            await called(application, "private", caller=BOB)
         with pytest.raises(UnknownTool) as missing:
-            await called(house, "privatf", caller=BOB)
+            await called(application, "privatf", caller=BOB)
         assert str(hidden.value).replace("private", "privatf") == str(missing.value)
-        if house.scripts is not None:
+        if application.scripts is not None:
             script = "local ok, err = pcall(function() return warehouse.private({}):await() end) return ok"
-            assert (await house.scripts.run(BOB, script)).text == "false"
+            assert (await application.scripts.run(BOB, script)).text == "false"
 
 
 @pytest.mark.requirement("S4-P2", "S4-P5", "P-REGISTRY-REFRESH", "T45")
 async def test_a_revoked_right_is_gone_with_the_next_edition(shop: Shop, tmp_path: Path) -> None:
     shop.register("private", "sample_sales", "T", "region CV?", users="alice bob")
-    async with registry_house(tmp_path, shop.spec()) as house:
-        before = house.gateway.edition
+    async with registry_house(tmp_path, shop.spec()) as application:
+        before = application.gateway.snapshot
         shop.run("DELETE FROM mcp.mcp_user_grants WHERE ToolName = 'private' AND UserName = 'bob'")
-        await house.admin.intake.refresh("warehouse")
-        assert house.gateway.edition.number == before.number + 1
+        await application.admin.refresher.refresh("warehouse")
+        assert application.gateway.snapshot.number == before.number + 1
         with pytest.raises(UnknownTool):
-            await called(house, "private", caller=BOB)
-        assert (await called(house, "private", caller=ALICE))["row_count"] == 6
-        assert (await house.admin.intake.refresh("warehouse")).number == before.number + 1
+            await called(application, "private", caller=BOB)
+        assert (await called(application, "private", caller=ALICE))["row_count"] == 6
+        assert (await application.admin.refresher.refresh("warehouse")).number == before.number + 1
 
 
 @pytest.mark.requirement("S4-P1", "S4-E5", "P-REGISTRY-REFRESH")
 async def test_a_row_that_is_told_by_notify_is_callable_without_a_restart(pg: Shop, tmp_path: Path) -> None:
-    async with registry_house(tmp_path, pg.spec(refresh_s=3_600), watched=True) as house:
+    async with registry_house(tmp_path, pg.spec(refresh_s=3_600), watched=True) as application:
         with anyio.fail_after(20):
             await anyio.to_thread.run_sync(lambda: pg.register("fresh", "sample_sales", "T", "region CV?"))
-            await until_tool(house, "fresh")
-            assert (await called(house, "fresh", {"region": "north"}))["row_count"] == 2
+            await until_tool(application, "fresh")
+            assert (await called(application, "fresh", {"region": "north"}))["row_count"] == 2
             await anyio.to_thread.run_sync(pg.forget, "fresh")
-            await until_tool(house, "fresh", there=False)
+            await until_tool(application, "fresh", there=False)
 
 
 @pytest.mark.requirement("S4-P1", "P-REGISTRY-REFRESH")
@@ -187,27 +191,27 @@ async def test_a_registry_that_cannot_tell_is_looked_at_again_and_again(shop: Sh
     if shop.dialect == "postgresql":
         for table in ("mcp_tools", "mcp_tool_params", "mcp_tool_users", "mcp_user_grants"):
             shop.run(f"DROP TRIGGER mcp_tell_change ON mcp.{table}")
-    async with registry_house(tmp_path, shop.spec(refresh_s=0.1), watched=True) as house:
+    async with registry_house(tmp_path, shop.spec(refresh_s=0.1), watched=True) as application:
         with anyio.fail_after(20):
             await anyio.to_thread.run_sync(lambda: shop.register("fresh", "sample_sales", "T", "region CV?"))
-            await until_tool(house, "fresh")
-            assert (await called(house, "fresh"))["row_count"] == 6
+            await until_tool(application, "fresh")
+            assert (await called(application, "fresh"))["row_count"] == 6
 
 
 @pytest.mark.requirement("S4-E5", "S4-E6", "P-REGISTRY-LOADS")
 async def test_a_database_that_is_away_at_start_is_loaded_when_it_comes(tmp_path: Path) -> None:
     file = tmp_path / "later.db"
     spec = DatabaseSpec(name="warehouse", url=f"sqlite:///{file}", refresh_s=0.1)
-    from portico.wiring import open_house
+    from portico.wiring import open_app
 
-    async with open_house(settings_for(tmp_path, spec)) as house, anyio.create_task_group() as tasks:
-        assert house.unknown == {"warehouse"}
+    async with open_app(settings_for(tmp_path, spec)) as application, anyio.create_task_group() as tasks:
+        assert application.unknown == {"warehouse"}
         with anyio.fail_after(20):
-            watch(house, tasks)
-            while "warehouse" not in house.admin.intake.failures:
+            watch(application, tasks)
+            while "warehouse" not in application.admin.refresher.failures:
                 await anyio.lowlevel.checkpoint()
             await anyio.to_thread.run_sync(sqlite_shop, file)
-            await until_tool(house, "sample_sales")
+            await until_tool(application, "sample_sales")
         tasks.cancel_scope.cancel()
 
 
@@ -216,45 +220,47 @@ async def test_a_start_while_the_database_is_away_knows_the_tools_and_calls_none
     shop = sqlite_shop(tmp_path / "shop.db")
     shop.register("revoked", "sample_sales", "T", "region CV?", users="alice")
     assert shop.file is not None
-    async with registry_house(tmp_path, shop.spec(), store="sqlite") as house:
-        known = {id.name for id in house.gateway.edition.tools}
+    async with registry_house(tmp_path, shop.spec(), store="sqlite") as application:
+        known = {id.name for id in application.gateway.snapshot.tools}
     shop.forget("revoked")
     away = shop.file.rename(tmp_path / "away.db")
-    async with open_house(settings_for(tmp_path, shop.spec(), store="sqlite")) as house:
-        assert {id.name for id in house.gateway.edition.tools} == known
+    async with open_app(settings_for(tmp_path, shop.spec(), store="sqlite")) as application:
+        assert {id.name for id in application.gateway.snapshot.tools} == known
         with pytest.raises(UnknownTool):  # its rights are remembered too
-            await called(house, "revoked", caller=BOB)
+            await called(application, "revoked", caller=BOB)
         with pytest.raises(UpstreamGone):
-            await called(house, "revoked")
+            await called(application, "revoked")
     away.rename(shop.file)
-    async with open_house(settings_for(tmp_path, shop.spec(), store="sqlite")) as house:
+    async with open_app(settings_for(tmp_path, shop.spec(), store="sqlite")) as application:
         with pytest.raises(UnknownTool):
-            await called(house, "revoked")
-        assert (await called(house, "sample_sales"))["row_count"] == 6
+            await called(application, "revoked")
+        assert (await called(application, "sample_sales"))["row_count"] == 6
 
 
 @pytest.mark.requirement("S4-43")
 async def test_a_required_parameter_is_asked_for_by_name(shop: Shop, tmp_path: Path) -> None:
     shop.register("of_region", "sample_sales", "T", "region CV", "product CV?")
-    async with registry_house(tmp_path, shop.spec()) as house:
+    async with registry_house(tmp_path, shop.spec()) as application:
         with pytest.raises(InvalidArguments, match="missing: region"):
-            await called(house, "of_region", {})
-        assert (await called(house, "of_region", {"region": "south"}))["row_count"] == 2
+            await called(application, "of_region", {})
+        assert (await called(application, "of_region", {"region": "south"}))["row_count"] == 2
 
 
 async def test_a_script_calls_registered_tools_like_any_other(shop: Shop, tmp_path: Path) -> None:
-    async with registry_house(tmp_path, shop.spec()) as house:
-        assert house.scripts is not None
+    async with registry_house(tmp_path, shop.spec()) as application:
+        assert application.scripts is not None
         script = 'local found = warehouse.sample_sales({region = "north"}):await() return found.row_count'
-        assert (await house.scripts.run(ALICE, script)).text == "2"
+        assert (await application.scripts.run(ALICE, script)).text == "2"
 
 
 async def test_two_registries_with_one_name_for_a_tool_are_told_apart(tmp_path: Path) -> None:
     one, other = sqlite_shop(tmp_path / "one.db"), sqlite_shop(tmp_path / "two.db")
-    async with registry_house(tmp_path, one.spec(name="one"), other.spec(name="two")) as house:
-        listed = {id: tool.listed for id, tool in house.gateway.edition.tools.items() if id.name == "sample_sales"}
+    async with registry_house(tmp_path, one.spec(name="one"), other.spec(name="two")) as application:
+        listed = {
+            id: tool.listed for id, tool in application.gateway.snapshot.tools.items() if id.name == "sample_sales"
+        }
         assert set(listed.values()) == {"sample_sales", "sample_sales_2"}
-        assert (await called(house, "two.sample_sales"))["row_count"] == 6
+        assert (await called(application, "two.sample_sales"))["row_count"] == 6
 
 
 def test_databases_that_cannot_be_used_are_named_by_file_and_line(tmp_path: Path) -> None:
@@ -280,18 +286,18 @@ def test_databases_that_cannot_be_used_are_named_by_file_and_line(tmp_path: Path
 @pytest.mark.requirement("S4-53")
 async def test_a_check_shows_what_each_tool_would_send_and_why_others_do_not_load(shop: Shop, tmp_path: Path) -> None:
     shop.register("gone", "nothing", "T", "a CV?")
-    async with registry_house(tmp_path, shop.spec()) as house:
-        assert house.registries is not None
-        checked = await house.registries.check("warehouse")
+    async with registry_house(tmp_path, shop.spec()) as application:
+        assert application.registries is not None
+        checked = await application.registries.check("warehouse")
         assert f'FROM "{shop.home}"."sample_sales"' in checked.statements["sample_sales"].sql
         assert any(problem.tool == "gone" for problem in checked.problems)
         assert checked.refused >= 1
-        other = await house.registries.check("warehouse", "teradata")
+        other = await application.registries.check("warehouse", "teradata")
         assert other.statements["sample_sales"].sql.startswith("SELECT TOP")
 
 
 async def test_a_value_that_has_one_reading_is_repaired_before_it_is_bound(shop: Shop, tmp_path: Path) -> None:
-    async with registry_house(tmp_path, shop.spec()) as house:
-        result = await house.gateway.call(ALICE, Call(tool="sample_sales", arguments={"limit": "1"}))
+    async with registry_house(tmp_path, shop.spec()) as application:
+        result = await application.gateway.call(ALICE, Call(tool="sample_sales", arguments={"limit": "1"}))
         assert result.structured["row_count"] == 1
         assert any("limit" in note for note in result.notes)

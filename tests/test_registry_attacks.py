@@ -25,9 +25,9 @@ async def test_no_text_changes_a_database_and_none_is_sent_as_another_type(
     else:
         shop = postgres_shop(request.getfixturevalue("postgres_url"))
     furnish(shop)
-    async with registry_house(tmp_path, shop.spec()) as house:
+    async with registry_house(tmp_path, shop.spec()) as application:
         before = state(shop)
-        attack = Attack(house)
+        attack = Attack(application)
         for door, step in EVERY.items():
             await attack.run(INJECTIONS[::step], [door])
         assert {column for _, column, _ in attack.let_through} <= TEXTS

@@ -13,18 +13,18 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Batch
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Tier
-from portico.protocols import Signals
+from portico.protocols import ChangeFeed
 from portico.storage.catalog import DatabaseTiers
 from portico.storage.database import Database
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_signals
+from portico.storage.open import open_change_feed
 from portico.testing import definition, furnish
 
 NOW = time()
 SYMBOL, RENAME = ToolId("serena", "find_symbol"), ToolId("serena", "rename")
 
 
-def _admin(database: Database, signals: Signals) -> Admin:
+def _admin(database: Database, signals: ChangeFeed) -> Admin:
     admin = furnish({"serena": [definition("find_symbol"), definition("rename")]}).admin
     admin.ledger, admin.records, admin.signals = DatabaseLedger(database), DatabaseTiers(database), signals
     admin.keep_days = 1
@@ -33,7 +33,7 @@ def _admin(database: Database, signals: Signals) -> Admin:
 
 @pytest.fixture
 def replicas(database: Database) -> Iterator[tuple[Admin, Admin]]:
-    signals = open_signals(database), open_signals(database)
+    signals = open_change_feed(database), open_change_feed(database)
     yield _admin(database, signals[0]), _admin(database, signals[1])
     for own in signals:
         own.close()

@@ -16,7 +16,7 @@ from portico.errors import Busy, CallError, ScriptError, Sent, UpstreamError, Up
 from portico.execution.executor import FairLimiter
 from portico.library import Catalog
 from portico.scripting.engine import LuaEngine
-from portico.scripting.session import Scripts
+from portico.scripting.session import ScriptRunner
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
 from portico.testing import AGENT, FakeHouse, definition, furnish
@@ -37,29 +37,29 @@ async def engine() -> AsyncIterator[LuaEngine]:
 
 
 @pytest.fixture
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     made = furnish({"calculator": [ADD, definition("multiply", a="number", b="number")], "files": [WRITE]})
     made.provider("calculator").returns("add", {"content": [], "structuredContent": {"result": 30}})
     made.provider("calculator").returns("multiply", {"content": [], "structuredContent": {"result": 60}})
     return made
 
 
-def scripts_of(house: FakeHouse, engine: LuaEngine, **limits: Any) -> Scripts:
-    return Scripts(gateway=house.gateway, open_engine=lambda: engine, limits=Limits(**limits))
+def scripts_of(application: FakeHouse, engine: LuaEngine, **limits: Any) -> ScriptRunner:
+    return ScriptRunner(gateway=application.gateway, open_engine=lambda: engine, limits=Limits(**limits))
 
 
-async def run(house: FakeHouse, engine: LuaEngine, source: str, /, **arguments: Any) -> Result:
+async def run(application: FakeHouse, engine: LuaEngine, source: str, /, **arguments: Any) -> Result:
     with anyio.fail_after(30):
-        return await scripts_of(house, engine).run(AGENT, source, arguments)
+        return await scripts_of(application, engine).run(AGENT, source, arguments)
 
 
-async def value(house: FakeHouse, engine: LuaEngine, source: str, /, **arguments: Any) -> Any:
-    return (await run(house, engine, f"result({{ v = {source} }})", **arguments)).structured["v"]
+async def value(application: FakeHouse, engine: LuaEngine, source: str, /, **arguments: Any) -> Any:
+    return (await run(application, engine, f"result({{ v = {source} }})", **arguments)).structured["v"]
 
 
-async def failure(house: FakeHouse, engine: LuaEngine, source: str, /, **limits: Any) -> ScriptError:
+async def failure(application: FakeHouse, engine: LuaEngine, source: str, /, **limits: Any) -> ScriptError:
     with anyio.fail_after(30), pytest.raises(ScriptError) as caught:
-        await scripts_of(house, engine, **limits).run(AGENT, source)
+        await scripts_of(application, engine, **limits).run(AGENT, source)
     return caught.value
 
 
@@ -68,9 +68,9 @@ def text_block(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("S3-22", "S3-23", "S3-24", "S3-26", "S3-27", "S3-29")
-async def test_the_golden_script_combines_calls(house: FakeHouse, engine: LuaEngine):
+async def test_the_golden_script_combines_calls(application: FakeHouse, engine: LuaEngine):
     result = await run(
-        house,
+        application,
         engine,
         """
         local sum = calculator.add({ a = 10, b = 20 }):await()
@@ -80,7 +80,7 @@ async def test_the_golden_script_combines_calls(house: FakeHouse, engine: LuaEng
     )
     assert result.structured == {"sum": {"result": 30}, "product": {"result": 60}}
     assert json.loads(result.text) == result.structured
-    assert house.provider("calculator").calls == [("add", {"a": 10, "b": 20}), ("multiply", {"a": 30, "b": 2})]
+    assert application.provider("calculator").calls == [("add", {"a": 10, "b": 20}), ("multiply", {"a": 30, "b": 2})]
 
 
 @pytest.mark.requirement("S3-25", "S3-26")
@@ -96,24 +96,24 @@ async def test_the_golden_script_combines_calls(house: FakeHouse, engine: LuaEng
     ],
 )
 async def test_text_is_always_there_and_structured_content_for_objects(
-    source: str, text: str, structured: Any, house: FakeHouse, engine: LuaEngine
+    source: str, text: str, structured: Any, application: FakeHouse, engine: LuaEngine
 ):
-    result = await run(house, engine, source)
+    result = await run(application, engine, source)
     assert (result.text, result.structured) == (text, structured)
 
 
 @pytest.mark.requirement("S3-E10")
-async def test_a_script_without_a_result_is_told_how_to_give_one(house: FakeHouse, engine: LuaEngine):
-    result = await run(house, engine, "local x = 1 print('seen', x)")
+async def test_a_script_without_a_result_is_told_how_to_give_one(application: FakeHouse, engine: LuaEngine):
+    result = await run(application, engine, "local x = 1 print('seen', x)")
     assert not result.is_error
     first, printed = (block["text"] for block in result.content)
     assert first.startswith("No result returned\nhint: end the script with result(value)")
     assert printed == "printed:\nseen\t1"
 
 
-async def test_what_is_printed_comes_after_the_value_and_is_bounded(house: FakeHouse, engine: LuaEngine):
+async def test_what_is_printed_comes_after_the_value_and_is_bounded(application: FakeHouse, engine: LuaEngine):
     with anyio.fail_after(30):
-        result = await scripts_of(house, engine, printed_bytes=100).run(
+        result = await scripts_of(application, engine, printed_bytes=100).run(
             AGENT, "for i = 1, 100 do print('line ' .. i) end result('done')"
         )
     answer, printed = (block["text"] for block in result.content)
@@ -138,32 +138,33 @@ async def test_what_is_printed_comes_after_the_value_and_is_bounded(house: FakeH
     ],
 )
 async def test_a_script_sees_the_plainest_form_of_a_result(
-    raw: dict[str, Any], seen: Any, house: FakeHouse, engine: LuaEngine
+    raw: dict[str, Any], seen: Any, application: FakeHouse, engine: LuaEngine
 ):
-    house.provider("calculator").returns("add", raw)
+    application.provider("calculator").returns("add", raw)
     expected = raw["content"] if seen is None else seen
-    assert await value(house, engine, "calculator.add({ a = 1, b = 2 }):await()") == expected
+    assert await value(application, engine, "calculator.add({ a = 1, b = 2 }):await()") == expected
 
 
 @pytest.mark.requirement("P-SCRIPTS-DOORS")
-async def test_a_script_sees_data_whole_and_only_its_own_result_has_to_fit(house: FakeHouse, engine: LuaEngine):
+async def test_a_script_sees_data_whole_and_only_its_own_result_has_to_fit(application: FakeHouse, engine: LuaEngine):
     rows = [{"id": number, "name": f"row number {number}"} for number in range(10_000)]
-    house.provider("calculator").returns("add", {"content": [], "structuredContent": {"rows": rows}})
-    assert await value(house, engine, "#calculator.add({ a = 1, b = 2 }):await().rows") == 10_000
+    application.provider("calculator").returns("add", {"content": [], "structuredContent": {"rows": rows}})
+    assert await value(application, engine, "#calculator.add({ a = 1, b = 2 }):await().rows") == 10_000
     source = "result(calculator.add({ a = 1, b = 2 }):await())"
-    fitting = await run(house, engine, source)
+    fitting = await run(application, engine, source)
     assert "shortened: " in fitting.text
     assert "next: read_result(" in fitting.text
     with anyio.fail_after(30):
-        whole = await scripts_of(house, engine).run(AGENT, source, whole=True)
+        whole = await scripts_of(application, engine).run(AGENT, source, whole=True)
     assert whole.structured == {"rows": rows}
 
 
 @pytest.mark.requirement("P-SCRIPTS-IDENTITY")
-async def test_a_tools_own_error_can_be_caught(house: FakeHouse, engine: LuaEngine):
-    house.provider("calculator").returns("add", {**text_block("too large"), "isError": True})
+async def test_a_tools_own_error_can_be_caught(application: FakeHouse, engine: LuaEngine):
+    application.provider("calculator").returns("add", {**text_block("too large"), "isError": True})
     caught = await value(
-        house, engine, "(function() local ok, e = pcall(function() return calculator.add({ a = 1, b = 2 }):await() end)"
+        application, engine,
+        "(function() local ok, e = pcall(function() return calculator.add({ a = 1, b = 2 }):await() end)"
         " return { ok = ok, e = tostring(e) } end)()"
     )  # fmt: skip
     assert caught["ok"] is False
@@ -171,11 +172,11 @@ async def test_a_tools_own_error_can_be_caught(house: FakeHouse, engine: LuaEngi
     assert "too large" in caught["e"]
 
 
-async def test_arguments_are_checked_before_anything_is_sent(house: FakeHouse, engine: LuaEngine):
-    error = await failure(house, engine, "result(calculator.add({ a = 1 }):await())")
+async def test_arguments_are_checked_before_anything_is_sent(application: FakeHouse, engine: LuaEngine):
+    error = await failure(application, engine, "result(calculator.add({ a = 1 }):await())")
     assert "missing: b (number)" in str(error)
     assert error.sent is Sent.NOTHING
-    assert house.provider("calculator").calls == []
+    assert application.provider("calculator").calls == []
 
 
 @pytest.mark.requirement("P-SCRIPTS-IDENTITY", "T64")
@@ -185,38 +186,38 @@ async def test_a_hidden_tool_and_a_missing_one_look_alike(engine: LuaEngine):
         ServerSpec(name="secret", transport="stdio", tools=ToolFilter(deny=("*",))),
     ]
     servers = {"calculator": [ADD, definition("multiply", a="number", b="number")], "secret": [ADD]}
-    house = furnish(servers, specs=specs)
-    hidden = await failure(house, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
-    missing = await failure(house, engine, "result(calculator.adx({ a = 1, b = 2 }):await())")
+    application = furnish(servers, specs=specs)
+    hidden = await failure(application, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
+    missing = await failure(application, engine, "result(calculator.adx({ a = 1, b = 2 }):await())")
     assert hidden.reason.replace("add", "_") == missing.reason.replace("adx", "_")
-    assert await value(house, engine, "tostring(secret)") == "nil"
-    assert await value(house, engine, "_gateway.search({ query = 'add two numbers' }):await()") == []
-    assert house.provider("calculator").calls == house.provider("secret").calls == []
+    assert await value(application, engine, "tostring(secret)") == "nil"
+    assert await value(application, engine, "_gateway.search({ query = 'add two numbers' }):await()") == []
+    assert application.provider("calculator").calls == application.provider("secret").calls == []
 
 
 @pytest.mark.requirement("P-SCRIPTS-IDENTITY")
-async def test_every_call_is_one_invocation_of_the_caller_under_its_script(house: FakeHouse, engine: LuaEngine):
-    await run(house, engine, "calculator.add({ a = 1, b = 2 }):await() files.write_file({ path = 'x' }):await()")
-    *calls, script = house.invocations
+async def test_every_call_is_one_invocation_of_the_caller_under_its_script(application: FakeHouse, engine: LuaEngine):
+    await run(application, engine, "calculator.add({ a = 1, b = 2 }):await() files.write_file({ path = 'x' }):await()")
+    *calls, script = application.invocations
     assert [str(call.tool) for call in calls] == ["calculator::add", "files::write-file"]
-    assert {(entry.caller, entry.surface) for entry in house.invocations} == {(AGENT.name, AGENT.surface)}
-    assert {entry.parent for entry in house.invocations} == {script.parent}
+    assert {(entry.caller, entry.surface) for entry in application.invocations} == {(AGENT.name, AGENT.surface)}
+    assert {entry.parent for entry in application.invocations} == {script.parent}
     assert script.parent.startswith("script-")
     assert (script.tool, script.spelled, script.outcome) == (None, "script", Outcome.DONE)
     assert script.tokens_in > 0
 
 
 @pytest.mark.requirement("T61")
-async def test_a_script_cannot_run_scripts(house: FakeHouse, engine: LuaEngine):
-    error = await failure(house, engine, "result(_gateway.run_script({ script = 'result(1)' }):await())")
+async def test_a_script_cannot_run_scripts(application: FakeHouse, engine: LuaEngine):
+    error = await failure(application, engine, "result(_gateway.run_script({ script = 'result(1)' }):await())")
     assert "run_script" in error.reason
-    assert await value(house, engine, "tostring(run_script)") == "nil"
+    assert await value(application, engine, "tostring(run_script)") == "nil"
 
 
 @pytest.mark.requirement("P-SCRIPTS-TEACH")
-async def test_an_error_tells_what_had_been_done_by_then(house: FakeHouse, engine: LuaEngine):
+async def test_an_error_tells_what_had_been_done_by_then(application: FakeHouse, engine: LuaEngine):
     error = await failure(
-        house,
+        application,
         engine,
         """
         calculator.add({ a = 1, b = 2 }):await()
@@ -232,13 +233,13 @@ async def test_an_error_tells_what_had_been_done_by_then(house: FakeHouse, engin
 
 
 @pytest.mark.requirement("P-SCRIPTS-TEACH")
-async def test_a_call_that_was_under_way_is_told_as_unknown(house: FakeHouse, engine: LuaEngine):
-    house.provider("files").hold()
-    error = await failure(house, engine, "files.write_file({ path = 'x' }):await()", seconds=0.5)
+async def test_a_call_that_was_under_way_is_told_as_unknown(application: FakeHouse, engine: LuaEngine):
+    application.provider("files").hold()
+    error = await failure(application, engine, "files.write_file({ path = 'x' }):await()", seconds=0.5)
     assert error.limit == "seconds"
     assert error.sent is Sent.UNKNOWN
     assert "files.write_file [write] sent, outcome unknown" in str(error)
-    assert [(entry.spelled, entry.outcome) for entry in house.invocations] == [
+    assert [(entry.spelled, entry.outcome) for entry in application.invocations] == [
         ("files.write_file", Outcome.CANCELLED),
         ("script", Outcome.TIMED_OUT),
     ]
@@ -254,14 +255,14 @@ async def test_a_call_that_was_under_way_is_told_as_unknown(house: FakeHouse, en
         ("result(calculator.add({ a = ..., b = ... }):await())", "..."),
     ],
 )
-async def test_an_error_gives_a_hint(source: str, hint: str, house: FakeHouse, engine: LuaEngine):
-    error = await failure(house, engine, source)
+async def test_an_error_gives_a_hint(source: str, hint: str, application: FakeHouse, engine: LuaEngine):
+    error = await failure(application, engine, source)
     assert any("hint: " in line and hint in line for line in error.details), error.details
 
 
-async def test_a_server_that_is_gone_is_an_error_that_can_be_read(house: FakeHouse, engine: LuaEngine):
-    house.provider("calculator").fails(UpstreamGone("calculator", details=("it died",), sent=Sent.UNKNOWN))
-    error = await failure(house, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
+async def test_a_server_that_is_gone_is_an_error_that_can_be_read(application: FakeHouse, engine: LuaEngine):
+    application.provider("calculator").fails(UpstreamGone("calculator", details=("it died",), sent=Sent.UNKNOWN))
+    error = await failure(application, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
     assert "it died" in error.reason
     assert error.sent is Sent.UNKNOWN
 
@@ -278,22 +279,22 @@ async def test_a_server_that_is_gone_is_an_error_that_can_be_read(house: FakeHou
     ],
 )
 async def test_a_script_learns_nothing_of_the_machine_that_a_server_failed_on(
-    inside: str, house: FakeHouse, engine: LuaEngine
+    inside: str, application: FakeHouse, engine: LuaEngine
 ):
     for kind in (UpstreamGone, UpstreamTimeout):
-        house.provider("calculator").fails(kind("calculator", details=("it died", inside), sent=Sent.UNKNOWN))
-        error = await failure(house, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
+        application.provider("calculator").fails(kind("calculator", details=("it died", inside), sent=Sent.UNKNOWN))
+        error = await failure(application, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
         assert "it died" in str(error)
         assert "portico doctor" in str(error)
         assert inside not in str(error)
 
 
 @pytest.mark.requirement("P-RESULTS-WHOLE")
-async def test_a_script_sees_a_large_answer_whole(house: FakeHouse, engine: LuaEngine):
+async def test_a_script_sees_a_large_answer_whole(application: FakeHouse, engine: LuaEngine):
     numbers = [10**6 + n for n in range(150_000)]
-    house.provider("calculator").returns("add", text_block(json.dumps({"numbers": numbers})))
+    application.provider("calculator").returns("add", text_block(json.dumps({"numbers": numbers})))
     source = "local r = calculator.add({ a = 1, b = 2 }):await().numbers result({ v = { #r, r[1], r[#r] } })"
-    found = (await run(house, engine, source)).structured["v"]
+    found = (await run(application, engine, source)).structured["v"]
     assert found == [150_000, numbers[0], numbers[-1]]
 
 
@@ -301,84 +302,86 @@ async def test_a_script_sees_a_large_answer_whole(house: FakeHouse, engine: LuaE
     "asking",
     [{"resultType": "input_required", "inputRequests": {}}, UpstreamError("x", rpc_code=-32021, message="elicitation")],
 )
-async def test_a_tool_that_asks_its_client_something_says_so(asking: Any, house: FakeHouse, engine: LuaEngine):
+async def test_a_tool_that_asks_its_client_something_says_so(asking: Any, application: FakeHouse, engine: LuaEngine):
     if isinstance(asking, CallError):
-        house.provider("calculator").fails(asking)
+        application.provider("calculator").fails(asking)
     else:
-        house.provider("calculator").returns("add", asking)
-    error = await failure(house, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
+        application.provider("calculator").returns("add", asking)
+    error = await failure(application, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
     assert "asks its client something, which a script cannot answer" in error.reason
 
 
-async def test_errors_of_calls_that_were_never_awaited_are_notes(house: FakeHouse, engine: LuaEngine):
-    house.provider("calculator").returns("add", {**text_block("too large"), "isError": True})
-    result = await run(house, engine, "calculator.add({ a = 1, b = 2 }) result('done')")
+async def test_errors_of_calls_that_were_never_awaited_are_notes(application: FakeHouse, engine: LuaEngine):
+    application.provider("calculator").returns("add", {**text_block("too large"), "isError": True})
+    result = await run(application, engine, "calculator.add({ a = 1, b = 2 }) result('done')")
     assert result.text == "done"
     assert any("too large" in note for note in result.notes)
 
 
-async def test_a_script_finds_tools_by_what_they_do(house: FakeHouse, engine: LuaEngine):
-    found = await value(house, engine, "_gateway.search({ query = 'add two numbers', limit = 1 }):await()")
+async def test_a_script_finds_tools_by_what_they_do(application: FakeHouse, engine: LuaEngine):
+    found = await value(application, engine, "_gateway.search({ query = 'add two numbers', limit = 1 }):await()")
     assert [(hit["handle"], hit["server"], hit["tool"], hit["effect"]) for hit in found] == [
         ("calculator.add", "calculator", "add", "read")
     ]
     assert found[0]["signature"].startswith("calculator.add(a: number, b: number) [read]")
-    assert await value(house, engine, "_gateway.search('write a file'):await()[1].handle") == "files.write_file"
+    assert await value(application, engine, "_gateway.search('write a file'):await()[1].handle") == "files.write_file"
 
 
-async def test_a_found_tool_is_called_by_its_names(house: FakeHouse, engine: LuaEngine):
+async def test_a_found_tool_is_called_by_its_names(application: FakeHouse, engine: LuaEngine):
     source = "(function() local hit = _gateway.search('add two numbers'):await()[1]"
     source += " return _ENV[hit.server][hit.tool]({ a = 1, b = 2 }):await() end)()"
-    assert await value(house, engine, source) == {"result": 30}
+    assert await value(application, engine, source) == {"result": 30}
 
 
-async def test_a_script_reads_about_a_tool(house: FakeHouse, engine: LuaEngine):
-    card = await value(house, engine, "_gateway.describe('calculator.add'):await()")
+async def test_a_script_reads_about_a_tool(application: FakeHouse, engine: LuaEngine):
+    card = await value(application, engine, "_gateway.describe('calculator.add'):await()")
     assert card["inputSchema"] == ADD["inputSchema"]
     assert card["example"] == "calculator.add({ a = 1.0, b = 1.0 }):await()"
-    cards = await value(house, engine, "_gateway.describe({ 'calculator.add', 'files.write_file' }):await()")
+    cards = await value(application, engine, "_gateway.describe({ 'calculator.add', 'files.write_file' }):await()")
     assert [card["effect"] for card in cards] == ["read", "write"]
-    error = await failure(house, engine, "_gateway.describe('nothing.here'):await()")
+    error = await failure(application, engine, "_gateway.describe('nothing.here'):await()")
     assert "unknown_tool" in error.reason or "no tool" in error.reason
 
 
 async def test_a_script_reads_resources(engine: LuaEngine):
-    house = furnish({"notes": []})
+    application = furnish({"notes": []})
     offering = Offering(server="notes", tools=(ADD,), resources=({"uri": "notes://a", "name": "A"},))
-    house.gateway.editions.accept([(offering, "upstream")])
-    listed = await value(house, engine, "_gateway.list_resources():await()")
+    application.gateway.publisher.accept([(offering, "upstream")])
+    listed = await value(application, engine, "_gateway.list_resources():await()")
     assert listed == [{"uri": "notes://a", "name": "A", "server": "notes"}]
-    error = await failure(house, engine, "_gateway.read_resource('notes://b'):await()")
+    error = await failure(application, engine, "_gateway.read_resource('notes://b'):await()")
     assert "no resource of that name" in error.reason
 
 
-async def test_arguments_of_a_run_are_data(house: FakeHouse, engine: LuaEngine):
+async def test_arguments_of_a_run_are_data(application: FakeHouse, engine: LuaEngine):
     given = {"text": '"]] error() --', "n": 2**60, "list": [], "nothing": None}
-    assert await value(house, engine, "args", **given) == given
+    assert await value(application, engine, "args", **given) == given
 
 
-async def test_a_caller_asks_for_seconds_within_the_bound(house: FakeHouse, engine: LuaEngine):
-    scripts = Scripts(gateway=house.gateway, open_engine=lambda: engine, limits=Limits(seconds=5), max_seconds=0.5)
+async def test_a_caller_asks_for_seconds_within_the_bound(application: FakeHouse, engine: LuaEngine):
+    scripts = ScriptRunner(
+        gateway=application.gateway, open_engine=lambda: engine, limits=Limits(seconds=5), max_seconds=0.5
+    )
     with anyio.fail_after(20), pytest.raises(ScriptError) as caught:
         await scripts.run(AGENT, "while true do end", seconds=1_000)
     assert caught.value.limit == "seconds"
 
 
 @pytest.mark.requirement("P-SCRIPTS-CANCEL")
-async def test_a_cancelled_run_takes_its_calls_with_it(house: FakeHouse, engine: LuaEngine):
-    house.provider("files").hold()
+async def test_a_cancelled_run_takes_its_calls_with_it(application: FakeHouse, engine: LuaEngine):
+    application.provider("files").hold()
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(scripts_of(house, engine).run, AGENT, "files.write_file({ path = 'x' }):await()")
-            await house.provider("files").arrived()
+            tasks.start_soon(scripts_of(application, engine).run, AGENT, "files.write_file({ path = 'x' }):await()")
+            await application.provider("files").arrived()
             tasks.cancel_scope.cancel()
-    assert [entry.outcome for entry in house.invocations] == [Outcome.CANCELLED, Outcome.CANCELLED]
-    house.provider("files").release()
-    assert (await run(house, engine, "result(1)")).text == "1"
+    assert [entry.outcome for entry in application.invocations] == [Outcome.CANCELLED, Outcome.CANCELLED]
+    application.provider("files").release()
+    assert (await run(application, engine, "result(1)")).text == "1"
 
 
-async def test_the_sandbox_is_examined_once_and_remembered(house: FakeHouse, engine: LuaEngine):
-    scripts = scripts_of(house, engine)
+async def test_the_sandbox_is_examined_once_and_remembered(application: FakeHouse, engine: LuaEngine):
+    scripts = scripts_of(application, engine)
     assert scripts.state == "not examined yet"
     assert not scripts.is_degraded
     async with anyio.create_task_group() as tasks:
@@ -402,8 +405,8 @@ def test_a_sandbox_is_told_in_a_few_words(sandbox: Sandbox, state: str):
 
 
 @pytest.mark.requirement("P-SCRIPTS-DOORS")
-async def test_run_script_on_discover_runs_a_script(house: FakeHouse, engine: LuaEngine):
-    surface = Discover(house.gateway, scripts_of(house, engine))
+async def test_run_script_on_discover_runs_a_script(application: FakeHouse, engine: LuaEngine):
+    surface = Discover(application.gateway, scripts_of(application, engine))
     assert "run_script" in [tool["name"] for tool in await surface.tools(AGENT)]
     run_script = surface.meta_tool("run_script")
     assert run_script is not None
@@ -417,8 +420,8 @@ async def test_run_script_on_discover_runs_a_script(house: FakeHouse, engine: Lu
     assert "next: run_script(" in missing["content"][0]["text"]
 
 
-async def test_discover_without_scripts_does_not_list_them(house: FakeHouse):
-    assert "run_script" not in [tool["name"] for tool in await Discover(house.gateway).tools(AGENT)]
+async def test_discover_without_scripts_does_not_list_them(application: FakeHouse):
+    assert "run_script" not in [tool["name"] for tool in await Discover(application.gateway).tools(AGENT)]
 
 
 @pytest.mark.requirement("P-SCRIPTS-DOORS")
@@ -435,10 +438,10 @@ async def test_a_program_runs_scripts_over_its_catalog():
 
 
 @pytest.mark.requirement("P-FAIR-SHARES")
-async def test_a_script_of_another_client_runs_while_those_of_the_first_wait(house: FakeHouse, engine: LuaEngine):
-    scripts = Scripts(gateway=house.gateway, open_engine=lambda: engine, turns=FairLimiter(2, queue=32))
+async def test_a_script_of_another_client_runs_while_those_of_the_first_wait(application: FakeHouse, engine: LuaEngine):
+    scripts = ScriptRunner(gateway=application.gateway, open_engine=lambda: engine, turns=FairLimiter(2, queue=32))
     refused: list[Busy] = []
-    house.provider("calculator").hold()
+    application.provider("calculator").hold()
 
     async def flood(source: str) -> None:
         try:
@@ -452,7 +455,7 @@ async def test_a_script_of_another_client_runs_while_those_of_the_first_wait(hou
                 tasks.start_soon(flood, "result(calculator.add({ a = 1, b = 2 }):await())")
             while len(refused) < 200 - 1 - 24:
                 await anyio.lowlevel.checkpoint()
-            await house.provider("calculator").arrived()
+            await application.provider("calculator").arrived()
             result = await scripts.run(replace(AGENT, client="b"), "result({ v = 7 })")
             assert result.structured["v"] == 7
             assert (scripts.turns.running, scripts.turns.waiting) == (1, 24), "those of the first are still there"

@@ -19,9 +19,9 @@ from portico.server.background import Upkeep
 from portico.storage.catalog import DatabaseStore, DatabaseTiers
 from portico.storage.database import Database
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database, open_signals
+from portico.storage.open import open_change_feed, open_database
 from portico.testing import FakeHouse, definition, furnish
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +50,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callabl
 @asynccontextmanager
 async def running(database: Database, *tools: str) -> AsyncIterator[FakeHouse]:
     """A house over a database that is kept up until the end of the block."""
-    signals = open_signals(database)
-    house = furnish(
+    signals = open_change_feed(database)
+    application = furnish(
         {"s": [definition(name) for name in tools]},
         store=DatabaseStore(database),
         ledger=DatabaseLedger(database),
@@ -59,8 +59,12 @@ async def running(database: Database, *tools: str) -> AsyncIterator[FakeHouse]:
         signals=signals,
     )
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Upkeep(house.admin, Walk(gateway=house.gateway, standings=house.admin.standings)).run)
-        yield house
+        tasks.start_soon(
+            Upkeep(
+                application.admin, TierAnswers(gateway=application.gateway, standings=application.admin.standings)
+            ).run
+        )
+        yield application
         tasks.cancel_scope.cancel()
     signals.close()
 
@@ -76,8 +80,8 @@ async def test_tiers_are_updated_and_the_catalog_is_written_down_soon_after_a_st
     database: Callable[[], Database],
 ) -> None:
     opened = database()
-    async with running(opened, "a", "b") as house:
-        await until(lambda: len(house.admin.standings.tiers) == 2)
+    async with running(opened, "a", "b") as application:
+        await until(lambda: len(application.admin.standings.tiers) == 2)
         await until(lambda: len(opened.rows("SELECT tool_name FROM mcp_tools WHERE tier = 'cold'")) == 2)
     assert opened.rows("SELECT server_name FROM mcp_servers WHERE is_active") == [("s",)]
 
@@ -108,7 +112,7 @@ async def test_what_one_process_fetches_the_other_offers_without_asking(database
     async with running(database(), "a") as one, running(database(), "a") as other:
         one.provider("s").tools.append(definition("new"))
         await one.admin.refresh()
-        await until(lambda: ToolId("s", "new") in other.gateway.edition.tools)
+        await until(lambda: ToolId("s", "new") in other.gateway.snapshot.tools)
         assert other.provider("s").offered == 0
 
 
@@ -125,9 +129,9 @@ async def test_a_store_that_is_away_is_waited_for(
         keep(*args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DatabaseTiers, "keep_catalog", keep_or_fail)
-    async with running(opened, "a") as house:
+    async with running(opened, "a") as application:
         await until(lambda: "the store is away" in caplog.text)
-        assert house.gateway.edition.tools
+        assert application.gateway.snapshot.tools
         is_away[0] = False
         await until(lambda: len(opened.rows("SELECT 1 FROM mcp_tools")) == 1)
     assert caplog.text.count("the store is away") <= 3
@@ -143,34 +147,34 @@ def test_an_offering_is_what_the_store_holds(database: Callable[[], Database]) -
 async def test_nothing_that_goes_wrong_in_upkeep_ends_the_gateway(
     database: Callable[[], Database], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    prepare, failed = Walk.prepare, []
+    prepare, failed = TierAnswers.prepare, []
 
-    async def prepare_or_fail(walk: Walk, caller: Caller) -> None:
+    async def prepare_or_fail(tier_answers: TierAnswers, caller: Caller) -> None:
         if not failed:
             failed.append(True)
             raise error
-        await prepare(walk, caller)
+        await prepare(tier_answers, caller)
 
-    monkeypatch.setattr(Walk, "prepare", prepare_or_fail)
+    monkeypatch.setattr(TierAnswers, "prepare", prepare_or_fail)
     opened = database()
-    async with running(opened, "a") as house:
-        house.provider("s").tools.append(definition("b"))
-        await house.admin.refresh()
+    async with running(opened, "a") as application:
+        application.provider("s").tools.append(definition("b"))
+        await application.admin.refresh()
         await until(lambda: bool(failed))
         await until(lambda: len(opened.rows("SELECT 1 FROM mcp_tools WHERE is_active")) == 2)
 
 
 async def test_a_store_that_another_process_holds_does_not_hold_the_gateway(tmp_path: Path) -> None:
     opened, other = open_database("sqlite", tmp_path), open_database("sqlite", tmp_path)
-    async with running(opened, "a") as house, anyio.create_task_group() as tasks:
-        await until(lambda: bool(house.admin.standings.tiers))
-        house.admin.intake.watch(tasks)
+    async with running(opened, "a") as application, anyio.create_task_group() as tasks:
+        await until(lambda: bool(application.admin.standings.tiers))
+        application.admin.refresher.watch(tasks)
         with other.transaction():
-            house.provider("s").tools.append(definition("b"))
+            application.provider("s").tools.append(definition("b"))
             with anyio.fail_after(5):
-                await house.admin.intake.refresh("s")
-            assert ToolId("s", "b") in house.gateway.edition.tools
-        store, mark = DatabaseStore(opened), house.provider("s").fingerprint
+                await application.admin.refresher.refresh("s")
+            assert ToolId("s", "b") in application.gateway.snapshot.tools
+        store, mark = DatabaseStore(opened), application.provider("s").fingerprint
         await until(lambda: [len(found.tools) for found in store.load({"s": mark}).values()] == [2])
         tasks.cancel_scope.cancel()
     opened.close()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from portico.domain.disclosure import Query, View
 from portico.testing import AGENT, FakeIndex, definition, furnish
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 LETTERS = st.sampled_from(["a", "Zz", "_", "-", "😀", "漢", "é", "7", "/", "::", ".", '"', "\\", "{", " x"])
 NAMES = st.builds(lambda letter, times: (letter * times)[:512].strip() or "n", LETTERS, st.integers(1, 512))
@@ -52,57 +52,57 @@ def catalogues(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def fits(walk: Walk, view: View, tokens: int) -> None:
+def fits(tier_answers: TierAnswers, view: View, tokens: int) -> None:
     found = json.loads(view.body)
-    assert found["tokens"] == view.tokens == walk.estimate_tokens(view.body.decode()) <= tokens
+    assert found["tokens"] == view.tokens == tier_answers.estimate_tokens(view.body.decode()) <= tokens
 
 
-async def walked(walk: Walk, budget: int) -> None:
+async def walked(tier_answers: TierAnswers, budget: int) -> None:
     """Every tier as it is served, and every tier within a budget."""
-    hot = await walk.hot(AGENT)
-    fits(walk, hot, 2_000)
-    categories = await walk.categories(AGENT)
-    fits(walk, categories, 4_000 - hot.tokens)
+    hot = await tier_answers.hot(AGENT)
+    fits(tier_answers, hot, 2_000)
+    categories = await tier_answers.categories(AGENT)
+    fits(tier_answers, categories, 4_000 - hot.tokens)
     left = 8_000 - hot.tokens - categories.tokens
-    tools = list(walk.gateway.edition.tools.values())
+    tools = list(tier_answers.gateway.snapshot.tools.values())
     for category in {tool.category for tool in tools}:
-        summaries = await walk.category(AGENT, category)
-        fits(walk, summaries, left)
+        summaries = await tier_answers.category(AGENT, category)
+        fits(tier_answers, summaries, left)
         assert summaries.shown
-        fits(walk, await walk.category(AGENT, category, page_size=50), left)
-    largest = await walk.get_largest_category(AGENT)
-    first = (await walk.category(AGENT, largest)).tokens if largest else 0
-    schemas = sorted([(await walk.tool(AGENT, *tool.id)).tokens for tool in tools], reverse=True)
+        fits(tier_answers, await tier_answers.category(AGENT, category, page_size=50), left)
+    largest = await tier_answers.get_largest_category(AGENT)
+    first = (await tier_answers.category(AGENT, largest)).tokens if largest else 0
+    schemas = sorted([(await tier_answers.tool(AGENT, *tool.id)).tokens for tool in tools], reverse=True)
     assert hot.tokens + categories.tokens + first + sum(schemas[:10]) <= 12_000
-    assert (await walk.verify(AGENT)).ok
+    assert (await tier_answers.verify(AGENT)).ok
     assert bool(hot.shown) is bool(tools)
     for tool in tools[:3]:
-        fits(walk, await walk.tool(AGENT, *tool.id, budget=budget), budget)
-        fits(walk, await walk.category(AGENT, tool.category, budget=budget), budget)
+        fits(tier_answers, await tier_answers.tool(AGENT, *tool.id, budget=budget), budget)
+        fits(tier_answers, await tier_answers.category(AGENT, tool.category, budget=budget), budget)
         query = Query(text=tool.description, server=tool.id.server)
-        fits(walk, await walk.search(AGENT, query, budget=budget), budget)
-    fits(walk, await walk.hot(AGENT, budget=budget), budget)
-    fits(walk, await walk.categories(AGENT, budget=budget), budget)
+        fits(tier_answers, await tier_answers.search(AGENT, query, budget=budget), budget)
+    fits(tier_answers, await tier_answers.hot(AGENT, budget=budget), budget)
+    fits(tier_answers, await tier_answers.categories(AGENT, budget=budget), budget)
 
 
 @pytest.mark.requirement("S1-8", "S1-E16", "S1-E17", "S1-E18", "S1-76", "S1-77", "S1-78", "S1-79")
 @settings(max_examples=12)
 @given(catalogues(), st.integers(50, 3_000))
 def test_no_catalogue_makes_a_tier_cost_more_than_it_may(servers: dict[str, list[dict[str, Any]]], budget: int):
-    anyio.run(walked, Walk(gateway=furnish(servers).gateway), budget)
+    anyio.run(walked, TierAnswers(gateway=furnish(servers).gateway), budget)
 
 
 @pytest.mark.requirement("S1-8", "S1-E17", "S1-E18")
 async def test_ten_thousand_tools_in_three_thousand_categories_keep_to_the_budgets():
-    house = furnish(
+    application = furnish(
         {f"s{s}": [definition(f"tool_{n}", "word " * 1_600, a="string") for n in range(100)] for s in range(100)},
         index=FakeIndex(),  # what is measured here is no search
         explicit_categories={f"s{s}.tool_{n}": f"category {s} {n}" for s in range(100) for n in range(30)},
     )
-    walk = Walk(gateway=house.gateway)
-    report = await walk.verify(AGENT)
+    tier_answers = TierAnswers(gateway=application.gateway)
+    report = await tier_answers.verify(AGENT)
     assert report.ok
-    overview = json.loads((await walk.categories(AGENT)).body)
+    overview = json.loads((await tier_answers.categories(AGENT)).body)
     assert (overview["truncated"], overview["total"]) == (True, 3_011)
     assert overview["shown"] == len(overview["categories"]) > 100
     assert overview["next"].startswith("/api/v1/tools/categories?budget=")
@@ -112,12 +112,12 @@ async def test_ten_thousand_tools_in_three_thousand_categories_keep_to_the_budge
 async def test_a_schema_of_two_hundred_thousand_letters_is_told_in_part():
     fields = {f"property_number_{n}": {"type": "string", "description": "long words " * 3} for n in range(2_500)}
     raw = {"name": "huge", "description": "Does it. " * 800, "inputSchema": {"type": "object", "properties": fields}}
-    walk = Walk(gateway=furnish({"a": [raw, definition("small", "Small.", x="string")]}).gateway)
-    found = json.loads((await walk.tool(AGENT, "a", "huge")).body)
+    tier_answers = TierAnswers(gateway=furnish({"a": [raw, definition("small", "Small.", x="string")]}).gateway)
+    found = json.loads((await tier_answers.tool(AGENT, "a", "huge")).body)
     assert (found["truncated"], found["parameter_count"]) == (True, 2_500)
     assert len(found["parameters"]["properties"]) == 40
-    small = json.loads((await walk.tool(AGENT, "a", "small")).body)
+    small = json.loads((await tier_answers.tool(AGENT, "a", "small")).body)
     assert (small["truncated"], list(small["parameters"]["properties"])) == (False, ["x"])
-    shelf = json.loads((await walk.category(AGENT, "misc")).body)
+    shelf = json.loads((await tier_answers.category(AGENT, "misc")).body)
     assert shelf["tools"][1]["params"] == {"x": "string (required)"}
-    assert (await walk.verify(AGENT)).ok
+    assert (await tier_answers.verify(AGENT)).ok

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from portico.packaged.demo import demo_url
-from portico.providers.local_sources import Workshop
+from portico.providers.local_sources import LocalSources
 from portico.providers.sql import DatabaseSource
 
 GOOD = '''
@@ -35,11 +35,11 @@ async def test_a_module_that_takes_long_to_load_again_holds_nobody_up(
     monkeypatch.setattr(sys, "gate", gate, raising=False)
     path = tmp_path / "tools.py"
     path.write_text(GOOD.format("before"))
-    workshop = Workshop(python=("tools.py",), folder=tmp_path)
-    workshop.load()
-    provider = workshop.providers["local"]
+    local_sources = LocalSources(python=("tools.py",), folder=tmp_path)
+    local_sources.load()
+    provider = local_sources.providers["local"]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(workshop.follow, lambda server: changed.set(), 0.01)
+        tasks.start_soon(local_sources.follow, lambda server: changed.set(), 0.01)
         with anyio.fail_after(20):
             while not arrived.is_set():  # the follower may look for the first time only after the change
                 path.write_text(HELD + GOOD.format("after"))
@@ -52,35 +52,37 @@ async def test_a_module_that_takes_long_to_load_again_holds_nobody_up(
             await changed.wait()
         tasks.cancel_scope.cancel()
     assert [tool["name"] for tool in provider.offering().tools] == ["after"]
-    workshop.close()
+    local_sources.close()
 
 
 def test_tools_of_every_server_share_what_runs_async_functions(tmp_path: Path) -> None:
     marked = GOOD.replace("async def", "from portico import tool\n@tool(server='other')\nasync def")
     (tmp_path / "tools.py").write_text(GOOD.format("a") + marked.format("b"))
-    workshop = Workshop(python=("tools.py",), folder=tmp_path)
-    workshop.load()
-    assert set(workshop.providers) == {"local", "other"}
-    assert all(provider.loops is workshop.loops for provider in workshop.providers.values())
+    local_sources = LocalSources(python=("tools.py",), folder=tmp_path)
+    local_sources.load()
+    assert set(local_sources.providers) == {"local", "other"}
+    assert all(provider.loops is local_sources.loops for provider in local_sources.providers.values())
 
 
 def test_an_entry_takes_the_place_of_a_packaged_tool_of_its_name(tmp_path: Path) -> None:
     says = "type: tool\n  description: Our own list.\n  example: which tables are there"
     entry = f"base_tableList:\n  {says}\n  command: [echo, own]\n"
     (tmp_path / "own.yml").write_text(entry)
-    workshop = Workshop(yaml=("own.yml",), folder=tmp_path, packaged=True, database=DatabaseSource(demo_url(tmp_path)))
-    workshop.load()
-    (own,) = (tool for tool in workshop.providers["local"].offering().tools if tool["name"] == "base_tableList")
+    local_sources = LocalSources(
+        yaml=("own.yml",), folder=tmp_path, packaged=True, database=DatabaseSource(demo_url(tmp_path))
+    )
+    local_sources.load()
+    (own,) = (tool for tool in local_sources.providers["local"].offering().tools if tool["name"] == "base_tableList")
     assert own["description"] == "Our own list."
     assert own["_meta"] == {"example": "which tables are there"}
-    assert not [problem for problem in workshop.problems if "base_tableList" in str(problem)]
-    workshop.close()
+    assert not [problem for problem in local_sources.problems if "base_tableList" in str(problem)]
+    local_sources.close()
 
 
 def test_an_entry_and_a_function_of_ones_own_still_clash(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(GOOD.format("mine"))
     (tmp_path / "own.yml").write_text("mine:\n  type: tool\n  description: Other.\n  command: [echo, own]\n")
-    workshop = Workshop(python=("tools.py",), yaml=("own.yml",), folder=tmp_path)
-    workshop.load()
-    assert [problem for problem in workshop.problems if "is a Python function too" in str(problem)]
-    workshop.close()
+    local_sources = LocalSources(python=("tools.py",), yaml=("own.yml",), folder=tmp_path)
+    local_sources.load()
+    assert [problem for problem in local_sources.problems if "is a Python function too" in str(problem)]
+    local_sources.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from portico.domain.version import VERSION
 
 if TYPE_CHECKING:
-    from portico.application import House
+    from portico.application import Application
     from portico.surfaces.mcp.early_start import EarlyPipe
 
 
@@ -48,20 +48,22 @@ def _open_early() -> EarlyPipe | None:
 
 def _run(pipe: EarlyPipe | None) -> None:
     from portico.surfaces.cli.app import run_cli
-    from portico.surfaces.cli.context import Desk
+    from portico.surfaces.cli.context import CliContext
     from portico.surfaces.cli.output import LEVEL_VARIABLE, begin_logs
 
     begin_logs(os.environ.get(LEVEL_VARIABLE, ""))
     serve = partial(_serve, pipe=pipe)
-    desk = Desk(open_house=_open_house, serve=serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens)
-    run_cli(desk)
+    cli_context = CliContext(
+        open_app=_open_house, serve=serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens
+    )
+    run_cli(cli_context)
 
 
-def _open_house(config: str | None) -> AbstractAsyncContextManager[House]:
+def _open_house(config: str | None) -> AbstractAsyncContextManager[Application]:
     # Help, and the commands that only edit the config, need no catalog.
-    from portico.wiring import open_house, settings_for
+    from portico.wiring import open_app, settings_for
 
-    return open_house(settings_for(config))
+    return open_app(settings_for(config))
 
 
 def _serve(
@@ -94,10 +96,10 @@ def _demo(once: bool, port: int | None) -> None:
     run_demo(once=once, port=port)
 
 
-def _surface_tokens(house: House, surface: str) -> int:
+def _surface_tokens(application: Application, surface: str) -> int:
     from portico.server.run import surface_tokens
 
-    return surface_tokens(house.gateway, surface, house.scripts)
+    return surface_tokens(application.gateway, surface, application.scripts)
 
 
 if __name__ == "__main__":

@@ -14,18 +14,18 @@ import anyio
 import orjson
 
 from portico.catalog.categories import SHIPPED, Order, Standings
-from portico.catalog.refresher import Intake
+from portico.catalog.refresher import Refresher
 from portico.domain.call import Caller, Invocation
 from portico.domain.journal import CallQuery, RecordedCall, Report
 from portico.domain.overview import Bill as Bill
 from portico.domain.overview import BillLine, CategoryLine, Checkup, TierLine
 from portico.domain.overview import ServerReport as ServerReport
 from portico.domain.server import Health, State
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import NAMING, Category, Tool, ToolId, is_category_name, unwritten
 from portico.domain.usage import DAY_SECONDS, Standing, Tier, Usage, standing_of, summed_up
 from portico.errors import CallError, ConfigError, StoreError, UnknownServer
-from portico.protocols import Journal, Ledger, Policy, Provider, Signals, TierRecords, TokenCounter
+from portico.protocols import ChangeFeed, Journal, Ledger, Policy, Provider, TierRecords, TokenCounter
 from portico.rendering.cache import AnswerCache
 
 OPERATOR = Caller(name="operator", surface="admin")
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 class Admin:
     """The door for operators."""
 
-    intake: Intake
+    refresher: Refresher
     providers: Mapping[str, Provider]
     counter: TokenCounter
     policy: Policy
@@ -54,7 +54,7 @@ class Admin:
     journal: Journal | None = None
     ledger: Ledger | None = None
     records: TierRecords | None = None
-    signals: Signals | None = None
+    signals: ChangeFeed | None = None
     """With no database behind them, tiers and categories last as long as the process."""
     settle: Callable[[], object] | None = None
     """Counts what processes lost that ended without notice; blocks."""
@@ -73,9 +73,9 @@ class Admin:
     """What others could not be told of yet."""
 
     @property
-    def edition(self) -> Edition:
+    def snapshot(self) -> CatalogSnapshot:
         """The current edition of the catalog."""
-        return self.intake.editions.current.edition
+        return self.refresher.publisher.current.snapshot
 
     def reports(self) -> list[ServerReport]:
         """Every configured server, running or not, in the order of their names."""
@@ -93,10 +93,10 @@ class Admin:
             )
         if name not in self.providers:
             raise UnknownServer(f"no server is called {name!r}; configured: {', '.join(self.providers) or 'none'}")
-        edition = self.edition
-        provider, chapter = self.providers[name], edition.chapters.get(name)
-        own = list(chapter.tools.values()) if chapter is not None else []
-        visible = self.policy.visible(OPERATOR, edition)
+        snapshot = self.snapshot
+        provider, section = self.providers[name], snapshot.sections.get(name)
+        own = list(section.tools.values()) if section is not None else []
+        visible = self.policy.visible(OPERATOR, snapshot)
         tools = tuple(tool for tool in own if tool.id in visible)
         return ServerReport(
             name=name,
@@ -104,8 +104,8 @@ class Admin:
             source=provider.source,
             tools=tools,
             hidden=len(own) - len(tools),
-            rejected=chapter.rejected if chapter is not None else (),
-            server=chapter.server if chapter is not None else None,
+            rejected=section.rejected if section is not None else (),
+            server=section.server if section is not None else None,
             target=self.targets.get(name, ""),
         )
 
@@ -113,7 +113,7 @@ class Admin:
         self, servers: set[str] | None = None, on_done: Callable[[str, CallError | None], None] | None = None
     ) -> None:
         """Ask servers for their definitions again, all of them unless some are named."""
-        await self.intake.refresh_all(servers if servers is not None else set(self.providers), on_done)
+        await self.refresher.refresh_all(servers if servers is not None else set(self.providers), on_done)
         await self._announce_offerings()
 
     def clear_cache(self) -> int:
@@ -123,8 +123,8 @@ class Admin:
     def bill(self, after: int) -> Bill:
         """The token bill; `after` is what the surface in use costs."""
         lines = []
-        for name, chapter in self.edition.chapters.items():
-            tools = chapter.tools.values()
+        for name, section in self.snapshot.sections.items():
+            tools = section.tools.values()
             tokens = sum(self.counter.count(orjson.dumps(tool.definition).decode()) for tool in tools)
             lines.append(BillLine(server=name, tools=len(tools), tokens=tokens))
         return Bill(lines=tuple(lines), after=after, counter=self.counter.name)
@@ -135,12 +135,12 @@ class Admin:
         Raises:
             StoreError: the database cannot be read or written; the tools stand as before.
         """
-        await self.intake.settled(FIRST_OFFER_SECONDS)
+        await self.refresher.wait_until_ready(FIRST_OFFER_SECONDS)
         recorded: Mapping[ToolId, Usage] = {}
         if self.journal is not None:
             await self.journal.written()
             recorded = dict(self.journal.usage())
-        standings = await anyio.to_thread.run_sync(self._scored, self.edition, recorded, time())
+        standings = await anyio.to_thread.run_sync(self._scored, self.snapshot, recorded, time())
         self.standings.replace_tiers(standings)
         await self._announce("tiers")
         logger.info("Updated tier scores for %d tools", len(standings))
@@ -168,7 +168,7 @@ class Admin:
         Raises:
             StoreError: it still cannot.
         """
-        await self.intake.save_rest()
+        await self.refresher.save_rest()
         for topic in sorted(self._untold):
             await self._tell(topic)
 
@@ -180,7 +180,7 @@ class Admin:
         """
         await self.catch_up()
         if self.records is not None:
-            await anyio.to_thread.run_sync(self.records.keep_catalog, self.edition, self.standings.packaging)
+            await anyio.to_thread.run_sync(self.records.keep_catalog, self.snapshot, self.standings.packaging)
         await self._write_shelves(self.standings.categories)
         await self._announce_offerings()
 
@@ -279,7 +279,7 @@ class Admin:
         if self.records is not None and "categories" in topics:
             self.standings.replace_categories(await anyio.to_thread.run_sync(self.records.categories))
         if "offerings" in topics:
-            await self.intake.reload()
+            await self.refresher.reload()
 
     async def checkup(self) -> Checkup:
         """Whether the database answers, how the journal is kept, and what it has lost."""
@@ -292,15 +292,19 @@ class Admin:
         except StoreError as error:
             return replace(found, problem=str(error))
 
-    def _scored(self, edition: Edition, recorded: Mapping[ToolId, Usage], now: float) -> dict[ToolId, Standing]:
+    def _scored(
+        self, snapshot: CatalogSnapshot, recorded: Mapping[ToolId, Usage], now: float
+    ) -> dict[ToolId, Standing]:
         """How the tools of an edition stand; blocks while the database is asked."""
         stored = self.ledger.usage() if self.ledger is not None else {}
-        standings = {id: standing_of(_fuller(stored.get(id), recorded.get(id)), now) for id in edition.tools}
+        standings = {id: standing_of(_fuller(stored.get(id), recorded.get(id)), now) for id in snapshot.tools}
         if self.records is not None:
-            self.records.keep_catalog(edition, self.standings.packaging, standings)
+            self.records.keep_catalog(snapshot, self.standings.packaging, standings)
         return standings
 
-    def _once_a_day(self, signals: Signals, job: str, work: Callable[[], Coroutine[Any, Any, Any]], now: float) -> bool:
+    def _once_a_day(
+        self, signals: ChangeFeed, job: str, work: Callable[[], Coroutine[Any, Any, Any]], now: float
+    ) -> bool:
         """A daily job in a thread of its own: the lock is taken and given back by the same one."""
         if now - signals.last_run(job) < DAY_SECONDS:
             return False
@@ -329,8 +333,8 @@ class Admin:
 
     async def _announce_offerings(self) -> None:
         """Tell others when servers were asked here; what was taken over from them is no news to anybody."""
-        answers, self._announced = self._announced, self.intake.answers
-        if self.intake.answers != answers:
+        answers, self._announced = self._announced, self.refresher.answers
+        if self.refresher.answers != answers:
             await self._announce("offerings")
 
     async def _announce(self, topic: str) -> None:
@@ -347,15 +351,15 @@ class Admin:
         self._untold.discard(topic)
 
     def _tools(self) -> Iterator[Tool]:
-        visible = self.policy.visible(OPERATOR, self.edition)
-        return (tool for tool in self.edition.tools.values() if tool.id in visible)
+        visible = self.policy.visible(OPERATOR, self.snapshot)
+        return (tool for tool in self.snapshot.tools.values() if tool.id in visible)
 
     def _pinned(self) -> set[ToolId]:
         found = set()
-        visible = self.policy.visible(OPERATOR, self.edition)
+        visible = self.policy.visible(OPERATOR, self.snapshot)
         for spelling in self.pins:
             with suppress(CallError):  # a pin that means nothing is left out
-                found.add(self.edition.resolver.resolve(spelling, visible).id)
+                found.add(self.snapshot.resolver.resolve(spelling, visible).id)
         return found
 
     def _tier_line(self, tool: Tool, order: Order, is_pinned: bool) -> TierLine:
@@ -365,7 +369,7 @@ class Admin:
 
     def _configured(self) -> Set[str]:
         """The categories that the config names."""
-        rule = self.intake.editions.rule
+        rule = self.refresher.publisher.rule
         return {*rule.explicit.values(), *rule.servers.values()}
 
     def _origin(self, category: Category) -> str:
@@ -378,11 +382,11 @@ class Admin:
 
     def _health(self, name: str) -> Health:
         health = self.providers[name].health()
-        known = name in self.edition.servers
-        reason = self.intake.failures.get(name, "") or health.reason
+        known = name in self.snapshot.servers
+        reason = self.refresher.failures.get(name, "") or health.reason
         if health.state in (State.RUNNING, State.FAILED):
             return health
-        if name in self.intake.failures:
+        if name in self.refresher.failures:
             return Health(state=State.FAILED, reason=reason, stderr=health.stderr)
         return Health(state=State.READY if known else State.UNKNOWN, reason=reason, stderr=health.stderr)
 

@@ -11,21 +11,21 @@ from portico.errors import ConfigError
 from portico.gateway import Gateway
 from portico.protocols import MeaningSource
 from portico.storage.journal import StoredJournal
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 if TYPE_CHECKING:
-    from portico.providers.local_sources import Workshop
+    from portico.providers.local_sources import LocalSources
     from portico.providers.sql.registries import Registries
-    from portico.scripting.session import Scripts
+    from portico.scripting.session import ScriptRunner
 
 
 @dataclass(slots=True, kw_only=True)
-class House:
+class Application:
     """The gateway for agents and the admin for operators, over the same catalog."""
 
     gateway: Gateway
     admin: Admin
-    walk: Walk
+    tier_answers: TierAnswers
     unknown: set[str] = field(default_factory=set)
     """Servers of which nothing is remembered: they have to be asked before their tools can be found."""
     problems: tuple[ConfigError, ...] = ()
@@ -39,11 +39,11 @@ class House:
     notices: list[Callable[[str, str, Mapping[str, Any]], None]] = field(default_factory=list)
     """Who wants to hear what upstream servers announce."""
 
-    open_scripts: Callable[[], Scripts] | None = None
+    open_scripts: Callable[[], ScriptRunner] | None = None
     """Makes what runs agents' scripts; None where they are switched off."""
-    opened: Scripts | None = None
+    opened: ScriptRunner | None = None
     """What runs them, once somebody has asked for it."""
-    workshop: Workshop | None = None
+    local_sources: LocalSources | None = None
     """Where tools of our own come from."""
     registries: Registries | None = None
     """Databases with tools in them; None without any."""
@@ -55,7 +55,7 @@ class House:
     """What has to be closed at the end, in this order; each may block."""
 
     @property
-    def scripts(self) -> Scripts | None:
+    def scripts(self) -> ScriptRunner | None:
         """Runs agents' scripts; None where they are switched off."""
         if self.opened is None and self.open_scripts is not None:
             self.opened = self.open_scripts()

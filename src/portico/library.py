@@ -124,9 +124,9 @@ class Catalog:
             raise _taken(tool.name, known)
         provider.add_tool(tool)
         if tool.category:
-            self._house.gateway.editions.shelve(ToolId(provider.server, tool.name), tool.category)
+            self._house.gateway.publisher.shelve(ToolId(provider.server, tool.name), tool.category)
         self._publish(provider)
-        return self._house.gateway.edition.tools[ToolId(provider.server, tool.name)].handle
+        return self._house.gateway.snapshot.tools[ToolId(provider.server, tool.name)].handle
 
     def unregister(self, name: str) -> bool:
         """Remove one tool by any of its spellings; says whether there was one.
@@ -134,9 +134,9 @@ class Catalog:
         Raises:
             AmbiguousTool: several tools have that name; none is removed.
         """
-        edition = self._house.gateway.edition
+        snapshot = self._house.gateway.snapshot
         try:
-            tool = edition.resolver.resolve(name, edition.tools.keys())
+            tool = snapshot.resolver.resolve(name, snapshot.tools.keys())
         except UnknownTool:
             return False
         provider = self._providers[tool.id.server]
@@ -168,10 +168,10 @@ class Catalog:
     @property
     def rejected(self) -> tuple[Rejected, ...]:
         """Definitions that were refused, and why."""
-        return self._house.gateway.edition.rejected
+        return self._house.gateway.snapshot.rejected
 
     def __len__(self) -> int:
-        return len(self._house.gateway.edition.tools)
+        return len(self._house.gateway.snapshot.tools)
 
     def search(
         self,
@@ -209,12 +209,12 @@ class Catalog:
             self._meanings.ask(query)
         gateway, started = self._house.gateway, perf_counter()
         found = gateway.best(self._caller, question)
-        gateway.executor.trail.showed(self._caller, [hit.tool.id for hit in found.hits])
+        gateway.executor.search_rank.showed(self._caller, [hit.tool.id for hit in found.hits])
         if gateway.executor.hooks is not None and query.strip():  # to browse is no search
             gateway.executor.hooks.searched(self._caller, query, found)
         count = len(found.hits)
         answer = Disclosure(text="", tokens=0, shown=count, total=count, fits=found.fits)
-        gateway.looked(self._caller, Look.SEARCH, query, answer, since=started)
+        gateway.record_lookup(self._caller, Look.SEARCH, query, answer, since=started)
         return Hits(found.hits[: max(limit, 0)], fits=found.fits)
 
     def describe(self, names: Sequence[str]) -> Disclosure:
@@ -285,7 +285,7 @@ class Catalog:
         return self._providers[server]
 
     def _publish(self, provider: LocalProvider) -> None:
-        self._house.gateway.editions.accept([(provider.offering(), provider.source)])
+        self._house.gateway.publisher.accept([(provider.offering(), provider.source)])
         for listener in self._listeners:
             listener(provider)
 

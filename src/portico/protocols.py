@@ -11,7 +11,7 @@ from portico.domain.disclosure import Findings
 from portico.domain.journal import Batch, CallQuery, Entry, RecordedCall, Report
 from portico.domain.learned_schema import Learned
 from portico.domain.server import Health, Offering, Packaging
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Standing, Usage
 
@@ -83,7 +83,7 @@ class Provider(Protocol):
 class Policy(Protocol):
     """Answers which tools a caller sees, and whether a call may go ahead; each link only narrows."""
 
-    def visible(self, caller: Caller, edition: Edition) -> Set[ToolId]:
+    def visible(self, caller: Caller, snapshot: CatalogSnapshot) -> Set[ToolId]:
         """The tools that this caller may see, and so may call."""
         ...
 
@@ -107,7 +107,7 @@ class Index(Protocol):
 class IndexBuilder(Protocol):
     """Makes the index of an edition; it may reuse what the last edition's index already knows."""
 
-    def __call__(self, edition: Edition, previous: Index | None) -> Index:
+    def __call__(self, snapshot: CatalogSnapshot, previous: Index | None) -> Index:
         """Index an edition."""
         ...
 
@@ -185,7 +185,10 @@ class TierRecords(Protocol):
         ...
 
     def keep_catalog(
-        self, edition: Edition, packaging: Mapping[str, Packaging], standings: Mapping[ToolId, Standing] | None = None
+        self,
+        snapshot: CatalogSnapshot,
+        packaging: Mapping[str, Packaging],
+        standings: Mapping[ToolId, Standing] | None = None,
     ) -> None:
         """Write down servers and tools as they are now; those that are no longer there become inactive.
 
@@ -209,7 +212,7 @@ class TierRecords(Protocol):
         ...
 
 
-class Signals(Protocol):
+class ChangeFeed(Protocol):
     """How processes that share a database tell each other what has changed. Each method may raise StoreError."""
 
     def announce(self, topic: str) -> None:
@@ -351,7 +354,7 @@ class MeaningSource(Protocol):
         ...
 
 
-class Reach(Protocol):
+class ScriptApi(Protocol):
     """What a script can reach: the servers and questions of one caller, and nothing else.
 
     Values are those of JSON. Both methods raise CallError, which the script can catch.
@@ -379,7 +382,7 @@ class ScriptEngine(Protocol):
         """The language, for people: `Lua 5.4`."""
         ...
 
-    async def run(self, script: Script, reach: Reach) -> Ran:
+    async def run(self, script: Script, reach: ScriptApi) -> Ran:
         """Run a script to its end; when this is cancelled, the script and its calls are gone at once.
 
         Raises:
@@ -443,6 +446,7 @@ class TokenCounter(Protocol):
 
 
 __all__: Sequence[str] = [
+    "ChangeFeed",
     "Embedder",
     "Index",
     "IndexBuilder",
@@ -453,11 +457,10 @@ __all__: Sequence[str] = [
     "OnNotice",
     "Policy",
     "Provider",
-    "Reach",
     "ResultStore",
+    "ScriptApi",
     "ScriptEngine",
     "ShapeStore",
-    "Signals",
     "Store",
     "TierRecords",
     "TokenCounter",

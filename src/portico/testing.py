@@ -20,7 +20,7 @@ from portico.admin import Admin
 from portico.domain.call import Caller, Invocation, OnProgress
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.server import Health, Offering, ServerSpec, State
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, EmbedderAway
 from portico.gateway import Gateway
@@ -41,8 +41,8 @@ def definition(name: str, description: str = "", /, **parameters: str | Mapping[
 
 def tool(raw: Mapping[str, Any], *, server: str = "fake") -> Tool:
     """A definition as the tool that the catalog makes of it."""
-    edition = furnish({server: [raw]}).gateway.edition
-    return edition.tools[ToolId(server, raw["name"])]
+    snapshot = furnish({server: [raw]}).gateway.snapshot
+    return snapshot.tools[ToolId(server, raw["name"])]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,9 +145,9 @@ class FakeIndex:
     """The sets that it was asked within, in order."""
     _tools: Mapping[ToolId, Tool] = field(default_factory=dict)
 
-    def __call__(self, edition: Edition, previous: Index | None) -> FakeIndex:
+    def __call__(self, snapshot: CatalogSnapshot, previous: Index | None) -> FakeIndex:
         """Itself, for each edition."""
-        self._tools = edition.tools
+        self._tools = snapshot.tools
         return self
 
     def query(self, text: str, *, within: Set[ToolId], limit: int) -> Findings:
@@ -205,13 +205,13 @@ class FakeHouse:
         """The fake behind one server."""
         return cast(FakeProvider, self.admin.providers[server])
 
-    async def edition(self, number: int) -> Edition:
+    async def snapshot(self, number: int) -> CatalogSnapshot:
         """Wait for an edition."""
-        while self.gateway.edition.number < number:
+        while self.gateway.snapshot.number < number:
             published = anyio.Event()
-            self.gateway.editions.subscribe(lambda _, event=published: event.set())  # type: ignore[misc]
+            self.gateway.publisher.subscribe(lambda _, event=published: event.set())  # type: ignore[misc]
             await published.wait()
-        return self.gateway.edition
+        return self.gateway.snapshot
 
 
 def furnish(
@@ -219,13 +219,13 @@ def furnish(
 ) -> FakeHouse:
     """A house that already knows what these servers offer; `parts` are those of `portico.wiring.Parts`."""
     providers = {name: FakeProvider(server=name, tools=list(tools)) for name, tools in servers.items()}
-    house = assemble(Parts(providers={**providers}, specs={spec.name: spec for spec in specs}, **parts))
-    house.gateway.editions.accept(
+    application = assemble(Parts(providers={**providers}, specs={spec.name: spec for spec in specs}, **parts))
+    application.gateway.publisher.accept(
         (Offering(server=name, tools=tuple(fake.tools)), "upstream") for name, fake in providers.items()
     )
     for fake in providers.values():
-        fake.on_change = house.admin.intake.changed
-    return FakeHouse(house.gateway, house.admin)
+        fake.on_change = application.admin.refresher.changed
+    return FakeHouse(application.gateway, application.admin)
 
 
 @asynccontextmanager
@@ -235,6 +235,6 @@ async def fake_house(
     """A furnished house that also follows the changes of its providers, until the end of the block."""
     found = furnish(servers if servers is not None else {"fake": []}, **parts)
     async with anyio.create_task_group() as tasks:
-        found.admin.intake.watch(tasks)
+        found.admin.refresher.watch(tasks)
         yield found
         tasks.cancel_scope.cancel()

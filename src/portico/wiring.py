@@ -17,11 +17,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from portico.admin import Admin
-from portico.application import House
+from portico.application import Application
 from portico.catalog.categories import CategoryRule, Standings
 from portico.catalog.policies import GlobPolicy, ProfilePolicy, UserPolicy
-from portico.catalog.publisher import Editions
-from portico.catalog.refresher import Intake
+from portico.catalog.publisher import Publisher
+from portico.catalog.refresher import Refresher
 from portico.config import ScriptSettings, Settings, load_settings
 from portico.domain.call import ResultLimits
 from portico.domain.foreign_text import target_of
@@ -32,9 +32,10 @@ from portico.domain.version import VERSION
 from portico.errors import ConfigError, StoreError, UnknownServer
 from portico.execution.executor import Executor, FairLimiter
 from portico.execution.hooks import Hooks, hooks_of, refuse_unfit
-from portico.execution.learning import Shapes, TokenGauge
+from portico.execution.learning import Shapes, TokenSampler
 from portico.gateway import Gateway
 from portico.protocols import (
+    ChangeFeed,
     IndexBuilder,
     Journal,
     Ledger,
@@ -44,7 +45,6 @@ from portico.protocols import (
     ResultStore,
     ScriptEngine,
     ShapeStore,
-    Signals,
     Store,
     TierRecords,
     TokenCounter,
@@ -57,23 +57,23 @@ from portico.rendering.budget import ListingCosts, TokenEstimate, counter_for
 from portico.rendering.cache import AnswerCache
 from portico.results.kept import Results
 from portico.results.paging import Reader
-from portico.results.truncate import Shaper
+from portico.results.truncate import Truncator
 from portico.search.embeddings import open_meanings
 from portico.search.embeddings.local import INSTALL, is_installed
 from portico.search.index import build_index
-from portico.search.items import Annex
+from portico.search.items import ItemSearch
 from portico.storage.catalog import DatabaseStore, DatabaseTiers
 from portico.storage.database import Database, MemoryStore, RecentJournal
 from portico.storage.journal import StoredJournal
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database, open_signals
+from portico.storage.open import open_change_feed, open_database
 from portico.storage.results import DatabaseResults, DatabaseShapes
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 if TYPE_CHECKING:
-    from portico.providers.local_sources import Workshop
+    from portico.providers.local_sources import LocalSources
     from portico.providers.sql.registries import Registries
-    from portico.scripting.session import Scripts
+    from portico.scripting.session import ScriptRunner
 
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def open_stores(settings: Settings) -> Remembered:
     """Open the store of the settings; a server that is away is no reason to fail."""
     durable = settings.journal.mode == "durable"
     database = open_database(settings.store, settings.home.data, durable=durable, patient=True)
-    store, ledger, signals = DatabaseStore(database), DatabaseLedger(database), open_signals(database)
+    store, ledger, signals = DatabaseStore(database), DatabaseLedger(database), open_change_feed(database)
     cache, counters = AnswerCache(), _counters(settings, database)
     journal = StoredJournal(
         ledger,
@@ -152,7 +152,7 @@ class Parts:
     journal: Journal = field(default_factory=RecentJournal)
     ledger: Ledger | None = None
     records: TierRecords | None = None
-    signals: Signals | None = None
+    signals: ChangeFeed | None = None
     result_limits: ResultLimits = field(default_factory=ResultLimits)
     result_store: ResultStore | None = None
     """Where results go that have no room in memory."""
@@ -180,14 +180,14 @@ class Parts:
     search_limit: int = 5
 
 
-def assemble(parts: Parts) -> House:
+def assemble(parts: Parts) -> Application:
     """Put a house together; nothing is started, read or written."""
     specs = parts.specs
-    editions = _editions(parts)
-    intake = Intake(providers=parts.providers, editions=editions, store=parts.store)
+    publisher = _editions(parts)
+    refresher = Refresher(providers=parts.providers, publisher=publisher, store=parts.store)
     globs = GlobPolicy({name: spec.tools for name, spec in specs.items()})
     policy = UserPolicy(ProfilePolicy(globs, parts.profile))
-    shaper = Shaper(
+    truncator = Truncator(
         counter=parts.counter,
         results=Results(limits=parts.result_limits, store=parts.result_store),
         servers={name: spec.result_tokens for name, spec in specs.items()},
@@ -196,20 +196,20 @@ def assemble(parts: Parts) -> House:
         provider_of=_lookup(parts.providers),
         policy=policy,
         journal=parts.journal,
-        gauge=TokenGauge(parts.counter),
+        gauge=TokenSampler(parts.counter),
         hooks=parts.hooks or None,
-        shaper=shaper,
+        truncator=truncator,
         shapes=Shapes(parts.shape_store),
     )
     standings = Standings(packaging={name: packaging_of(spec) for name, spec in specs.items()})
     gateway = Gateway(
-        editions=editions,
-        intake=intake,
+        publisher=publisher,
+        refresher=refresher,
         policy=policy,
         executor=executor,
-        annex=Annex(provider_of=executor.provider_of, profile=parts.profile),
+        item_search=ItemSearch(provider_of=executor.provider_of, profile=parts.profile),
         counter=parts.counter,
-        reader=Reader(shaper),
+        reader=Reader(truncator),
         costs=ListingCosts(parts.counter),
         standings=standings,
         answers=parts.cache,
@@ -218,16 +218,18 @@ def assemble(parts: Parts) -> House:
         search_tokens=parts.search_tokens,
         search_limit=parts.search_limit,
     )
-    admin = _admin(parts, intake, policy, standings)
-    walk = Walk(gateway=gateway, standings=standings, cache=parts.cache)
+    admin = _admin(parts, refresher, policy, standings)
+    tier_answers = TierAnswers(gateway=gateway, standings=standings, cache=parts.cache)
     scripts = partial(_open_scripts, gateway, parts.scripts) if parts.scripts.enabled else None
-    return House(gateway=gateway, admin=admin, walk=walk, meanings=parts.meanings, open_scripts=scripts)
+    return Application(
+        gateway=gateway, admin=admin, tier_answers=tier_answers, meanings=parts.meanings, open_scripts=scripts
+    )
 
 
-def _admin(parts: Parts, intake: Intake, policy: Policy, standings: Standings) -> Admin:
+def _admin(parts: Parts, refresher: Refresher, policy: Policy, standings: Standings) -> Admin:
     specs = parts.specs
     return Admin(
-        intake=intake,
+        refresher=refresher,
         providers=parts.providers,
         counter=parts.counter,
         policy=policy,
@@ -246,13 +248,13 @@ def _admin(parts: Parts, intake: Intake, policy: Policy, standings: Standings) -
     )
 
 
-def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> Scripts:
+def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> ScriptRunner:
     """What runs scripts; the engine is made by the first of them."""
     open_engine = partial(_open_engine, asked)
     # Loaded where scripts may come: a search must not pay for it.
-    from portico.scripting.session import Scripts
+    from portico.scripting.session import ScriptRunner
 
-    scripts: Scripts = Scripts(
+    scripts: ScriptRunner = ScriptRunner(
         gateway=gateway,
         open_engine=open_engine,
         limits=asked.limits,
@@ -272,13 +274,13 @@ def _open_engine(asked: ScriptSettings) -> ScriptEngine:
     return engine
 
 
-def _editions(parts: Parts) -> Editions:
+def _editions(parts: Parts) -> Publisher:
     specs = parts.specs
     rule = CategoryRule(
         explicit=parts.explicit_categories,
         servers={name: spec.category for name, spec in specs.items() if spec.category},
     )
-    return Editions(
+    return Publisher(
         build_index=parts.index or partial(build_index, source=parts.meanings),
         rule=rule,
         aliases={**dict.fromkeys(parts.targets, ""), **{n: s.alias for n, s in specs.items() if s.enabled}},
@@ -288,7 +290,7 @@ def _editions(parts: Parts) -> Editions:
     )
 
 
-def build(settings: Settings) -> House:
+def build(settings: Settings) -> Application:
     """A house for these settings, with what the store remembers already published.
 
     Raises:
@@ -315,43 +317,43 @@ def build(settings: Settings) -> House:
         search_tokens=settings.search.tokens,
         search_limit=settings.search.limit,
     )
-    house = assemble(parts)
+    application = assemble(parts)
     upstreams = {
         spec.name: UpstreamProvider(
-            spec, on_change=house.admin.intake.changed, on_notice=house.notice, client_version=VERSION
+            spec, on_change=application.admin.refresher.changed, on_notice=application.notice, client_version=VERSION
         )
         for spec in settings.servers
         if spec.enabled
     }
     parts.providers.update(upstreams)
-    house.journal, house.closing = remembered.journal, remembered.closing
-    house.admin.settle, house.admin.reread = remembered.journal.settle_now, remembered.journal.reread
+    application.journal, application.closing = remembered.journal, remembered.closing
+    application.admin.settle, application.admin.reread = remembered.journal.settle_now, remembered.journal.reread
     if parts.hooks is not None:
-        house.closing.insert(0, parts.hooks.close)
-    house.problems = (*settings.problems, *(registries.problems if registries else ()))
-    house.refused = settings.refused
-    house.registries = registries
-    house.surface, house.is_reloading = settings.surface, settings.reload
-    house.unknown = house.admin.intake.load()
+        application.closing.insert(0, parts.hooks.close)
+    application.problems = (*settings.problems, *(registries.problems if registries else ()))
+    application.refused = settings.refused
+    application.registries = registries
+    application.surface, application.is_reloading = settings.surface, settings.reload
+    application.unknown = application.admin.refresher.load()
     if settings.python or settings.yaml or settings.selected.wants_packaged:
-        _add_workshop(house, settings, parts.providers)
-    recall(house.admin, house.gateway.executor.shapes)
-    house.closing.insert(0, house.gateway.executor.shapes.close)
-    for name, server in house.gateway.edition.servers.items():
+        _add_workshop(application, settings, parts.providers)
+    recall(application.admin, application.gateway.executor.shapes)
+    application.closing.insert(0, application.gateway.executor.shapes.close)
+    for name, server in application.gateway.snapshot.servers.items():
         if name in upstreams:
             upstreams[name].remember(server.protocol)
-    return house
+    return application
 
 
 @asynccontextmanager
-async def open_house(settings: Settings) -> AsyncIterator[House]:
+async def open_app(settings: Settings) -> AsyncIterator[Application]:
     """A house whose servers are started on demand and stopped at the end."""
-    house = build(settings)
+    application = build(settings)
     try:
-        yield house
+        yield application
     finally:
         with anyio.CancelScope(shield=True):
-            await _close(house)
+            await _close(application)
 
 
 def settings_for(config: str | None, *, profile: str | None = None, reload: bool = False) -> Settings:
@@ -375,43 +377,43 @@ def _refuse_serverless(settings: Settings) -> None:
     raise ConfigError(told, file=str(settings.file), fix="Mend what is said above, or take the servers out.")
 
 
-def watch(house: House, tasks: TaskGroup) -> None:
+def watch(application: Application, tasks: TaskGroup) -> None:
     """Keep a house in step with its servers, and start asking those that it knows nothing of."""
-    house.admin.intake.watch(tasks)
-    house.admin.intake.failures.clear()  # a gateway that starts asks everybody anew
-    for server in sorted(house.unknown):
-        house.admin.intake.begin(server)
-    if house.meanings is not None:
-        house.meanings.wake()
-    if house.scripts is not None:
-        house.scripts.watch(tasks)
-    if house.registries is not None:
-        house.registries.watch(tasks, house.admin.intake, house.unknown)
-    if house.workshop is not None and house.is_reloading:
-        tasks.start_soon(house.workshop.follow, partial(_reshow, house))
+    application.admin.refresher.watch(tasks)
+    application.admin.refresher.failures.clear()  # a gateway that starts asks everybody anew
+    for server in sorted(application.unknown):
+        application.admin.refresher.begin(server)
+    if application.meanings is not None:
+        application.meanings.wake()
+    if application.scripts is not None:
+        application.scripts.watch(tasks)
+    if application.registries is not None:
+        application.registries.watch(tasks, application.admin.refresher, application.unknown)
+    if application.local_sources is not None and application.is_reloading:
+        tasks.start_soon(application.local_sources.follow, partial(_reshow, application))
 
 
-def _reshow(house: House, server: str) -> None:
+def _reshow(application: Application, server: str) -> None:
     """Offer what one of our own servers has now; it may be a new one."""
-    assert house.workshop is not None, "else nothing changes"
-    if isinstance(house.admin.providers, dict):
-        house.admin.providers[server] = house.workshop.providers[server]
-    _show(house, server)
+    assert application.local_sources is not None, "else nothing changes"
+    if isinstance(application.admin.providers, dict):
+        application.admin.providers[server] = application.local_sources.providers[server]
+    _show(application, server)
 
 
-async def _close(house: House) -> None:
+async def _close(application: Application) -> None:
     """Close everything, whatever happens to the other parts; what was journalled comes last and matters most."""
     with anyio.move_on_after(CLOSE_SECONDS):
-        if house.opened is not None:
-            await _tried(house.opened.aclose)
+        if application.opened is not None:
+            await _tried(application.opened.aclose)
     with anyio.move_on_after(CLOSE_SECONDS):
         async with anyio.create_task_group() as tasks:
-            for provider in house.admin.providers.values():
+            for provider in application.admin.providers.values():
                 tasks.start_soon(_tried, provider.aclose)
     with anyio.move_on_after(CLOSE_SECONDS):
-        if house.meanings is not None:
-            await _tried(partial(anyio.to_thread.run_sync, house.meanings.close, abandon_on_cancel=True))
-    for close in house.closing:
+        if application.meanings is not None:
+            await _tried(partial(anyio.to_thread.run_sync, application.meanings.close, abandon_on_cancel=True))
+    for close in application.closing:
         with anyio.move_on_after(CLOSE_SECONDS):
             await _tried(partial(anyio.to_thread.run_sync, close, abandon_on_cancel=True))
 
@@ -443,12 +445,12 @@ def _open_registries(settings: Settings) -> Registries | None:
     return found
 
 
-def _add_workshop(house: House, settings: Settings, providers: dict[str, Provider]) -> None:
+def _add_workshop(application: Application, settings: Settings, providers: dict[str, Provider]) -> None:
     """Offer the tools of our own that the settings name; they need nobody to be asked."""
     # A twentieth of a second to load, which a command without such tools must not pay.
-    from portico.providers.local_sources import open_workshop
+    from portico.providers.local_sources import open_local_sources
 
-    workshop: Workshop = open_workshop(
+    local_sources: LocalSources = open_local_sources(
         python=settings.python,
         yaml=settings.yaml,
         folder=settings.folder,
@@ -458,21 +460,21 @@ def _add_workshop(house: House, settings: Settings, providers: dict[str, Provide
         allow_superuser=settings.allow_superuser,
         data=settings.home.data,
     )
-    house.problems = (*house.problems, *workshop.problems)
-    house.workshop = workshop
-    house.closing.append(workshop.close)
-    providers.update(workshop.providers)
-    for server in workshop.providers:
-        _show(house, server)
+    application.problems = (*application.problems, *local_sources.problems)
+    application.local_sources = local_sources
+    application.closing.append(local_sources.close)
+    providers.update(local_sources.providers)
+    for server in local_sources.providers:
+        _show(application, server)
 
 
-def _show(house: House, server: str) -> None:
+def _show(application: Application, server: str) -> None:
     """Publish what one of our own servers offers now, each tool on the shelf that its author chose."""
-    assert house.workshop is not None, "else there is no such server"
-    provider = house.workshop.providers[server]
+    assert application.local_sources is not None, "else there is no such server"
+    provider = application.local_sources.providers[server]
     for name, category in provider.categories.items():
-        house.gateway.editions.shelve(ToolId(server, name), category)
-    house.gateway.editions.accept([(provider.offering(), provider.source)])
+        application.gateway.publisher.shelve(ToolId(server, name), category)
+    application.gateway.publisher.accept([(provider.offering(), provider.source)])
 
 
 def load_hooks(settings: Settings) -> Hooks | None:

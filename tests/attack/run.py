@@ -27,7 +27,7 @@ if __package__ in (None, ""):
 from tests.attack.arguments import Arguments
 from tests.attack.bodies import Bodies
 from tests.attack.headers import Headers
-from tests.attack.scripts import Scripts
+from tests.attack.scripts import ScriptRunner
 from tests.attack.sessions import Sessions
 from tests.attack.sql import Postgresql, Sqlite
 from tests.attack.suite import Suite
@@ -42,7 +42,7 @@ SUITES: dict[str, Callable[[], Suite]] = {
     "upstreams": Upstreams,
     "sql/sqlite": lambda: Sqlite("sql/sqlite"),
     "sql/postgresql": lambda: Postgresql("sql/postgresql"),
-    "scripts": lambda: Scripts("scripts"),
+    "scripts": lambda: ScriptRunner("scripts"),
 }
 STALL_MS = 50.0
 GROWTH_MB = 200.0

@@ -31,7 +31,7 @@ COSTLY = (
 )
 
 
-class Scripts(Suite):
+class ScriptRunner(Suite):
     """Known escapes in new wrappings, known denials, and calls that are costly to refuse."""
 
     def config(self, home: Path) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def called(tool: ToolId | None = FIND, **more: object) -> Invocation:
     return Invocation(tool=tool, spelled="x", caller="ana", surface="discover", **given)  # type: ignore[arg-type]
 
 
-def looked(look: Look = Look.SEARCH, **more: object) -> Lookup:
+def lookup(look: Look = Look.SEARCH, **more: object) -> Lookup:
     return Lookup(look=look, caller="ana", surface="discover", **{"at": NOW, **more})  # type: ignore[arg-type]
 
 
@@ -125,7 +125,7 @@ def test_every_field_of_an_entry_is_written(ledger: Ledger, database: Database) 
     ledger.append(
         batch(
             called(None, outcome=Outcome.INVALID, code="unknown_tool", seconds=0.5, parent="script-1", rank=3),
-            looked(Look.LIST, seconds=0.25, text="query", shown=3, found=5, fits=False, tokens=600, instead=9_000),
+            lookup(Look.LIST, seconds=0.25, text="query", shown=3, found=5, fits=False, tokens=600, instead=9_000),
         )
     )
     assert database.rows(
@@ -138,7 +138,7 @@ def test_every_field_of_an_entry_is_written(ledger: Ledger, database: Database) 
 
 
 def test_a_batch_that_is_sent_twice_is_written_once(ledger: Ledger, database: Database) -> None:
-    first = batch(called(), called(SNAP), looked(), caches={"hot": (3, 1)}, dropped=2)
+    first = batch(called(), called(SNAP), lookup(), caches={"hot": (3, 1)}, dropped=2)
     second = batch(called(), first=first.end)
     for sent in (first, first, second, first, second):
         ledger.append(sent)
@@ -174,7 +174,7 @@ def test_a_batch_that_cannot_be_written_leaves_nothing_behind(ledger: Ledger, da
         ledger.append(batch(called(), broken))
     database.run("DROP TABLE cache_counts")
     with pytest.raises(StoreError, match="cache_counts"):
-        ledger.append(batch(called(), looked(), caches={"hot": (1, 1)}))
+        ledger.append(batch(called(), lookup(), caches={"hot": (1, 1)}))
     assert (rows(database, "invocations"), rows(database, "lookups"), rows(database, "usage_days")) == (0, 0, 0)
     assert ledger.stored("w") == 0
     ledger.append(batch(called()))
@@ -209,7 +209,7 @@ def test_hostile_names_are_data_and_stay_apart(ledger: Ledger, database: Databas
 
 def test_texts_that_databases_refuse_are_cleaned_and_shortened(ledger: Ledger, database: Database) -> None:
     odd = "a\0b\ud83d" + "ü" * 1_000
-    ledger.append(batch(replace(called(), spelled=odd, caller=odd, code=odd, parent=odd), looked(text=odd)))
+    ledger.append(batch(replace(called(), spelled=odd, caller=odd, code=odd, parent=odd), lookup(text=odd)))
     ((spelled, caller, code),) = database.rows("SELECT spelled, caller, code FROM invocations")
     assert (len(spelled), len(caller), len(code)) == (200, 500, 500)
     assert spelled.startswith("a\ufffdb?üü")
@@ -268,11 +268,11 @@ def test_a_report_sums_up_the_days(ledger: Ledger) -> None:
             called(SNAP, seconds=3.0, at=yesterday),
             called(None, outcome=Outcome.INVALID, at=yesterday),
             called(at=NOW - 5 * DAY_SECONDS),
-            looked(tokens=50),
-            looked(tokens=70, fits=False, at=yesterday),
-            looked(Look.LIST, tokens=600, instead=10_000),
-            looked(Look.LIST, tokens=600, instead=100),
-            looked(Look.DESCRIBE, tokens=30),
+            lookup(tokens=50),
+            lookup(tokens=70, fits=False, at=yesterday),
+            lookup(Look.LIST, tokens=600, instead=10_000),
+            lookup(Look.LIST, tokens=600, instead=100),
+            lookup(Look.DESCRIBE, tokens=30),
             caches={"hot": (9, 1), "idle": (0, 0)},
         )
     )
@@ -297,13 +297,13 @@ def test_a_report_sums_up_the_days(ledger: Ledger) -> None:
 def test_a_report_names_the_searches_that_found_nothing(ledger: Ledger) -> None:
     ledger.append(
         batch(
-            looked(text="send a fax", fits=False, at=NOW - 60),
-            looked(text="Send a FAX", fits=False),
-            looked(text="send a fax"),
-            looked(Look.BROWSE, text="faxes", fits=False),
-            looked(text="\x1b[31mred\x07\nline \u202eback", fits=False, at=NOW - 5),
-            looked(text="long ago", fits=False, at=NOW - 5 * DAY_SECONDS),
-            looked(text="once", fits=False, at=NOW - 9),
+            lookup(text="send a fax", fits=False, at=NOW - 60),
+            lookup(text="Send a FAX", fits=False),
+            lookup(text="send a fax"),
+            lookup(Look.BROWSE, text="faxes", fits=False),
+            lookup(text="\x1b[31mred\x07\nline \u202eback", fits=False, at=NOW - 5),
+            lookup(text="long ago", fits=False, at=NOW - 5 * DAY_SECONDS),
+            lookup(text="once", fits=False, at=NOW - 9),
         )
     )
     found = ledger.report(days=3, limit=2).unanswered_searches
@@ -318,10 +318,10 @@ def test_a_report_names_the_searches_that_found_nothing(ledger: Ledger) -> None:
 def test_a_look_costs_only_those_who_list_through_the_same_surface_that_day(ledger: Ledger) -> None:
     ledger.append(
         batch(
-            replace(looked(Look.LIST, tokens=600, instead=9_600), surface="mcp"),
-            replace(looked(tokens=50), surface="mcp"),
-            replace(looked(tokens=70), surface="mcp", at=NOW - DAY_SECONDS),
-            *(replace(looked(look, tokens=400), surface="rest") for look in (Look.SEARCH, Look.BROWSE, Look.DESCRIBE)),
+            replace(lookup(Look.LIST, tokens=600, instead=9_600), surface="mcp"),
+            replace(lookup(tokens=50), surface="mcp"),
+            replace(lookup(tokens=70), surface="mcp", at=NOW - DAY_SECONDS),
+            *(replace(lookup(look, tokens=400), surface="rest") for look in (Look.SEARCH, Look.BROWSE, Look.DESCRIBE)),
         )
     )
     assert [line.tokens_saved for line in ledger.report(days=2, limit=1).by_day] == [0, 9_000 - 50]
@@ -363,7 +363,7 @@ def test_a_report_of_an_empty_ledger_is_empty(ledger: Ledger) -> None:
 def test_pruning_drops_old_entries_and_keeps_every_total(ledger: Ledger, database: Database, clock: Clock) -> None:
     days = [0, 20, 40, 401, 402, 500]
     ledger.append(batch(*(called(seconds=0.01 * (n + 1), at=NOW - day * DAY_SECONDS) for n, day in enumerate(days))))
-    ledger.append(batch(looked(at=NOW - 50 * DAY_SECONDS), looked(), first=6, dropped=1))
+    ledger.append(batch(lookup(at=NOW - 50 * DAY_SECONDS), lookup(), first=6, dropped=1))
     ledger.append(batch(called(SNAP, at=NOW - 450 * DAY_SECONDS), writer="dead"))
     ledger.count_lost("dead", 3)
     before = ledger.usage()
@@ -489,21 +489,21 @@ def test_single_calls_are_listed_newest_first_and_filtered(ledger: DatabaseLedge
     assert [call.entry for call in listed] == entries[::-1]
     assert [call.number for call in listed] == sorted((call.number for call in listed), reverse=True)
 
-    def found(**asked: object) -> list[Entry]:
+    def lookup(**asked: object) -> list[Entry]:
         return [call.entry for call in ledger.calls(CallQuery(**asked))]  # type: ignore[arg-type]
 
-    assert found(limit=1) == [entries[3]]
+    assert lookup(limit=1) == [entries[3]]
     for spelled in (FIND.name, "serena.find_symbol", "serena::find_symbol"):
-        assert found(tool=spelled) == [entries[3], entries[0]]
-    assert found(tool="no.such") == [entries[2]]
-    assert found(server="playwright") == [entries[1]]
-    assert found(outcome="timed_out") == [entries[1]]
-    assert found(caller="ben") == [entries[2]]
-    assert found(since=NOW + 3) == [entries[3], entries[2]]
-    assert found(after=listed[1].number) == [entries[3]]
-    assert found(tool="find_symbol", outcome="failed", server="serena", caller="ana") == [entries[3]]
+        assert lookup(tool=spelled) == [entries[3], entries[0]]
+    assert lookup(tool="no.such") == [entries[2]]
+    assert lookup(server="playwright") == [entries[1]]
+    assert lookup(outcome="timed_out") == [entries[1]]
+    assert lookup(caller="ben") == [entries[2]]
+    assert lookup(since=NOW + 3) == [entries[3], entries[2]]
+    assert lookup(after=listed[1].number) == [entries[3]]
+    assert lookup(tool="find_symbol", outcome="failed", server="serena", caller="ana") == [entries[3]]
     for hostile in ("' OR 1=1 --", "%", "a\0b", ":after"):
-        assert found(tool=hostile) == found(server=hostile) == found(caller=hostile) == []
+        assert lookup(tool=hostile) == lookup(server=hostile) == lookup(caller=hostile) == []
 
 
 @pytest.mark.requirement("P-CALLS-LISTED")

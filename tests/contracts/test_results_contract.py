@@ -17,7 +17,7 @@ from portico.rendering.budget import TokenEstimate
 from portico.results.kept import Results
 from portico.results.paging import Reader, Reading
 from portico.results.preview import read_outline
-from portico.results.truncate import Shaper
+from portico.results.truncate import Truncator
 from portico.storage.database import Binds, Database, Row
 from portico.storage.results import DatabaseResults, DatabaseShapes
 
@@ -123,34 +123,34 @@ class Counting:
 async def test_a_page_of_a_large_result_reads_little_of_it(database: Database) -> None:
     counting = Counting(database)
     limits = ResultLimits(memory_mb=0)
-    shaper = Shaper(
+    truncator = Truncator(
         counter=TokenEstimate(),
         results=Results(limits=limits, store=DatabaseResults(counting)),
     )
     caller = Caller(name="anna", result_tokens=2_000)
-    id = shaper.results.keep(caller, "a.b", (read_outline(ROWS * 1, 100).part,), 0)
+    id = truncator.results.keep(caller, "a.b", (read_outline(ROWS * 1, 100).part,), 0)
     counting.given = 0
-    page = await Reader(shaper).read(caller, Reading(id=id, cursor="90000"))
+    page = await Reader(truncator).read(caller, Reading(id=id, cursor="90000"))
     assert json.loads(page.text)[0] == {"n": 90_000, "mail": "user90000@example.com"}
     assert counting.given < 1_500_000 < len(ROWS)
-    found = await Reader(shaper).read(caller, Reading(id=id, grep="user99999@"))
+    found = await Reader(truncator).read(caller, Reading(id=id, grep="user99999@"))
     assert found.text.startswith("99999: ")
-    selected = await Reader(shaper).read(caller, Reading(id=id, path="rows[-1].n"))
+    selected = await Reader(truncator).read(caller, Reading(id=id, path="rows[-1].n"))
     assert selected.text == "99999"
 
 
 @pytest.mark.requirement("P-RESULTS-READ")
 async def test_a_result_that_goes_while_it_is_read_is_told_as_such(store: ResultStore) -> None:
-    shaper = Shaper(counter=TokenEstimate(), results=Results(limits=ResultLimits(memory_mb=0), store=store))
+    truncator = Truncator(counter=TokenEstimate(), results=Results(limits=ResultLimits(memory_mb=0), store=store))
     caller = Caller(name="anna")
-    id = shaper.results.keep(caller, "a.b", (read_outline(TEXT, 100).part,))
+    id = truncator.results.keep(caller, "a.b", (read_outline(TEXT, 100).part,))
     found = store.load(id)
     assert found is not None
     store.sweep(1e12)
     with pytest.raises(StoreError, match="has expired"):
         found.parts[0].text[0:10]
     with pytest.raises(UnknownResult):
-        await Reader(shaper).read(caller, Reading(id=id))
+        await Reader(truncator).read(caller, Reading(id=id))
 
 
 @pytest.mark.requirement("P-SHAPES")

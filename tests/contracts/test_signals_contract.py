@@ -12,9 +12,9 @@ from threading import Event
 import pytest
 
 from portico.errors import StoreError
-from portico.protocols import Signals
+from portico.protocols import ChangeFeed
 from portico.storage.database import Binds, Database, Row, bring_up
-from portico.storage.open import open_database, open_signals
+from portico.storage.open import open_change_feed, open_database
 from portico.storage.sqlite import SqliteDatabase
 
 HOLD = """
@@ -34,17 +34,17 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def pair(store: str, tmp_path: Path) -> Iterator[tuple[Signals, Signals]]:
+def pair(store: str, tmp_path: Path) -> Iterator[tuple[ChangeFeed, ChangeFeed]]:
     """Two that share a database."""
     databases = [open_database(store, tmp_path) for _ in range(2)]
-    one, other = map(open_signals, databases)
+    one, other = map(open_change_feed, databases)
     yield one, other
     for signals, database in zip((one, other), databases, strict=True):
         signals.close()
         database.close()
 
 
-def test_what_is_announced_is_counted_and_heard(pair: tuple[Signals, Signals]) -> None:
+def test_what_is_announced_is_counted_and_heard(pair: tuple[ChangeFeed, ChangeFeed]) -> None:
     here, there = pair
     assert here.numbers() == there.numbers() == {}
     there.announce("tiers")
@@ -54,7 +54,7 @@ def test_what_is_announced_is_counted_and_heard(pair: tuple[Signals, Signals]) -
     assert here.numbers() == {"tiers": 2, "offerings": 1}
 
 
-def test_a_wait_that_hears_nothing_says_so(pair: tuple[Signals, Signals]) -> None:
+def test_a_wait_that_hears_nothing_says_so(pair: tuple[ChangeFeed, ChangeFeed]) -> None:
     here, there = pair
     assert not here.wait(0)
     there.announce("tiers")
@@ -65,14 +65,14 @@ def test_a_wait_that_hears_nothing_says_so(pair: tuple[Signals, Signals]) -> Non
     assert not here.wait(0.1)
 
 
-def test_a_write_that_announces_nothing_wakes_nobody(pair: tuple[Signals, Signals]) -> None:
+def test_a_write_that_announces_nothing_wakes_nobody(pair: tuple[ChangeFeed, ChangeFeed]) -> None:
     here, there = pair
     here.numbers()
     there.ran("tiers")
     assert not here.wait(0.1)
 
 
-def test_whoever_waits_is_woken(pair: tuple[Signals, Signals]) -> None:
+def test_whoever_waits_is_woken(pair: tuple[ChangeFeed, ChangeFeed]) -> None:
     here, there = pair
     here.numbers()
     waiting = Event()
@@ -88,7 +88,7 @@ def test_whoever_waits_is_woken(pair: tuple[Signals, Signals]) -> None:
         assert woken.result(20)
 
 
-def test_closing_ends_a_wait(pair: tuple[Signals, Signals]) -> None:
+def test_closing_ends_a_wait(pair: tuple[ChangeFeed, ChangeFeed]) -> None:
     here, _ = pair
     here.numbers()
     waiting = Event()
@@ -104,7 +104,7 @@ def test_closing_ends_a_wait(pair: tuple[Signals, Signals]) -> None:
         assert not woken.result(20)
 
 
-def test_one_at_a_time_is_given_a_job(pair: tuple[Signals, Signals]) -> None:
+def test_one_at_a_time_is_given_a_job(pair: tuple[ChangeFeed, ChangeFeed]) -> None:
     here, there = pair
     with here.alone("tiers") as mine:
         assert mine
@@ -115,7 +115,7 @@ def test_one_at_a_time_is_given_a_job(pair: tuple[Signals, Signals]) -> None:
         assert theirs
 
 
-def test_a_job_that_fails_is_let_go(pair: tuple[Signals, Signals]) -> None:
+def test_a_job_that_fails_is_let_go(pair: tuple[ChangeFeed, ChangeFeed]) -> None:
     here, there = pair
     with pytest.raises(RuntimeError), here.alone("tiers"):
         raise RuntimeError("no")
@@ -123,7 +123,7 @@ def test_a_job_that_fails_is_let_go(pair: tuple[Signals, Signals]) -> None:
         assert theirs
 
 
-def test_a_killed_process_leaves_no_job_locked(store: str, tmp_path: Path, pair: tuple[Signals, Signals]) -> None:
+def test_a_killed_process_leaves_no_job_locked(store: str, tmp_path: Path, pair: tuple[ChangeFeed, ChangeFeed]) -> None:
     command = [sys.executable, "-c", HOLD, store, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -140,7 +140,7 @@ def test_a_killed_process_leaves_no_job_locked(store: str, tmp_path: Path, pair:
     assert mine
 
 
-def test_the_last_run_of_a_job_is_known_to_all(pair: tuple[Signals, Signals]) -> None:
+def test_the_last_run_of_a_job_is_known_to_all(pair: tuple[ChangeFeed, ChangeFeed]) -> None:
     here, there = pair
     assert here.last_run("tiers") == 0
     here.ran("tiers")
@@ -153,7 +153,7 @@ def test_the_last_run_of_a_job_is_known_to_all(pair: tuple[Signals, Signals]) ->
 
 def test_signals_of_a_store_in_memory_work_within_the_process(tmp_path: Path) -> None:
     database = open_database("memory", tmp_path)
-    signals = open_signals(database)
+    signals = open_change_feed(database)
     assert signals.numbers() == {}
     signals.announce("tiers")
     assert signals.wait(20)
@@ -181,7 +181,7 @@ class CountedDatabase(SqliteDatabase):
 def test_a_wait_asks_the_database_a_few_times_only(tmp_path: Path, file: str | None) -> None:
     database = CountedDatabase(tmp_path / file if file else None)
     bring_up(database)
-    signals = open_signals(database)
+    signals = open_change_feed(database)
     signals.numbers()
     database.asked = 0
     assert not signals.wait(0.2)
@@ -192,11 +192,11 @@ def test_a_wait_asks_the_database_a_few_times_only(tmp_path: Path, file: str | N
 
 def test_a_lost_connection_is_opened_again_and_nothing_is_missed(migrated_url: str, tmp_path: Path) -> None:
     database = open_database(migrated_url, tmp_path)
-    signals = open_signals(database)
+    signals = open_change_feed(database)
     signals.numbers()
     ended = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
     assert database.rows(ended) == [(1,)]
-    other = open_signals(database)
+    other = open_change_feed(database)
     other.announce("tiers")
     assert signals.wait(20)
     other.announce("tiers")
@@ -209,7 +209,7 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_missed(migrated_url: s
 
 
 def test_signals_of_a_closed_store_are_an_error_of_ours(database: Database) -> None:
-    signals = open_signals(database)
+    signals = open_change_feed(database)
     database.close()
     with pytest.raises(StoreError, match="it is closed"):
         signals.announce("tiers")

@@ -16,7 +16,7 @@ from portico.catalog.policies import GlobPolicy
 from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Look, Lookup
 from portico.domain.server import ToolFilter
-from portico.domain.snapshot import EMPTY, Edition
+from portico.domain.snapshot import EMPTY, CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.errors import Refused
 from portico.protocols import IndexBuilder, Journal, Policy, TokenCounter
@@ -41,19 +41,19 @@ if find_spec("splintr"):  # the extra `tokens`
 
 
 @pytest.fixture(scope="module")
-def edition() -> Edition:
-    return furnish({s: [definition(n, f"Does {n}") for n in ("x1", "x2", "y")] for s in "abc"}).gateway.edition
+def snapshot() -> CatalogSnapshot:
+    return furnish({s: [definition(n, f"Does {n}") for n in ("x1", "x2", "y")] for s in "abc"}).gateway.snapshot
 
 
 @pytest.mark.requirement("P-POLICY-CONTRACT", "T25")
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_only_narrows_and_admits_what_it_shows(name: str, edition: Edition) -> None:
+def test_a_policy_only_narrows_and_admits_what_it_shows(name: str, snapshot: CatalogSnapshot) -> None:
     policy = POLICIES[name]()
-    visible = policy.visible(AGENT, edition)
-    assert visible <= edition.tools.keys()
-    assert policy.visible(AGENT, edition) == visible
+    visible = policy.visible(AGENT, snapshot)
+    assert visible <= snapshot.tools.keys()
+    assert policy.visible(AGENT, snapshot) == visible
     assert policy.visible(AGENT, EMPTY) == set()
-    for id, tool in edition.tools.items():
+    for id, tool in snapshot.tools.items():
         if id in visible:
             policy.admit(AGENT, tool, {})
         else:
@@ -63,9 +63,9 @@ def test_a_policy_only_narrows_and_admits_what_it_shows(name: str, edition: Edit
 
 @pytest.mark.requirement("P-INDEX-CONTRACT")
 @pytest.mark.parametrize("name", INDEXES)
-def test_an_index_finds_only_what_is_visible_best_first(name: str, edition: Edition) -> None:
-    index = INDEXES[name](edition, None)
-    visible = {id for id in edition.tools if id.server == "a"}
+def test_an_index_finds_only_what_is_visible_best_first(name: str, snapshot: CatalogSnapshot) -> None:
+    index = INDEXES[name](snapshot, None)
+    visible = {id for id in snapshot.tools if id.server == "a"}
     hits = index.query("does x1", within=visible, limit=2).hits
     assert hits[0].tool.id == ToolId("a", "x1")
     assert len(hits) <= 2
@@ -75,7 +75,7 @@ def test_an_index_finds_only_what_is_visible_best_first(name: str, edition: Edit
     assert index.query("does x1", within=visible, limit=0).hits == ()
     assert index.query("", within=visible, limit=2).hits == ()
     assert index.query("does x1", within={ToolId("gone", "gone")}, limit=2).hits == ()
-    assert INDEXES[name](edition, index).query("does x1", within=visible, limit=2).hits == hits
+    assert INDEXES[name](snapshot, index).query("does x1", within=visible, limit=2).hits == hits
 
 
 @pytest.fixture(params=JOURNALS)

@@ -13,7 +13,7 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.items import Items
 from portico.domain.journal import Batch
 from portico.domain.server import Packaging, Server
-from portico.domain.snapshot import Edition, Resolver
+from portico.domain.snapshot import CatalogSnapshot, Resolver
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Standing, Tier
 from portico.protocols import TierRecords
@@ -38,12 +38,12 @@ def made(id: ToolId, **more: Any) -> Tool:
     return Tool(id=id, handle=".".join(id), listed="__".join(id), definition={}, **given)
 
 
-def edition(tools: Iterable[Tool], **titles: str) -> Edition:
+def snapshot(tools: Iterable[Tool], **titles: str) -> CatalogSnapshot:
     tools = list(tools)
     names = {tool.id.server for tool in tools} | titles.keys()
-    return Edition(
+    return CatalogSnapshot(
         number=1,
-        chapters={},
+        sections={},
         tools={tool.id: tool for tool in tools},
         servers={name: Server(name=name, identifier=name, title=titles.get(name, "")) for name in names},
         rejected=(),
@@ -62,7 +62,7 @@ def active(database: Database) -> tuple[set[str], set[str]]:
 def test_the_catalog_is_written_down_with_all_that_there_is_to_know(tiers: TierRecords, database: Database) -> None:
     packaging = {"serena": Packaging(docker_image="serena:1", network_mode="none")}
     tool = made(FIND, title="Find symbol", description="Finds “symbols” ✓")
-    tiers.keep_catalog(edition([tool, made(SNAP)], serena="Serena"), packaging, {FIND: HOT})
+    tiers.keep_catalog(snapshot([tool, made(SNAP)], serena="Serena"), packaging, {FIND: HOT})
     assert database.rows(
         "SELECT server_name, display_name, docker_image, network_mode, is_active FROM mcp_servers ORDER BY server_name"
     ) == [("playwright", "playwright", "", "", True), ("serena", "Serena", "serena:1", "none", True)]
@@ -77,7 +77,7 @@ def test_the_catalog_is_written_down_with_all_that_there_is_to_know(tiers: TierR
 @pytest.mark.requirement("S1-49")
 def test_the_queries_of_the_design_run_as_they_are_written(tiers: TierRecords, database: Database) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-    tiers.keep_catalog(edition([made(FIND, input_schema=schema), made(SNAP)]), {}, {FIND: HOT})
+    tiers.keep_catalog(snapshot([made(FIND, input_schema=schema), made(SNAP)]), {}, {FIND: HOT})
     ((name, required, rate),) = database.rows(
         "SELECT tool_name, parameters_schema -> 'required' AS required_params, "
         "success_count * 100.0 / NULLIF(total_invocations, 0) AS success_rate "
@@ -88,26 +88,26 @@ def test_the_queries_of_the_design_run_as_they_are_written(tiers: TierRecords, d
 
 def test_standings_come_back_and_stay_until_new_ones_are_given(tiers: TierRecords) -> None:
     assert tiers.standings() == {}
-    both = edition([made(FIND), made(SNAP)])
+    both = snapshot([made(FIND), made(SNAP)])
     tiers.keep_catalog(both, {})
     assert tiers.standings() == {}
     tiers.keep_catalog(both, {}, {FIND: HOT, SNAP: WARM, ToolId("no", "where"): HOT})
     assert tiers.standings() == {FIND: HOT, SNAP: WARM}
-    tiers.keep_catalog(edition([made(FIND, description="new"), made(SNAP)]), {})
+    tiers.keep_catalog(snapshot([made(FIND, description="new"), made(SNAP)]), {})
     assert tiers.standings() == {FIND: HOT, SNAP: WARM}
     tiers.keep_catalog(both, {}, {FIND: WARM})
     assert tiers.standings() == {FIND: WARM, SNAP: WARM}
 
 
 def test_what_is_no_longer_there_becomes_inactive_and_comes_back(tiers: TierRecords, database: Database) -> None:
-    both = edition([made(FIND), made(SNAP)])
+    both = snapshot([made(FIND), made(SNAP)])
     tiers.keep_catalog(both, {}, {FIND: HOT})
-    tiers.keep_catalog(edition([made(SNAP)]), {})
+    tiers.keep_catalog(snapshot([made(SNAP)]), {})
     assert active(database) == ({"playwright"}, {"browser_snapshot"})
     assert tiers.standings() == {FIND: HOT}
     tiers.keep_catalog(both, {})
     assert active(database) == ({"playwright", "serena"}, {"browser_snapshot", "find_symbol"})
-    tiers.keep_catalog(edition([]), {})
+    tiers.keep_catalog(snapshot([]), {})
     assert active(database) == (set(), set())
 
 
@@ -116,7 +116,7 @@ def test_the_catalog_and_the_journal_write_to_one_row(tiers: TierRecords, databa
     entry = Invocation(tool=FIND, spelled="", caller="", surface="", outcome=Outcome.DONE, seconds=0.05, at=5.0)
     ledger.append(Batch(writer="w", entries=(entry,)))
     assert tiers.standings() == {}
-    tiers.keep_catalog(edition([made(FIND, title="Find")]), {}, {FIND: HOT})
+    tiers.keep_catalog(snapshot([made(FIND, title="Find")]), {}, {FIND: HOT})
     ledger.append(Batch(writer="w", first=1, entries=(entry,)))
     assert database.rows("SELECT display_name, total_invocations, tier FROM mcp_tools") == [("Find", 2, "hot")]
     assert database.rows("SELECT server_name FROM mcp_servers") == [("serena",)]
@@ -129,18 +129,18 @@ def test_a_catalog_that_has_not_changed_writes_nothing(tiers: TierRecords, datab
     }
     tools = [made(ToolId(f"s{n % 7}", f"t{n}")) for n in range(100)]
     standings = {tool.id: HOT for tool in tools}
-    tiers.keep_catalog(edition(tools), {}, standings)
+    tiers.keep_catalog(snapshot(tools), {}, standings)
     before = database.rows(mark[database.dialect])
-    tiers.keep_catalog(edition(tools), {}, standings)
-    tiers.keep_catalog(edition(tools), {})
+    tiers.keep_catalog(snapshot(tools), {}, standings)
+    tiers.keep_catalog(snapshot(tools), {})
     assert database.rows(mark[database.dialect]) == before
 
 
 def test_a_large_catalog_is_kept_whole(tiers: TierRecords, database: Database) -> None:
     tools = [made(ToolId(f"server{n % 100}", f"tool{n}")) for n in range(3_000)]
-    tiers.keep_catalog(edition(tools), {}, {tool.id: WARM for tool in tools})
+    tiers.keep_catalog(snapshot(tools), {}, {tool.id: WARM for tool in tools})
     assert len(tiers.standings()) == 3_000
-    tiers.keep_catalog(edition(tools[:1_000]), {}, {tool.id: HOT for tool in tools})
+    tiers.keep_catalog(snapshot(tools[:1_000]), {}, {tool.id: HOT for tool in tools})
     assert len(active(database)[1]) == 1_000
     assert sum(standing == HOT for standing in tiers.standings().values()) == 1_000
 
@@ -155,14 +155,14 @@ def test_hostile_names_are_data(tiers: TierRecords, database: Database) -> None:
     ]
     odd = [ToolId("n\0", "\ud83d"), ToolId("n\0", "\ud83e"), ToolId("n", "🚪" * 512)]
     tools = [made(id, description=f"{id.name}\0", title=id.name, category="c\0" + id.server) for id in (*ids, *odd)]
-    tiers.keep_catalog(edition(tools), {}, {tool.id: HOT for tool in tools})
+    tiers.keep_catalog(snapshot(tools), {}, {tool.id: HOT for tool in tools})
     assert len(tiers.standings()) == len(tools)
     assert tiers.standings().keys() >= set(ids)
     assert len(active(database)[1]) == len(tools)
 
 
 def test_a_schema_that_is_hardly_json_is_kept_all_the_same(tiers: TierRecords, database: Database) -> None:
-    tiers.keep_catalog(edition([made(FIND, input_schema={"maximum": 10**30, "title": "\ud83d\0"})]), {})
+    tiers.keep_catalog(snapshot([made(FIND, input_schema={"maximum": 10**30, "title": "\ud83d\0"})]), {})
     ((schema,),) = database.rows("SELECT parameters_schema FROM mcp_tools")
     assert json.loads(schema) == {"maximum": 10**30, "title": "\ud83d\0"}
 
@@ -175,7 +175,7 @@ def test_processes_that_keep_different_catalogs_at_once_do_not_stop_each_other(
 
     def keep(turn: int) -> None:
         if turn % 3:
-            tiers.keep_catalog(edition(tools[turn:] + tools[: turn // 2]), {}, {tool.id: HOT for tool in tools[::2]})
+            tiers.keep_catalog(snapshot(tools[turn:] + tools[: turn // 2]), {}, {tool.id: HOT for tool in tools[::2]})
         else:
             done = {"outcome": Outcome.DONE, "spelled": "", "caller": "", "surface": ""}
             entries = [Invocation(tool=tool.id, seconds=0.1, **done) for tool in reversed(tools)]  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 from portico.domain.disclosure import Budget, Disclosure, Level, Query
 from portico.gateway import DESCRIBE_LIMIT, EXACT_TOKENS
 from portico.protocols import TokenCounter
-from portico.rendering.budget import Rungs, Texts, TokenEstimate, fair, fill, fit
+from portico.rendering.budget import Texts, TokenEstimate, Variants, balance, fill, fit
 from portico.rendering.cards import card as card_of
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
@@ -43,9 +43,9 @@ class Moody:
 COUNTERS: list[TokenCounter] = [COUNTER, Letters(), Moody()]
 
 
-def card(number: int, words: int = 40) -> Rungs:
+def card(number: int, words: int = 40) -> Variants:
     handle = f"server.tool{number}"
-    return Rungs(
+    return Variants(
         handle=handle,
         texts=(
             (Level.FULL, f"{handle} " + "word " * words),
@@ -103,7 +103,7 @@ def test_a_budget_below_one_handle_gives_the_count_and_one_below_that_nothing(to
 
 def test_a_rung_that_saves_nothing_is_passed_over() -> None:
     texts = ((Level.FULL, "x" * 20), (Level.PARAMETERS, "y" * 30), (Level.NAME, "z" * 5))
-    found = fit([Rungs(handle="z", texts=texts)] * 2, tokens=27, counter=Letters())
+    found = fit([Variants(handle="z", texts=texts)] * 2, tokens=27, counter=Letters())
     assert [c.level for c in found.cards] == [Level.FULL, Level.NAME]
 
 
@@ -113,14 +113,14 @@ def test_no_cards_are_no_trouble() -> None:
 
 
 @st.composite
-def rungs(draw: st.DrawFn) -> Rungs:
+def variants(draw: st.DrawFn) -> Variants:
     handle = draw(st.text(min_size=1, max_size=30))
     levels = sorted(draw(st.lists(st.sampled_from(Level), max_size=5)), reverse=True)
     texts = [(level, draw(st.text(max_size=120))) for level in levels]
-    return Rungs(handle=handle, texts=(*texts, (Level.NAME, handle)))
+    return Variants(handle=handle, texts=(*texts, (Level.NAME, handle)))
 
 
-def check(found: Disclosure, cards: list[Rungs], tokens: int, counter: TokenCounter) -> None:
+def check(found: Disclosure, cards: list[Variants], tokens: int, counter: TokenCounter) -> None:
     """What holds for every answer."""
     assert found.tokens == counter.count(found.text) <= max(tokens, 0)
     assert found.shown == len(found.cards) <= found.total
@@ -137,7 +137,7 @@ def check(found: Disclosure, cards: list[Rungs], tokens: int, counter: TokenCoun
 @pytest.mark.requirement("P-BUDGET-NEVER-OVER")
 @settings(max_examples=400)
 @given(
-    st.lists(rungs(), max_size=12),
+    st.lists(variants(), max_size=12),
     st.integers(-3, 500),
     st.text(max_size=30),
     st.sampled_from(["", "5 more: search", "x" * 200]),
@@ -145,7 +145,7 @@ def check(found: Disclosure, cards: list[Rungs], tokens: int, counter: TokenCoun
     st.sampled_from(COUNTERS),
 )
 def test_an_answer_is_never_over_its_budget_whatever_counts(
-    cards: list[Rungs], tokens: int, head: str, tail: str, separator: str, counter: TokenCounter
+    cards: list[Variants], tokens: int, head: str, tail: str, separator: str, counter: TokenCounter
 ) -> None:
     found = fit(cards, tokens=tokens, counter=counter, head=head, tail=tail, separator=separator)
     check(found, cards, tokens, counter)
@@ -272,7 +272,7 @@ def test_room_that_is_left_raises_the_cards_in_turns() -> None:
 @given(st.lists(st.integers(0, 60), max_size=8), st.integers(0, 2_000))
 def test_filling_lowers_no_card_and_stays_within_the_room(words: list[int], room: int) -> None:
     cards = [card(number, count) for number, count in enumerate(words)]
-    before = fit(fair(cards, room, Letters()), tokens=room, counter=Letters()).cards
+    before = fit(balance(cards, room, Letters()), tokens=room, counter=Letters()).cards
     after = fill(cards, before, room, Letters())
     assert [each.handle for each in after] == [each.handle for each in before]
     assert all(len(new.text) >= len(old.text) for new, old in zip(after, before, strict=True))

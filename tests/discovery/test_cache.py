@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from portico.rendering.cache import AnswerCache, PerEdition, Sights
+from portico.rendering.cache import AnswerCache, PerSnapshot, Sights
 from portico.testing import definition, furnish
 
 TTL = 10.0
@@ -279,28 +279,28 @@ async def test_who_wants_another_version_than_the_one_in_the_making_is_not_given
 
 
 def test_what_follows_from_an_edition_is_made_once_and_goes_with_it():
-    house = furnish({"a": [definition("b")]})
-    kept, made = PerEdition[int](), []
+    application = furnish({"a": [definition("b")]})
+    kept, made = PerSnapshot[int](), []
 
     def make() -> int:
         made.append(1)
         return len(made)
 
-    seen = frozenset(house.gateway.edition.tools)
-    assert [kept.get(house.gateway.edition, key, make) for key in ("x", seen, "x", seen)] == [1, 2, 1, 2]
+    seen = frozenset(application.gateway.snapshot.tools)
+    assert [kept.get(application.gateway.snapshot, key, make) for key in ("x", seen, "x", seen)] == [1, 2, 1, 2]
     alive = weakref.ref(seen)
-    del house, seen
+    del application, seen
     gc.collect()
     assert alive() is None
 
 
 def test_of_very_many_values_of_an_edition_the_first_make_room():
-    edition = furnish({}).gateway.edition
-    kept: PerEdition[int] = PerEdition()
+    snapshot = furnish({}).gateway.snapshot
+    kept: PerSnapshot[int] = PerSnapshot()
     for key in range(1_000):
-        assert kept.get(edition, key, lambda key=key: key) == key  # type: ignore[misc]
-    assert kept.get(edition, 999, lambda: -1) == 999
-    assert kept.get(edition, 0, lambda: -1) == -1
+        assert kept.get(snapshot, key, lambda key=key: key) == key  # type: ignore[misc]
+    assert kept.get(snapshot, 999, lambda: -1) == 999
+    assert kept.get(snapshot, 0, lambda: -1) == -1
 
 
 def test_an_answer_that_waits_for_nobody_lasts_as_long_as_its_version(cache: AnswerCache, clock: Clock):
@@ -330,13 +330,13 @@ async def test_answers_that_are_waited_for_and_others_share_the_room(cache: Answ
 
 
 def test_sets_of_tools_are_told_apart_within_an_edition_and_forgotten_with_it():
-    sights, house = Sights(), furnish({"a": [definition("b"), definition("c")]})
-    edition = house.gateway.edition
-    every = frozenset(edition.tools)
-    some = frozenset([*edition.tools][:1])
-    assert [sights.number(edition, seen) for seen in (every, some, frozenset(every), some)] == [0, 1, 0, 1]
-    gone = weakref.ref(edition)
-    house.gateway.editions.withdraw("a")
-    del edition
+    sights, application = Sights(), furnish({"a": [definition("b"), definition("c")]})
+    snapshot = application.gateway.snapshot
+    every = frozenset(snapshot.tools)
+    some = frozenset([*snapshot.tools][:1])
+    assert [sights.number(snapshot, seen) for seen in (every, some, frozenset(every), some)] == [0, 1, 0, 1]
+    gone = weakref.ref(snapshot)
+    application.gateway.publisher.withdraw("a")
+    del snapshot
     gc.collect()
     assert gone() is None

@@ -11,7 +11,7 @@ from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 from portico.domain.disclosure import Level
 from portico.domain.tool import Tool
 from portico.rendering.budget import TokenEstimate
-from portico.rendering.cards import card, ladder, shortened
+from portico.rendering.cards import card, shortened, variants_of
 from portico.testing import definition, furnish, tool
 
 RAW = definition(
@@ -47,7 +47,7 @@ def test_a_tool_without_parameters_says_so_in_its_summary() -> None:
 
 @pytest.mark.requirement("P-LEVELS")
 def test_the_ladder_goes_from_everything_to_the_name() -> None:
-    texts = list(ladder(ISSUE, Level.FULL).texts)
+    texts = list(variants_of(ISSUE, Level.FULL).texts)
     levels = [level for level, _ in texts]
     assert levels == sorted(levels, reverse=True)
     assert set(levels) == set(Level)
@@ -60,7 +60,7 @@ def test_the_ladder_goes_from_everything_to_the_name() -> None:
 
 
 def test_rungs_can_be_read_like_any_sequence() -> None:
-    texts = ladder(ISSUE, Level.SUMMARY).texts
+    texts = variants_of(ISSUE, Level.SUMMARY).texts
     assert [*texts] == [texts[n] for n in range(len(texts))] == list(texts[:])
 
 
@@ -96,7 +96,7 @@ def test_shortened_schemas_keep_names_types_choices_and_quoted_values() -> None:
 def check(made: Tool) -> None:
     """What holds for the ladder of every tool."""
     counter = TokenEstimate()
-    texts = list(ladder(made, Level.FULL).texts)
+    texts = list(variants_of(made, Level.FULL).texts)
     assert [level for level, _ in texts] == sorted((level for level, _ in texts), reverse=True)
     assert texts[-1] == (Level.NAME, made.handle)
     for level, text in texts:
@@ -112,7 +112,7 @@ def check(made: Tool) -> None:
 
 @pytest.mark.requirement("P-LEVELS", "P-SIGNATURE-COMPLETE")
 def test_every_rung_with_parameters_names_the_required_ones() -> None:
-    for made in furnish(generate(20, 200)).gateway.edition.tools.values():
+    for made in furnish(generate(20, 200)).gateway.snapshot.tools.values():
         check(made)
 
 
@@ -121,5 +121,5 @@ def test_every_rung_of_a_real_tool_names_its_required_parameters() -> None:
     definitions = load_fleet()
     if definitions is None:
         pytest.skip(f"{FLEET_VARIABLE} names no file with the definitions of real servers")
-    for made in furnish(definitions).gateway.edition.tools.values():
+    for made in furnish(definitions).gateway.snapshot.tools.values():
         check(made)

@@ -16,7 +16,7 @@ from portico.domain.schema_values import proposals
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments
 from portico.execution.arguments import ArgumentCheck
-from portico.rendering.cards import as_meta_tool, example_arguments, example_value, ladder
+from portico.rendering.cards import as_meta_tool, example_arguments, example_value, variants_of
 from portico.rendering.json_forms import examples
 from portico.testing import tool
 
@@ -236,7 +236,7 @@ def test_where_no_call_can_be_found_the_way_to_the_schema_is_told() -> None:
         ArgumentCheck().check(odd, {"a": "no"})
     assert caught.value.next_call is not None
     assert caught.value.next_call.action == "describe"
-    assert "could be made" in ladder(odd, Level.FULL, as_meta_tool).texts[0][1]
+    assert "could be made" in variants_of(odd, Level.FULL, as_meta_tool).texts[0][1]
     assert examples(odd) == []
 
 

@@ -26,7 +26,7 @@ def tagged(name: str, *tags: str, reads: bool = False) -> dict[str, Any]:
 
 
 @pytest.fixture
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     specs = [
         ServerSpec(name="git-hub", transport="stdio", command="x", category="Code"),
         ServerSpec(name="files", transport="stdio", command="x", tools=ToolFilter(deny=("secret",))),
@@ -38,35 +38,41 @@ def house() -> FakeHouse:
     return furnish(offered, specs=specs)
 
 
-def found(house: FakeHouse, **filters: Any) -> list[str]:
-    return sorted(hit.handle for hit in house.gateway.hits(AGENT, Query(text="does something", **filters)).hits)
+def found(application: FakeHouse, **filters: Any) -> list[str]:
+    return sorted(hit.handle for hit in application.gateway.hits(AGENT, Query(text="does something", **filters)).hits)
 
 
-def called(house: FakeHouse, server: str, name: str, outcome: Outcome, seconds: float) -> None:
-    house.gateway.executor.journal.record(
+def called(application: FakeHouse, server: str, name: str, outcome: Outcome, seconds: float) -> None:
+    application.gateway.executor.journal.record(
         Invocation(tool=ToolId(server, name), spelled=name, caller="", surface="", outcome=outcome, seconds=seconds)
     )
 
 
 @pytest.mark.requirement("P-FILTERS", "P-TAGS")
-def test_each_filter_narrows_a_search_without_regard_to_case(house: FakeHouse) -> None:
-    assert found(house, server="GIT-hub") == found(house, server="git_hub") == ["git_hub.create", "git_hub.list"]
-    assert found(house, category="code") == ["git_hub.create", "git_hub.list"]
-    assert found(house, tag="ISSUES") == ["git_hub.create", "git_hub.list"]
-    assert found(house, tag="disk") == ["files.read"]
-    assert found(house, read_only=True) == ["files.read", "git_hub.list"]
-    assert found(house, source="upstream") == ["files.read", "git_hub.create", "git_hub.list"]
-    assert found(house, tag="issues", read_only=True, server="git-hub") == ["git_hub.list"]
-    assert found(house, tag="disk", category="code") == []
+def test_each_filter_narrows_a_search_without_regard_to_case(application: FakeHouse) -> None:
+    assert (
+        found(application, server="GIT-hub")
+        == found(application, server="git_hub")
+        == ["git_hub.create", "git_hub.list"]
+    )
+    assert found(application, category="code") == ["git_hub.create", "git_hub.list"]
+    assert found(application, tag="ISSUES") == ["git_hub.create", "git_hub.list"]
+    assert found(application, tag="disk") == ["files.read"]
+    assert found(application, read_only=True) == ["files.read", "git_hub.list"]
+    assert found(application, source="upstream") == ["files.read", "git_hub.create", "git_hub.list"]
+    assert found(application, tag="issues", read_only=True, server="git-hub") == ["git_hub.list"]
+    assert found(application, tag="disk", category="code") == []
 
 
 @pytest.mark.requirement("P-FILTERS")
 def test_sources_are_told_apart() -> None:
-    house = furnish({"up": [definition("a", "Does something.")]})
-    house.gateway.editions.accept([(Offering(server="db", tools=(definition("b", "Does something."),)), "database")])
-    assert found(house, source="database") == ["db.b"]
+    application = furnish({"up": [definition("a", "Does something.")]})
+    application.gateway.publisher.accept(
+        [(Offering(server="db", tools=(definition("b", "Does something."),)), "database")]
+    )
+    assert found(application, source="database") == ["db.b"]
     with pytest.raises(UnknownFilter, match="sources, nearest first: database, upstream"):
-        found(house, source="datbase")
+        found(application, source="datbase")
 
 
 @pytest.mark.requirement("P-FILTERS")
@@ -80,102 +86,102 @@ def test_sources_are_told_apart() -> None:
     ],
 )
 def test_a_value_that_no_tool_has_is_answered_with_those_that_exist(
-    house: FakeHouse, filters: dict[str, Any], text: str, mended: dict[str, Any] | None
+    application: FakeHouse, filters: dict[str, Any], text: str, mended: dict[str, Any] | None
 ) -> None:
     with pytest.raises(UnknownFilter) as raised:
-        found(house, **filters)
+        found(application, **filters)
     assert text in str(raised.value)
     query = {"query": "does something", **mended} if mended else {"query": ""}
     assert raised.value.next_call == NextCall("search", query)
 
 
 @pytest.mark.requirement("P-FILTERS", "P-HIDDEN-LOOKS-MISSING", "T17")
-def test_what_only_hidden_tools_have_does_not_exist(house: FakeHouse) -> None:
+def test_what_only_hidden_tools_have_does_not_exist(application: FakeHouse) -> None:
     with pytest.raises(UnknownFilter) as hidden:
-        found(house, tag="hidden-tag")
+        found(application, tag="hidden-tag")
     with pytest.raises(UnknownFilter) as missing:
-        found(house, tag="nobody-tag")
+        found(application, tag="nobody-tag")
     assert str(hidden.value).replace("hidden-tag", "nobody-tag").split("\n")[0] == str(missing.value).split("\n")[0]
     assert "hidden-tag" not in str(missing.value)
 
 
 @pytest.mark.requirement("P-FILTERS")
 def test_many_values_are_named_up_to_ten_and_counted() -> None:
-    house = furnish({f"server{number:03}": [definition("x")] for number in range(200)})
+    application = furnish({f"server{number:03}": [definition("x")] for number in range(200)})
     with pytest.raises(UnknownFilter) as raised:
-        found(house, server="server1000" + "x" * 5_000)
+        found(application, server="server1000" + "x" * 5_000)
     assert str(raised.value).endswith(" and 190 more")
     assert len(str(raised.value)) < 400
     with pytest.raises(UnknownFilter, match="no tool has a tag"):
-        found(house, tag="x")
+        found(application, tag="x")
 
 
 @pytest.mark.requirement("P-FILTERS", "P-USAGE")
-def test_slow_and_failing_tools_are_left_out_and_untried_ones_pass(house: FakeHouse) -> None:
-    called(house, "git-hub", "list", Outcome.DONE, 0.5)
-    called(house, "git-hub", "create", Outcome.DONE, 0.01)
-    called(house, "git-hub", "create", Outcome.FAILED, 0.01)
-    assert found(house, max_latency_ms=100) == ["files.read", "git_hub.create"]
-    assert found(house, min_success=0.9) == ["files.read", "git_hub.list"]
-    assert found(house, min_success=0.5, max_latency_ms=500) == ["files.read", "git_hub.create", "git_hub.list"]
-    assert found(house, min_success=0.9, max_latency_ms=100) == ["files.read"]
+def test_slow_and_failing_tools_are_left_out_and_untried_ones_pass(application: FakeHouse) -> None:
+    called(application, "git-hub", "list", Outcome.DONE, 0.5)
+    called(application, "git-hub", "create", Outcome.DONE, 0.01)
+    called(application, "git-hub", "create", Outcome.FAILED, 0.01)
+    assert found(application, max_latency_ms=100) == ["files.read", "git_hub.create"]
+    assert found(application, min_success=0.9) == ["files.read", "git_hub.list"]
+    assert found(application, min_success=0.5, max_latency_ms=500) == ["files.read", "git_hub.create", "git_hub.list"]
+    assert found(application, min_success=0.9, max_latency_ms=100) == ["files.read"]
 
 
 @pytest.mark.requirement("P-FILTERS", "P-USAGE")
-async def test_calls_make_the_usage_that_filters_and_descriptions_speak_of(house: FakeHouse) -> None:
-    await house.gateway.call(AGENT, Call(tool="files.read", arguments={}))
+async def test_calls_make_the_usage_that_filters_and_descriptions_speak_of(application: FakeHouse) -> None:
+    await application.gateway.call(AGENT, Call(tool="files.read", arguments={}))
     with pytest.raises(CallError):
-        await house.gateway.call(AGENT, Call(tool="files.read", arguments={"nonsense": 1}))
-    assert "\nperformance: 1 call, 100.0% success, " in house.gateway.describe(AGENT, ["files.read"]).text
-    house.provider("files").fails(UpstreamGone("files"))
+        await application.gateway.call(AGENT, Call(tool="files.read", arguments={"nonsense": 1}))
+    assert "\nperformance: 1 call, 100.0% success, " in application.gateway.describe(AGENT, ["files.read"]).text
+    application.provider("files").fails(UpstreamGone("files"))
     with pytest.raises(UpstreamGone):
-        await house.gateway.call(AGENT, Call(tool="files.read", arguments={}))
-    assert "\nperformance: 2 calls, 50.0% success, " in house.gateway.describe(AGENT, ["files.read"]).text
-    assert "files.read" not in found(house, min_success=0.6)
-    assert "performance" not in house.gateway.describe(AGENT, ["git_hub.list"]).text
+        await application.gateway.call(AGENT, Call(tool="files.read", arguments={}))
+    assert "\nperformance: 2 calls, 50.0% success, " in application.gateway.describe(AGENT, ["files.read"]).text
+    assert "files.read" not in found(application, min_success=0.6)
+    assert "performance" not in application.gateway.describe(AGENT, ["git_hub.list"]).text
 
 
 @pytest.mark.requirement("P-FILTERS")
 @pytest.mark.parametrize("filters", [{"min_success": 95}, {"min_success": -1}, {"max_latency_ms": float("nan")}])
-def test_a_number_that_cannot_be_meant_is_refused(house: FakeHouse, filters: dict[str, float]) -> None:
+def test_a_number_that_cannot_be_meant_is_refused(application: FakeHouse, filters: dict[str, float]) -> None:
     with pytest.raises(InvalidArguments, match=r"min_success is a share|max_latency_ms is a number"):
-        found(house, **filters)
+        found(application, **filters)
 
 
 @pytest.mark.requirement("P-FILTERS")
 def test_the_index_is_asked_within_the_same_object_for_the_same_filters() -> None:
     index = FakeIndex({"a.x": 1.0})
-    house = furnish({"a": [tagged("x", "t")], "b": [tagged("y")]}, index=index)
+    application = furnish({"a": [tagged("x", "t")], "b": [tagged("y")]}, index=index)
     for filters in ({}, {"server": "a"}, {"tag": "T", "server": "A"}, {"source": "upstream"}):
-        found(house, **filters)
-        found(house, **filters)
+        found(application, **filters)
+        found(application, **filters)
     whole, whole_again, one, one_again, two, two_again, every, every_again = index.asked
     assert whole is whole_again is every is every_again
     assert one is one_again
     assert two is two_again
-    called(house, "b", "y", Outcome.FAILED, 1.0)
-    found(house, min_success=0.5)
-    called(house, "b", "y", Outcome.FAILED, 1.0)
-    found(house, min_success=0.5)
+    called(application, "b", "y", Outcome.FAILED, 1.0)
+    found(application, min_success=0.5)
+    called(application, "b", "y", Outcome.FAILED, 1.0)
+    found(application, min_success=0.5)
     assert index.asked[-1] is index.asked[-2]
 
 
 @pytest.mark.requirement("P-FILTERS")
-def test_another_edition_makes_other_selections_and_no_more_than_some_are_kept(house: FakeHouse) -> None:
+def test_another_edition_makes_other_selections_and_no_more_than_some_are_kept(application: FakeHouse) -> None:
     filters = Filters()
-    edition = house.gateway.edition
-    visible = frozenset(house.gateway.policy.visible(AGENT, edition))
-    first = filters.narrow(edition, visible, Query(server="files"), {})
-    assert filters.narrow(edition, visible, Query(server="files"), {}) is first
+    snapshot = application.gateway.snapshot
+    visible = frozenset(application.gateway.policy.visible(AGENT, snapshot))
+    first = filters.narrow(snapshot, visible, Query(server="files"), {})
+    assert filters.narrow(snapshot, visible, Query(server="files"), {}) is first
     for number in range(SELECTIONS_KEPT):
         narrower = visible if number % 2 else first
-        filters.narrow(edition, narrower - {ToolId("s", str(number))}, replace(Query(), read_only=True), {})
-        filters.narrow(edition, frozenset({ToolId("files", "read"), ToolId("x", str(number))}), Query(tag="disk"), {})
-    assert len(filters._selections[edition]) <= SELECTIONS_KEPT
-    house.gateway.editions.accept([(Offering(server="files", tools=(tagged("other", "new"),)), "upstream")])
-    assert found(house, tag="new") == ["files.other"]
+        filters.narrow(snapshot, narrower - {ToolId("s", str(number))}, replace(Query(), read_only=True), {})
+        filters.narrow(snapshot, frozenset({ToolId("files", "read"), ToolId("x", str(number))}), Query(tag="disk"), {})
+    assert len(filters._selections[snapshot]) <= SELECTIONS_KEPT
+    application.gateway.publisher.accept([(Offering(server="files", tools=(tagged("other", "new"),)), "upstream")])
+    assert found(application, tag="new") == ["files.other"]
     with pytest.raises(UnknownFilter):
-        found(house, tag="disk")
-    del edition
+        found(application, tag="disk")
+    del snapshot
     gc.collect()
     assert not filters._selections

@@ -12,46 +12,46 @@ from tests.catalogue import generate
 from tests.everyday import EVERYDAY
 
 from portico.domain.disclosure import Findings
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.protocols import Index
 from portico.samples import SAMPLES
 from portico.search.index import build_index
 from portico.testing import definition, furnish
 
-House = tuple[Edition, Index]
+Application = tuple[CatalogSnapshot, Index]
 
 
-def open_house(servers: dict[str, list[dict[str, Any]]]) -> House:
-    edition = furnish(servers).gateway.edition
-    return edition, build_index(edition, None)
+def open_app(servers: dict[str, list[dict[str, Any]]]) -> Application:
+    snapshot = furnish(servers).gateway.snapshot
+    return snapshot, build_index(snapshot, None)
 
 
-def ask(house: House, text: str, limit: int = 5) -> Findings:
-    edition, index = house
-    return index.query(text, within=edition.tools.keys(), limit=limit)
+def ask(application: Application, text: str, limit: int = 5) -> Findings:
+    snapshot, index = application
+    return index.query(text, within=snapshot.tools.keys(), limit=limit)
 
 
-def names(house: House, text: str, limit: int = 5) -> list[str]:
-    return [hit.name for hit in ask(house, text, limit).hits]
-
-
-@pytest.fixture(scope="module")
-def everyday() -> House:
-    return open_house(EVERYDAY)
+def names(application: Application, text: str, limit: int = 5) -> list[str]:
+    return [hit.name for hit in ask(application, text, limit).hits]
 
 
 @pytest.fixture(scope="module")
-def generated() -> House:
-    return open_house(generate(20, 300))
+def everyday() -> Application:
+    return open_app(EVERYDAY)
 
 
 @pytest.fixture(scope="module")
-def samples() -> House:
+def generated() -> Application:
+    return open_app(generate(20, 300))
+
+
+@pytest.fixture(scope="module")
+def samples() -> Application:
     servers = {}
     for name, (module, _) in SAMPLES.items():
         listed = anyio.run(partial(import_module(module).server.list_tools))
         servers[name] = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in listed]
-    return open_house(servers)
+    return open_app(servers)
 
 
 @pytest.mark.requirement("P-SEARCH-FORGIVES")
@@ -78,19 +78,19 @@ def samples() -> House:
         ("terms and conditions", "get_terms"),
     ],
 )
-def test_what_was_meant_comes_first(text: str, name: str, everyday: House) -> None:
+def test_what_was_meant_comes_first(text: str, name: str, everyday: Application) -> None:
     found = ask(everyday, text)
     assert found.hits[0].name == name
     assert found.fits
 
 
-def test_a_path_does_not_say_what_to_do(everyday: House) -> None:
+def test_a_path_does_not_say_what_to_do(everyday: Application) -> None:
     assert names(everyday, "open '/tmp/delete/all.txt'")[0] != "delete_file"
     assert names(everyday, "read '/tmp/delete/all.txt'")[0] == "read_file"
     assert names(everyday, "take a screenshot of https://example.org/delete/file")[0] == "take_screenshot"
 
 
-def test_words_of_other_languages_find_what_is_written_in_them(everyday: House) -> None:
+def test_words_of_other_languages_find_what_is_written_in_them(everyday: Application) -> None:
     foreign = {
         "ru": [
             definition("удалить_файл", "Удалить файл навсегда"),
@@ -99,10 +99,10 @@ def test_words_of_other_languages_find_what_is_written_in_them(everyday: House) 
         "de": [definition("datei_löschen", "Löscht eine Datei"), definition("größe_ändern", "Ändert die Größe")],
         "zh": [definition("创建", "创建 问题")],
     }
-    house = open_house({**EVERYDAY, **foreign})
-    assert names(house, "создать новую задачу")[0] == "создать_задачу"
-    assert names(house, "Größe ändern")[0] == "größe_ändern"
-    assert names(house, "创建 问题")[0] == "创建"
+    application = open_app({**EVERYDAY, **foreign})
+    assert names(application, "создать новую задачу")[0] == "создать_задачу"
+    assert names(application, "Größe ändern")[0] == "größe_ändern"
+    assert names(application, "创建 问题")[0] == "创建"
     assert names(everyday, "создать новую задачу") == []
 
 
@@ -130,7 +130,7 @@ SEVERAL = {
 
 @pytest.mark.requirement("P-SEARCH-NEEDS")
 @pytest.mark.parametrize("text", SEVERAL)
-def test_each_of_several_needs_finds_its_tool_among_the_first_five(text: str, everyday: House) -> None:
+def test_each_of_several_needs_finds_its_tool_among_the_first_five(text: str, everyday: Application) -> None:
     assert SEVERAL[text] <= set(names(everyday, text))
     assert ask(everyday, text).fits
 
@@ -178,27 +178,27 @@ def test_nonsense_and_what_is_far_off_does_not_fit(text: str, catalogue: str, re
         ("count words", "text_tools.count_text"),
     ],
 )
-def test_what_a_sample_server_can_do_fits(text: str, handle: str, samples: House) -> None:
+def test_what_a_sample_server_can_do_fits(text: str, handle: str, samples: Application) -> None:
     found = ask(samples, text)
     assert found.hits[0].handle == handle
     assert found.fits
 
 
 @pytest.mark.requirement("P-NOTHING-FITS")
-def test_an_exact_name_always_fits(everyday: House, generated: House, samples: House) -> None:
-    for house in (everyday, generated, samples):
-        for tool in house[0].tools.values():
+def test_an_exact_name_always_fits(everyday: Application, generated: Application, samples: Application) -> None:
+    for application in (everyday, generated, samples):
+        for tool in application[0].tools.values():
             for spelling in (tool.handle, tool.id.name, tool.listed):
-                assert ask(house, spelling, 1).fits
-    strange = open_house({"s": [definition("qwxzy", "Зачем")]})
+                assert ask(application, spelling, 1).fits
+    strange = open_app({"s": [definition("qwxzy", "Зачем")]})
     assert ask(strange, "qwxzy").fits
 
 
 @pytest.mark.requirement("P-SEARCH-COPIES", "T37")
 def test_copies_give_way_to_other_tools() -> None:
     copies = {f"s{number}": [definition("search_notes", "Search the notes by words")] for number in range(6)}
-    house = open_house({**copies, "other": [definition("find_notes", "Find notes by their tags and words")]})
-    found = ask(house, "search my notes").hits
+    application = open_app({**copies, "other": [definition("find_notes", "Find notes by their tags and words")]})
+    found = ask(application, "search my notes").hits
     assert found[0].handle == "s0.search_notes"
     assert "other.find_notes" in [hit.handle for hit in found]
     assert "like one before it" not in found[0].why
@@ -211,11 +211,11 @@ def test_tools_that_only_share_a_name_are_no_copies() -> None:
         "bank": [definition("transfer", "Transfer money from one bank account to another currency")],
         "disk": [definition("transfer", "Upload photos and video files to the backup server disk")],
     }
-    assert all("like one before it" not in hit.why for hit in ask(open_house(same_name), "transfer it please").hits)
+    assert all("like one before it" not in hit.why for hit in ask(open_app(same_name), "transfer it please").hits)
 
 
 def test_copies_keep_their_place_when_their_name_is_asked_for() -> None:
     copies = {f"server{number}": [definition("search_notes", "Search the notes")] for number in range(6)}
-    found = ask(open_house(copies), "search_notes", 6).hits
+    found = ask(open_app(copies), "search_notes", 6).hits
     assert [hit.server for hit in found] == sorted(copies)
     assert len({hit.score for hit in found}) == 1

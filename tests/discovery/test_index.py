@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.catalogue import generate
 from tests.everyday import EVERYDAY
 
-from portico.catalog.publisher import Editions
+from portico.catalog.publisher import Publisher
 from portico.domain.call import Caller
 from portico.domain.disclosure import Findings, Hit, Query
 from portico.domain.server import Offering
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.search.index import ToolIndex, build_index
 from portico.search.postings import DETAIL_LIMIT, document, read
@@ -24,17 +24,17 @@ from portico.testing import definition, furnish
 
 
 @pytest.fixture(scope="module")
-def edition() -> Edition:
-    return furnish(generate(12, 150)).gateway.edition
+def snapshot() -> CatalogSnapshot:
+    return furnish(generate(12, 150)).gateway.snapshot
 
 
 @pytest.fixture(scope="module")
-def index(edition: Edition) -> ToolIndex:
-    return build_index(edition, None)
+def index(snapshot: CatalogSnapshot) -> ToolIndex:
+    return build_index(snapshot, None)
 
 
-def ask(index: ToolIndex, edition: Edition, text: str, limit: int = 50) -> list[Hit]:
-    return list(index.query(text, within=edition.tools.keys(), limit=limit).hits)
+def ask(index: ToolIndex, snapshot: CatalogSnapshot, text: str, limit: int = 50) -> list[Hit]:
+    return list(index.query(text, within=snapshot.tools.keys(), limit=limit).hits)
 
 
 STRANGE = {
@@ -79,8 +79,8 @@ STRANGE = {
 @pytest.mark.requirement("P-SEARCH-ANY-TEXT")
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("name", STRANGE)
-def test_any_text_may_be_asked(name: str, index: ToolIndex, edition: Edition) -> None:
-    hits = ask(index, edition, STRANGE[name])
+def test_any_text_may_be_asked(name: str, index: ToolIndex, snapshot: CatalogSnapshot) -> None:
+    hits = ask(index, snapshot, STRANGE[name])
     assert len(hits) <= 50
     assert all(hit.score > 0 for hit in hits)
     assert all(abs(sum(hit.why.values()) - hit.score) <= 0.001 for hit in hits)
@@ -89,53 +89,55 @@ def test_any_text_may_be_asked(name: str, index: ToolIndex, edition: Edition) ->
 @pytest.mark.requirement("P-SEARCH-ANY-TEXT")
 @settings(max_examples=200)
 @given(text=st.text(max_size=200), limit=st.integers(0, 60))
-def test_arbitrary_text_gives_hits_within_the_limit(text: str, limit: int, index: ToolIndex, edition: Edition) -> None:
-    hits = ask(index, edition, text, limit)
+def test_arbitrary_text_gives_hits_within_the_limit(
+    text: str, limit: int, index: ToolIndex, snapshot: CatalogSnapshot
+) -> None:
+    hits = ask(index, snapshot, text, limit)
     assert len(hits) <= limit
     assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.handle))
 
 
 @pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
-def test_the_exact_name_comes_first(index: ToolIndex, edition: Edition) -> None:
-    for tool in edition.tools.values():
+def test_the_exact_name_comes_first(index: ToolIndex, snapshot: CatalogSnapshot) -> None:
+    for tool in snapshot.tools.values():
         for spelling in (tool.handle, tool.handle.upper(), f"  {tool.handle} "):
-            assert ask(index, edition, spelling)[0].tool is tool
-        first = ask(index, edition, tool.id.name.replace("_", " ").replace("-", " "))[0]
+            assert ask(index, snapshot, spelling)[0].tool is tool
+        first = ask(index, snapshot, tool.id.name.replace("_", " ").replace("-", " "))[0]
         assert first.why["exact name"]
 
 
 @pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
 def test_names_in_other_alphabets_are_told_apart() -> None:
-    edition = furnish(
+    snapshot = furnish(
         {"s": [definition("удалить_файл"), definition("создать_файл"), definition("___")]}
-    ).gateway.edition
-    index = build_index(edition, None)
-    hits = ask(index, edition, "создать_файл")
+    ).gateway.snapshot
+    index = build_index(snapshot, None)
+    hits = ask(index, snapshot, "создать_файл")
     assert hits[0].name == "создать_файл"
     assert [hit.name for hit in hits if "exact name" in hit.why] == ["создать_файл"]
-    assert ask(index, edition, "!!!") == []
+    assert ask(index, snapshot, "!!!") == []
 
 
 @pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
 def test_a_name_is_exact_in_every_spelling() -> None:
-    edition = furnish({**EVERYDAY, "my.files": [definition("read_file", "Read a file")]}).gateway.edition
-    index = build_index(edition, None)
-    for tool in edition.tools.values():
+    snapshot = furnish({**EVERYDAY, "my.files": [definition("read_file", "Read a file")]}).gateway.snapshot
+    index = build_index(snapshot, None)
+    for tool in snapshot.tools.values():
         for spelling in (tool.handle, tool.listed, str(tool.id), tool.handle.upper(), f"\n{tool.handle} "):
-            first = ask(index, edition, spelling)[0]
+            first = ask(index, snapshot, spelling)[0]
             assert first.tool is tool
             assert first.why["exact name"]
-        assert index.query(tool.handle, within=edition.tools.keys(), limit=1).fits
+        assert index.query(tool.handle, within=snapshot.tools.keys(), limit=1).fits
 
 
 @pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
 @settings(max_examples=50)
 @given(names=st.lists(st.text(min_size=1, max_size=20).filter(str.strip), min_size=1, max_size=6, unique=True))
 def test_any_handle_finds_its_tool_first(names: list[str]) -> None:
-    edition = furnish({"s": [definition(name, "Does something") for name in names]}).gateway.edition
-    index = build_index(edition, None)
-    for tool in edition.tools.values():
-        assert ask(index, edition, tool.handle)[0].tool is tool
+    snapshot = furnish({"s": [definition(name, "Does something") for name in names]}).gateway.snapshot
+    index = build_index(snapshot, None)
+    for tool in snapshot.tools.values():
+        assert ask(index, snapshot, tool.handle)[0].tool is tool
 
 
 @pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
@@ -150,35 +152,35 @@ def test_any_handle_finds_its_tool_first(names: list[str]) -> None:
     ],
 )
 def test_the_beginning_of_a_name_comes_early(beginning: str, name: str) -> None:
-    edition = furnish(EVERYDAY).gateway.edition
-    first = ask(build_index(edition, None), edition, beginning)[0]
+    snapshot = furnish(EVERYDAY).gateway.snapshot
+    first = ask(build_index(snapshot, None), snapshot, beginning)[0]
     assert first.name == name
     assert first.why["name begins so"] > 0
 
 
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
-def test_only_the_visible_set_is_found(index: ToolIndex, edition: Edition) -> None:
-    visible = set(list(edition.tools)[::7])
-    for text in ("create", "list all", "delete file", next(iter(edition.tools)).name):
+def test_only_the_visible_set_is_found(index: ToolIndex, snapshot: CatalogSnapshot) -> None:
+    visible = set(list(snapshot.tools)[::7])
+    for text in ("create", "list all", "delete file", next(iter(snapshot.tools)).name):
         found = {hit.tool.id for hit in index.query(text, within=visible, limit=50).hits}
         assert found <= visible
         assert index.query(text, within=set(), limit=50).hits == ()
 
 
-def test_the_order_is_the_same_every_time(edition: Edition) -> None:
-    first, second = build_index(edition, None), build_index(edition, None)
+def test_the_order_is_the_same_every_time(snapshot: CatalogSnapshot) -> None:
+    first, second = build_index(snapshot, None), build_index(snapshot, None)
     for text in ("create a new issue", "search messages", "delete"):
-        assert [h.handle for h in ask(first, edition, text)] == [h.handle for h in ask(second, edition, text)]
+        assert [h.handle for h in ask(first, snapshot, text)] == [h.handle for h in ask(second, snapshot, text)]
 
 
-def test_an_index_that_reuses_its_predecessor_answers_the_same(edition: Edition, index: ToolIndex) -> None:
-    again = build_index(edition, index)
+def test_an_index_that_reuses_its_predecessor_answers_the_same(snapshot: CatalogSnapshot, index: ToolIndex) -> None:
+    again = build_index(snapshot, index)
     assert again.postings.words is index.postings.words
-    assert ask(again, edition, "create issue") == ask(index, edition, "create issue")
+    assert ask(again, snapshot, "create issue") == ask(index, snapshot, "create issue")
 
 
-def test_every_part_of_a_score_is_told(index: ToolIndex, edition: Edition) -> None:
-    hit = ask(index, edition, "create invoice")[0]
+def test_every_part_of_a_score_is_told(index: ToolIndex, snapshot: CatalogSnapshot) -> None:
+    hit = ask(index, snapshot, "create invoice")[0]
     assert hit.score == pytest.approx(sum(hit.why.values()), abs=0.001)
     assert "word invoic" in hit.why
 
@@ -187,11 +189,11 @@ def test_every_part_of_a_score_is_told(index: ToolIndex, edition: Edition) -> No
 @pytest.mark.timeout(10)
 def test_a_monstrous_definition_is_indexed_quickly_and_buys_no_place() -> None:
     wide = definition("wide", "filler", **{f"weather{n}": "string?" for n in range(6_000)})
-    edition = furnish({"s": [wide, definition("weather", "Tell the weather")]}).gateway.edition
-    index = build_index(edition, None)
-    for tool in edition.tools.values():
+    snapshot = furnish({"s": [wide, definition("weather", "Tell the weather")]}).gateway.snapshot
+    index = build_index(snapshot, None)
+    for tool in snapshot.tools.values():
         assert all(len(" ".join(found)) <= DETAIL_LIMIT for found in document(tool, read(tool)).values())
-    assert ask(index, edition, "tell me the weather")[0].name == "weather"
+    assert ask(index, snapshot, "tell me the weather")[0].name == "weather"
 
 
 KINDS: dict[str, Callable[[Iterable[ToolId]], Set[ToolId]]] = {
@@ -219,9 +221,9 @@ QUERIES = (
 @settings(max_examples=60)
 @given(data=st.data(), text=st.sampled_from(QUERIES), limit=st.integers(1, 60))
 def test_a_tool_outside_any_visible_set_is_never_found(
-    kind: str, data: st.DataObject, text: str, limit: int, index: ToolIndex, edition: Edition
+    kind: str, data: st.DataObject, text: str, limit: int, index: ToolIndex, snapshot: CatalogSnapshot
 ) -> None:
-    ids = sorted(edition.tools)
+    ids = sorted(snapshot.tools)
     chosen = data.draw(st.sets(st.sampled_from(ids)))
     visible = KINDS[kind]([*chosen, ToolId("gone", "gone")])
     found = index.query(text, within=visible, limit=limit)
@@ -230,8 +232,8 @@ def test_a_tool_outside_any_visible_set_is_never_found(
 
 
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
-def test_a_visible_set_is_never_taken_for_one_that_is_gone(index: ToolIndex, edition: Edition) -> None:
-    ids = sorted(edition.tools)
+def test_a_visible_set_is_never_taken_for_one_that_is_gone(index: ToolIndex, snapshot: CatalogSnapshot) -> None:
+    ids = sorted(snapshot.tools)
     for number in range(300):
         visible = frozenset(ids[number % 40 :: 40])
         found = index.query("list everything", within=visible, limit=50).hits
@@ -242,9 +244,9 @@ def test_a_visible_set_is_never_taken_for_one_that_is_gone(index: ToolIndex, edi
 
 
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
-def test_a_visible_set_may_change_between_two_queries(index: ToolIndex, edition: Edition) -> None:
-    visible = set(edition.tools)
-    first = ask(index, edition, "create")[0]
+def test_a_visible_set_may_change_between_two_queries(index: ToolIndex, snapshot: CatalogSnapshot) -> None:
+    visible = set(snapshot.tools)
+    first = ask(index, snapshot, "create")[0]
     assert index.query("create", within=visible, limit=1).hits == (first,)
     visible.remove(first.tool.id)
     assert index.query("create", within=visible, limit=1).hits != (first,)
@@ -253,10 +255,10 @@ def test_a_visible_set_may_change_between_two_queries(index: ToolIndex, edition:
 
 
 def test_ties_are_settled_by_handle() -> None:
-    editions = Editions(build_index=build_index)
+    publisher = Publisher(build_index=build_index)
     for server in ("z", "b", "m", "a"):
-        editions.accept([offer(server, [definition(f"{server}_count", "Count the apples")])])
-    hits = editions.current.index.query("apples", within=editions.current.edition.tools.keys(), limit=9).hits
+        publisher.accept([offer(server, [definition(f"{server}_count", "Count the apples")])])
+    hits = publisher.current.index.query("apples", within=publisher.current.snapshot.tools.keys(), limit=9).hits
     assert len({hit.score for hit in hits}) == 1
     assert [hit.handle for hit in hits] == ["a.a_count", "b.b_count", "m.m_count", "z.z_count"]
 
@@ -267,8 +269,8 @@ def test_ties_are_settled_by_handle() -> None:
 )
 def test_the_parts_of_every_score_add_up(text: str) -> None:
     copies = {f"copy{number}": EVERYDAY["files"] for number in range(4)}
-    edition = furnish({**EVERYDAY, **copies}).gateway.edition
-    hits = ask(build_index(edition, None), edition, text)
+    snapshot = furnish({**EVERYDAY, **copies}).gateway.snapshot
+    hits = ask(build_index(snapshot, None), snapshot, text)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     for hit in hits:
         assert sum(hit.why.values()) == pytest.approx(hit.score, abs=0.001)
@@ -279,17 +281,17 @@ def test_the_parts_of_every_score_add_up(text: str) -> None:
 def test_words_too_small_to_be_told_one_by_one_are_told_together() -> None:
     said = " ".join("qx" + chr(97 + number // 26) + chr(97 + number % 26) for number in range(650))
     vague = definition("vague", "", about={"type": "string", "description": said})
-    edition = furnish({"s": [vague, definition("other")]}).gateway.edition
-    hit = ask(build_index(edition, None), edition, said)[0]
+    snapshot = furnish({"s": [vague, definition("other")]}).gateway.snapshot
+    hit = ask(build_index(snapshot, None), snapshot, said)[0]
     assert hit.why["other words"] > 0
     assert sum(hit.why.values()) == pytest.approx(hit.score, abs=0.001)
 
 
 @pytest.mark.requirement("P-EXPLAIN")
 def test_rounding_alone_is_no_part_of_a_score() -> None:
-    edition = furnish(EVERYDAY).gateway.edition
+    snapshot = furnish(EVERYDAY).gateway.snapshot
     for text in ("create a new issue", "remove the directory", "convert currency"):
-        for hit in ask(build_index(edition, None), edition, text):
+        for hit in ask(build_index(snapshot, None), snapshot, text):
             assert not {"several needs", "other words"} & hit.why.keys()
 
 
@@ -315,80 +317,80 @@ STEPS = st.lists(
 )
 
 
-def take(editions: Editions, step: tuple[str, str, int]) -> None:
+def take(publisher: Publisher, step: tuple[str, str, int]) -> None:
     """One change of what is offered."""
     server, change, number = step
     tools = EVERYDAY[server]
     if change == "withdraw":
-        editions.withdraw(server)
+        publisher.withdraw(server)
     elif change == "shelve":
-        editions.shelve(ToolId(server, tools[number % len(tools)]["name"]), f"shelf{number % 3}")
+        publisher.shelve(ToolId(server, tools[number % len(tools)]["name"]), f"shelf{number % 3}")
     else:
         text = f" and repositories of invoice {number}" if change == "change" else ""
         chosen = [tool for place, tool in enumerate(tools) if (number >> place) & 1]
-        editions.accept([offer(server, [{**tool, "description": tool["description"] + text} for tool in chosen])])
+        publisher.accept([offer(server, [{**tool, "description": tool["description"] + text} for tool in chosen])])
 
 
 @pytest.mark.requirement("P-EDITION-AGREES")
 @settings(max_examples=60)
 @given(steps=STEPS)
 def test_any_sequence_of_editions_answers_like_one_that_is_built_at_once(steps: list[tuple[str, str, int]]) -> None:
-    editions = Editions(build_index=build_index)
-    editions.accept([offer(server, EVERYDAY[server]) for server in ("github", "files", "weather")])
+    publisher = Publisher(build_index=build_index)
+    publisher.accept([offer(server, EVERYDAY[server]) for server in ("github", "files", "weather")])
     for step in steps:
-        take(editions, step)
-        current = editions.current
-        fresh = build_index(current.edition, None)
-        visible = frozenset(current.edition.tools)
+        take(publisher, step)
+        current = publisher.current
+        fresh = build_index(current.snapshot, None)
+        visible = frozenset(current.snapshot.tools)
         for text in QUERIES:
             found = current.index.query(text, within=visible, limit=50)
             assert {hit.tool.id for hit in found.hits} <= visible
-            assert all(hit.tool is current.edition.tools[hit.tool.id] for hit in found.hits)
+            assert all(hit.tool is current.snapshot.tools[hit.tool.id] for hit in found.hits)
             same(found, fresh.query(text, within=visible, limit=50))
 
 
 @pytest.mark.requirement("P-EDITION-AGREES", "F46")
-def test_an_older_edition_answers_as_before(edition: Edition) -> None:
-    editions = Editions(build_index=build_index)
-    editions.accept([offer(server, EVERYDAY[server]) for server in ("github", "files")])
-    kept = editions.current
-    visible = frozenset(kept.edition.tools)
+def test_an_older_edition_answers_as_before(snapshot: CatalogSnapshot) -> None:
+    publisher = Publisher(build_index=build_index)
+    publisher.accept([offer(server, EVERYDAY[server]) for server in ("github", "files")])
+    kept = publisher.current
+    visible = frozenset(kept.snapshot.tools)
     before = [kept.index.query(text, within=visible, limit=20) for text in QUERIES]
-    editions.accept([offer(server, EVERYDAY[server]) for server in EVERYDAY])
-    editions.withdraw("files")
+    publisher.accept([offer(server, EVERYDAY[server]) for server in EVERYDAY])
+    publisher.withdraw("files")
     assert [kept.index.query(text, within=visible, limit=20) for text in QUERIES] == before
 
 
 @pytest.mark.requirement("P-EDITION-AGREES")
 def test_a_large_edition_finds_the_same_best_tools_however_it_came_about() -> None:
     servers = generate(30, 1_500)
-    editions = Editions(build_index=build_index)
+    publisher = Publisher(build_index=build_index)
     for server, definitions in reversed(servers.items()):
-        editions.accept([offer(server, definitions)])
-    current = editions.current
-    fresh = build_index(current.edition, None)
-    assert len(current.edition.tools) == 1_500
+        publisher.accept([offer(server, definitions)])
+    current = publisher.current
+    fresh = build_index(current.snapshot, None)
+    assert len(current.snapshot.tools) == 1_500
     for text in (
         "create a new issue",
         "refund a payment",
         "list the pods, then export the invoices",
         "compare documents",
     ):
-        same(*(i.query(text, within=current.edition.tools.keys(), limit=5) for i in (current.index, fresh)))
+        same(*(i.query(text, within=current.snapshot.tools.keys(), limit=5) for i in (current.index, fresh)))
 
 
 @pytest.mark.parametrize("limit", [-1, 0])
-def test_no_hits_are_given_where_none_are_asked_for(limit: int, index: ToolIndex, edition: Edition) -> None:
-    assert index.query("create", within=edition.tools.keys(), limit=limit) == Findings()
+def test_no_hits_are_given_where_none_are_asked_for(limit: int, index: ToolIndex, snapshot: CatalogSnapshot) -> None:
+    assert index.query("create", within=snapshot.tools.keys(), limit=limit) == Findings()
 
 
-def test_a_limit_beyond_all_tools_is_no_trouble(index: ToolIndex, edition: Edition) -> None:
-    assert 0 < len(ask(index, edition, "create", limit=10**9)) <= len(edition.tools)
+def test_a_limit_beyond_all_tools_is_no_trouble(index: ToolIndex, snapshot: CatalogSnapshot) -> None:
+    assert 0 < len(ask(index, snapshot, "create", limit=10**9)) <= len(snapshot.tools)
 
 
 def test_an_edition_without_tools_finds_nothing() -> None:
-    edition = furnish({}).gateway.edition
-    assert build_index(edition, None).query("anything", within=edition.tools.keys(), limit=5) == Findings()
+    snapshot = furnish({}).gateway.snapshot
+    assert build_index(snapshot, None).query("anything", within=snapshot.tools.keys(), limit=5) == Findings()
 
 
 FLEETING = {
@@ -419,8 +421,8 @@ FLEETING = {
 )
 @pytest.mark.requirement("P-SEARCH-BEGINNINGS")
 def test_a_beginning_that_only_one_name_has_is_enough(query: str, first: str):
-    house = furnish(FLEETING)
-    findings = house.gateway.hits(Caller(), Query(text=query))
+    application = furnish(FLEETING)
+    findings = application.gateway.hits(Caller(), Query(text=query))
     assert findings.fits
     assert findings.hits[0].handle == first
 
@@ -428,10 +430,10 @@ def test_a_beginning_that_only_one_name_has_is_enough(query: str, first: str):
 @pytest.mark.parametrize("query", ["create a Salesforce opportunity", "create a new document in salesforce"])
 @pytest.mark.requirement("P-SEARCH-BEGINNINGS")
 def test_a_product_that_no_tool_knows_is_answered_by_none(query: str):
-    house = furnish(FLEETING)
-    assert not house.gateway.hits(Caller(), Query(text=query)).fits
+    application = furnish(FLEETING)
+    assert not application.gateway.hits(Caller(), Query(text=query)).fits
     known = query.replace("Salesforce", "Word").replace("salesforce", "word")
-    assert house.gateway.hits(Caller(), Query(text=known)).fits
+    assert application.gateway.hits(Caller(), Query(text=known)).fits
     both = furnish({**FLEETING, "crm": [definition("make_deal", "Create an opportunity in Salesforce")]})
     assert both.gateway.hits(Caller(), Query(text=query)).hits[0].handle in ("crm.make_deal", "word.create_document")
     assert both.gateway.hits(Caller(), Query(text=query)).fits

@@ -11,7 +11,7 @@ from tests.catalogue import generate
 from tests.sample_tools import ALL, TWO, sample_house
 
 from portico.domain.disclosure import Hit
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.gateway import Gateway
 from portico.surfaces.search import KeywordIndex, build_keyword_index
 from portico.testing import definition, furnish
@@ -19,19 +19,19 @@ from portico.testing import definition, furnish
 
 def scores(gateway: Gateway, text: str, limit: int = 100) -> dict[str, float]:
     """The tools that have points, in order."""
-    return {hit.tool.listed: hit.score for hit in ask(gateway.edition, text, limit)}
+    return {hit.tool.listed: hit.score for hit in ask(gateway.snapshot, text, limit)}
 
 
-def ask(edition: Edition, text: str, limit: int = 100) -> list[Hit]:
-    return list(build_keyword_index(edition, None).query(text, within=edition.tools.keys(), limit=limit).hits)
+def ask(snapshot: CatalogSnapshot, text: str, limit: int = 100) -> list[Hit]:
+    return list(build_keyword_index(snapshot, None).query(text, within=snapshot.tools.keys(), limit=limit).hits)
 
 
 def score(text: str, name: str, description: str = "", *, category: str = "shelf", **parameters: str) -> float:
     """The points of one tool that stands alone."""
-    house = furnish(
+    application = furnish(
         {"s": [definition(name, description, **parameters)]}, explicit_categories={"s": category} if category else {}
     )
-    return sum(scores(house.gateway, text).values())
+    return sum(scores(application.gateway, text).values())
 
 
 @pytest.mark.requirement("S0-25", "S0-E1")
@@ -98,23 +98,23 @@ def test_each_parameter_whose_name_has_the_query_gets_15() -> None:
 
 @pytest.mark.requirement("S0-35")
 def test_the_order_is_by_score_and_then_by_name() -> None:
-    house = furnish({"s": [definition(n) for n in ("b_row", "a_row", "c", "row_x")]})
-    assert list(scores(house.gateway, "row").items()) == [("s__a_row", 100), ("s__b_row", 100), ("s__row_x", 100)]
-    found = ask(sample_house().gateway.edition, "table sql list database")
+    application = furnish({"s": [definition(n) for n in ("b_row", "a_row", "c", "row_x")]})
+    assert list(scores(application.gateway, "row").items()) == [("s__a_row", 100), ("s__b_row", 100), ("s__row_x", 100)]
+    found = ask(sample_house().gateway.snapshot, "table sql list database")
     assert [(-hit.score, hit.tool.listed) for hit in found] == sorted((-h.score, h.tool.listed) for h in found)
 
 
 @pytest.mark.requirement("S0-36")
 def test_the_limit_keeps_the_best() -> None:
-    edition = sample_house().gateway.edition
-    every = ask(edition, "table sql")
+    snapshot = sample_house().gateway.snapshot
+    every = ask(snapshot, "table sql")
     assert len(every) > 2
-    assert ask(edition, "table sql", limit=2) == every[:2]
-    assert ask(edition, "table sql", limit=0) == []
+    assert ask(snapshot, "table sql", limit=2) == every[:2]
+    assert ask(snapshot, "table sql", limit=0) == []
 
 
 def test_each_part_of_a_score_can_be_seen() -> None:
-    hit = ask(sample_house(*TWO).gateway.edition, "base database")[0]
+    hit = ask(sample_house(*TWO).gateway.snapshot, "base database")[0]
     assert hit.why == {"name": 100, "category": 75, "keywords": 10}
     assert hit.score == 185
 
@@ -134,31 +134,31 @@ def test_keywords_find_the_relevant_tools() -> None:
 
 
 def test_nothing_outside_the_visible_set_is_found_or_felt() -> None:
-    edition = sample_house().gateway.edition
-    index = build_keyword_index(edition, None)
-    every = index.query("table list", within=edition.tools.keys(), limit=100).hits
-    some = {id for id in edition.tools if id.name != "base_tableList"}
+    snapshot = sample_house().gateway.snapshot
+    index = build_keyword_index(snapshot, None)
+    every = index.query("table list", within=snapshot.tools.keys(), limit=100).hits
+    some = {id for id in snapshot.tools if id.name != "base_tableList"}
     assert list(index.query("table list", within=some, limit=100).hits) == [h for h in every if h.tool.id in some]
     assert not index.names("base_tableList", within=some)
-    assert index.names("BASE_tablelist", within=edition.tools.keys())
+    assert index.names("BASE_tablelist", within=snapshot.tools.keys())
 
 
 def test_what_did_not_change_is_not_taken_apart_again() -> None:
-    house = furnish({"a": [definition("x")], "b": [definition("y")]})
-    first = build_keyword_index(house.gateway.edition, None)
-    house.gateway.editions.withdraw("b")
-    again = build_keyword_index(house.gateway.edition, first)
+    application = furnish({"a": [definition("x")], "b": [definition("y")]})
+    first = build_keyword_index(application.gateway.snapshot, None)
+    application.gateway.publisher.withdraw("b")
+    again = build_keyword_index(application.gateway.snapshot, first)
     assert [id(entry) for entry in again.entries] == [id(first.entries[0])]
 
 
 @pytest.fixture(scope="module")
-def edition() -> Edition:
-    return sample_house(*ALL).gateway.edition
+def snapshot() -> CatalogSnapshot:
+    return sample_house(*ALL).gateway.snapshot
 
 
 @pytest.fixture(scope="module")
-def index(edition: Edition) -> KeywordIndex:
-    return build_keyword_index(edition, None)
+def index(snapshot: CatalogSnapshot) -> KeywordIndex:
+    return build_keyword_index(snapshot, None)
 
 
 @settings(max_examples=300)
@@ -166,27 +166,27 @@ def index(edition: Edition) -> KeywordIndex:
     st.text(max_size=80) | st.lists(st.sampled_from("table list SQL a _ base . of é 表 ' \\ -".split())).map(" ".join)
 )
 def test_any_text_is_accepted_scores_are_positive_and_the_order_never_varies(
-    index: KeywordIndex, edition: Edition, text: str
+    index: KeywordIndex, snapshot: CatalogSnapshot, text: str
 ) -> None:
-    found = index.query(text, within=edition.tools.keys(), limit=100).hits
+    found = index.query(text, within=snapshot.tools.keys(), limit=100).hits
     assert all(hit.score > 0 and hit.score == int(hit.score) == sum(hit.why.values()) for hit in found)
     assert [(-hit.score, hit.tool.listed) for hit in found] == sorted((-h.score, h.tool.listed) for h in found)
-    assert build_keyword_index(edition, None).query(text, within=edition.tools.keys(), limit=100).hits == found
+    assert build_keyword_index(snapshot, None).query(text, within=snapshot.tools.keys(), limit=100).hits == found
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "table " * 20_000, "'" * 100_000, "\ud800", "\x00", "_", "创建问题"])
 @pytest.mark.timeout(10)
-def test_strange_and_huge_texts_are_answered_soon(index: KeywordIndex, edition: Edition, text: str) -> None:
-    index.query(text, within=edition.tools.keys(), limit=10)
+def test_strange_and_huge_texts_are_answered_soon(index: KeywordIndex, snapshot: CatalogSnapshot, text: str) -> None:
+    index.query(text, within=snapshot.tools.keys(), limit=10)
 
 
 @pytest.mark.requirement("S0-76")
 def test_two_thousand_tools_are_searched_within_a_blink() -> None:
-    edition = furnish(generate(100, 2000)).gateway.edition
-    index = build_keyword_index(edition, None)
+    snapshot = furnish(generate(100, 2000)).gateway.snapshot
+    index = build_keyword_index(snapshot, None)
     spent = []
     for text in ("create issue", "list all open invoices of a customer", "word " * 30):
         started = time.perf_counter()
-        index.query(text, within=edition.tools.keys(), limit=10)
+        index.query(text, within=snapshot.tools.keys(), limit=10)
         spent.append(time.perf_counter() - started)
     assert max(spent) < 0.5, "8 ms where nothing else runs"

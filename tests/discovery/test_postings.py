@@ -127,10 +127,10 @@ def test_words_are_counted_among_the_tools_that_may_be_seen(seen: list[bool]) ->
 def test_words_that_no_tool_has_any_more_do_not_pile_up() -> None:
     postings = post([document("stays")])
     kept = np.array([True])
-    for edition in range(12):
-        new = [document(*(f"word{edition}x{number}" for number in range(LEFTOVERS // 2)))]
+    for snapshot in range(12):
+        new = [document(*(f"word{snapshot}x{number}" for number in range(LEFTOVERS // 2)))]
         grown = postings.changed(kept, new)
-        assert count(grown, f"word{edition}x1") == 1
+        assert count(grown, f"word{snapshot}x1") == 1
         postings, kept = grown, np.array([True, False])
     assert len(postings.words) <= 2 * LEFTOVERS
     assert postings.of("stays")[0].tolist() == [0]

@@ -57,11 +57,11 @@ def test_no_usage_lifts_a_hit_over_one_that_is_more_than_a_hundredth_better(
     usage: dict[ToolId, Usage] = {
         TOOLS[n].id: Usage(calls=calls, done=int(calls * share), seconds=1.0) for n, (calls, share) in used.items()
     }
-    settled = settle(found, usage)
+    ordered = settle(found, usage)
     before = {hit.name: hit.score for hit in found}
-    for number, hit in enumerate(settled):
+    for number, hit in enumerate(ordered):
         assert hit.score == pytest.approx(sum(hit.why.values()), abs=1e-3)
-        for later in settled[number + 1 :]:
+        for later in ordered[number + 1 :]:
             assert hit.score >= later.score
             assert before[later.name] <= before[hit.name] * (1 + USAGE_SHARE) + 1e-4
-    assert settle(found, usage) == settled
+    assert settle(found, usage) == ordered

@@ -19,7 +19,7 @@ from tests.tana import tana_house
 
 from portico.domain.call import Call, Caller
 from portico.domain.server import Offering, ServerSpec, ToolFilter
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Usage, standing_of
 from portico.domain.version import VERSION
@@ -34,15 +34,15 @@ COUNTERS = [TokenEstimate(), *([ExactTokens()] if find_spec("splintr") else [])]
 """The exact one is an extra that need not be installed."""
 
 
-def registry(house: FakeHouse | None = None, **options: Any) -> ToolRegistry:
+def registry(application: FakeHouse | None = None, **options: Any) -> ToolRegistry:
     """A registry like the one that the surface uses."""
     given = {"prefix": tana.PREFIX, "quick_actions": tana.QUICK_ACTIONS, "caller": AGENT, **options}
-    return create_tool_registry((house or tana_house()).gateway, **given)
+    return create_tool_registry((application or tana_house()).gateway, **given)
 
 
-def offer(house: FakeHouse, *definitions: Mapping[str, Any]) -> None:
+def offer(application: FakeHouse, *definitions: Mapping[str, Any]) -> None:
     """Let the server offer this from now on."""
-    house.gateway.editions.accept([(Offering(server=tana.SERVER, tools=definitions), "local")])
+    application.gateway.publisher.accept([(Offering(server=tana.SERVER, tools=definitions), "local")])
 
 
 def names_in(answer: Mapping[str, Any]) -> list[str]:
@@ -92,12 +92,12 @@ def test_sixteen_tools_stand_in_their_five_categories_each_in_one():
 @pytest.mark.requirement("S2-27")
 @pytest.mark.parametrize("written", [False, True])
 def test_without_a_category_for_them_the_registry_s_own_tools_are_not_among_others(written: bool):
-    house = furnish({"github": [definition("row")]})
+    application = furnish({"github": [definition("row")]})
     if written:
-        house.gateway.standings.replace_categories({"system": Category(name="system", description="The machine")})
-    names = names_in(registry(house).get_capabilities())
+        application.gateway.standings.replace_categories({"system": Category(name="system", description="The machine")})
+    names = names_in(registry(application).get_capabilities())
     assert names == (["github__row", *tana.OWN] if written else ["github__row"])
-    assert registry(house).list_tool_names() == ["github__row", *tana.OWN]
+    assert registry(application).list_tool_names() == ["github__row", *tana.OWN]
 
 
 @pytest.mark.requirement("S2-29")
@@ -123,13 +123,13 @@ def test_a_category_that_does_not_exist_is_named_with_those_that_do():
 
 def test_of_very_many_categories_an_error_names_the_nearest_and_counts_the_rest():
     shelves = {f"s.tool_{n}": f"category_{n}" for n in range(60)}
-    house = furnish({"s": [definition(f"tool_{n}") for n in range(60)]}, explicit_categories=shelves)
+    application = furnish({"s": [definition(f"tool_{n}") for n in range(60)]}, explicit_categories=shelves)
     with pytest.raises(InvalidArguments) as refused:
-        registry(house).get_capabilities("category_599")
+        registry(application).get_capabilities("category_599")
     listed = refused.value.details[1]
     assert "'category_59'" in listed
     assert listed.endswith(" and 40 more")
-    assert "enum" not in registry(house).definitions()[0]["inputSchema"]["properties"]["category"]
+    assert "enum" not in registry(application).definitions()[0]["inputSchema"]["properties"]["category"]
 
 
 @pytest.mark.requirement("S2-30", "S2-E8")
@@ -157,10 +157,10 @@ def test_every_spelling_means_the_same_tool(name: str):
 
 @pytest.mark.requirement("S2-9")
 def test_a_schema_is_the_one_that_the_function_s_signature_declares_and_that_calls_are_checked_by():
-    house = sample_house()
-    found = registry(house).get_tool_schema("base_tableList")
+    application = sample_house()
+    found = registry(application).get_tool_schema("base_tableList")
     assert found is not None
-    (tool,) = [tool for tool in house.gateway.listing(AGENT) if tool.listed == "base_tableList"]
+    (tool,) = [tool for tool in application.gateway.listing(AGENT) if tool.listed == "base_tableList"]
     assert found["schema"] == tool.input_schema == tool.definition["inputSchema"]
     assert found["schema"]["required"] == ["database_name"]
 
@@ -224,8 +224,8 @@ def test_the_oldest_answers_make_room():
 
 
 def test_registries_that_share_a_cache_share_no_answer():
-    house, cache = tana_house(), AnswerCache()
-    one, other = (registry(house, prefix=prefix, cache=cache) for prefix in ("a_", "b_"))
+    application, cache = tana_house(), AnswerCache()
+    one, other = (registry(application, prefix=prefix, cache=cache) for prefix in ("a_", "b_"))
     for found in (one, other, one, other):
         assert f"{found.prefix}capabilities" in names_in(found.get_capabilities())
     assert cache.counts()["inventory"] == (2, 2)
@@ -233,10 +233,10 @@ def test_registries_that_share_a_cache_share_no_answer():
 
 @pytest.mark.requirement("S2-44", "S2-57", "S2-E5", "S2-E6")
 def test_a_tool_that_changes_is_told_anew_at_once():
-    house = tana_house()
-    found = registry(house)
+    application = tana_house()
+    found = registry(application)
     before = found.get_tool_schema("tana_stats")
-    offer(house, {**definition("tana_stats", "Count more", days="integer")})
+    offer(application, {**definition("tana_stats", "Count more", days="integer")})
     after = found.get_tool_schema("tana_stats")
     assert after != before
     assert after is not None
@@ -244,7 +244,7 @@ def test_a_tool_that_changes_is_told_anew_at_once():
     assert len(found.cache) == 1, "what was made of the last edition is gone"
     assert found.get_tool_schema("tana_search") is None
     assert names_in(found.get_capabilities()) == ["tana_stats", *tana.OWN]
-    assert len(registry(house).cache) == 0, "a new process begins with nothing"
+    assert len(registry(application).cache) == 0, "a new process begins with nothing"
 
 
 def test_what_a_caller_does_with_an_answer_changes_nobody_else_s():
@@ -257,22 +257,22 @@ def test_what_a_caller_does_with_an_answer_changes_nobody_else_s():
 
 @pytest.mark.requirement("S2-14", "S2-21")
 async def test_calls_do_not_change_a_byte_and_an_update_of_tiers_may():
-    house = tana_house()
-    found = registry(house, quick_actions=())
+    application = tana_house()
+    found = registry(application, quick_actions=())
     before = found.capabilities().text
     for _ in range(3):
-        await house.gateway.call(AGENT, Call(tool="tana_sync", arguments={}))
-    again = registry(house, quick_actions=())
+        await application.gateway.call(AGENT, Call(tool="tana_sync", arguments={}))
+    again = registry(application, quick_actions=())
     assert found.capabilities().text == again.capabilities().text == before
     used = standing_of(Usage(calls=1_000, done=1_000, seconds=1.0, latencies={60: 1_000}), 0.0)
-    house.gateway.standings.replace_tiers({ToolId("tana", "tana_sync"): used})
+    application.gateway.standings.replace_tiers({ToolId("tana", "tana_sync"): used})
     assert found.get_capabilities()["quickActions"][0] == "sync: update the index"
 
 
 @pytest.mark.requirement("S2-21")
 def test_pins_are_the_first_quick_actions_when_the_config_names_none():
-    house = tana_house(pins=("tana_node",))
-    actions = registry(house, quick_actions=()).get_capabilities()["quickActions"]
+    application = tana_house(pins=("tana_node",))
+    actions = registry(application, quick_actions=()).get_capabilities()["quickActions"]
     assert actions[0] == "node: show a node with its children"
     assert len(actions) == 3
 
@@ -368,8 +368,8 @@ def test_examples_give_way_first():
 
 @pytest.mark.requirement("S2-53", "S2-E3")
 def test_538_tools_stay_within_the_budget_and_every_name_can_be_had():
-    house = furnish(generate(26, 538), index=FakeIndex())
-    found = registry(house, prefix="", quick_actions=())
+    application = furnish(generate(26, 538), index=FakeIndex())
+    found = registry(application, prefix="", quick_actions=())
     whole = found.capabilities()
     assert whole.tokens <= 500
     told = whole.as_data()
@@ -379,7 +379,7 @@ def test_538_tools_stay_within_the_budget_and_every_name_can_be_had():
     assert all(category.get("count") or category.get("names") for category in told["categories"])
     assert told["next"] == f'capabilities({{"category": "{found.categories()[0]}"}})'
     assert sorted(name for category in found.categories() for name in paged(found, category)) == sorted(
-        tool.listed for tool in house.gateway.listing(AGENT)
+        tool.listed for tool in application.gateway.listing(AGENT)
     )
 
 
@@ -467,12 +467,12 @@ def test_an_enormous_schema_is_told_in_part_and_says_so():
 
 def test_hidden_tools_are_not_counted_and_have_no_schema():
     spec = ServerSpec(name="hub", transport="stdio", tools=ToolFilter(deny=("secret*",)))
-    house = furnish(
+    application = furnish(
         {"hub": [definition("secret_row", "Secret."), definition("row")]},
         specs=[spec],
         explicit_categories={"hub.secret_row": "vault"},
     )
-    found = registry(house)
+    found = registry(application)
     assert found.categories() == ["misc"]
     assert found.list_tool_names() == ["hub__row", *tana.OWN]
     assert found.get_tool_schema("hub__secret_row") is None
@@ -483,8 +483,8 @@ def test_hidden_tools_are_not_counted_and_have_no_schema():
 class OwnServer:
     """A policy by which each caller sees the server of its own name."""
 
-    def visible(self, caller: Caller, edition: Edition) -> Set[ToolId]:
-        return {id for id in edition.tools if id.server == caller.name}
+    def visible(self, caller: Caller, snapshot: CatalogSnapshot) -> Set[ToolId]:
+        return {id for id in snapshot.tools if id.server == caller.name}
 
     def admit(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
         return None
@@ -492,9 +492,9 @@ class OwnServer:
 
 @pytest.mark.requirement("T17")
 def test_callers_who_see_other_tools_never_share_an_answer():
-    house = furnish({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
-    house.gateway.policy = OwnServer()
-    found = registry(house, prefix=None)
+    application = furnish({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
+    application.gateway.policy = OwnServer()
+    found = registry(application, prefix=None)
     ann, bob = found.seen_by(Caller(name="ann")), found.seen_by(Caller(name="bob"))
     for _ in range(2):
         assert names_in(ann.get_capabilities()) == ["ann__row"]
@@ -503,8 +503,8 @@ def test_callers_who_see_other_tools_never_share_an_answer():
 
 
 def test_a_tool_whose_name_the_registry_takes_is_told_under_its_handle():
-    house = tana_house(definition("tana_capabilities", "The server's own"), definition("tana_node"))
-    found = registry(house)
+    application = tana_house(definition("tana_capabilities", "The server's own"), definition("tana_node"))
+    found = registry(application)
     assert "tana.tana_capabilities" in found.list_tool_names()
     schemas = [found.get_tool_schema(name) for name in ("tana_capabilities", "tana.tana_capabilities")]
     assert [list((schema or {})["schema"]["properties"]) for schema in schemas] == [["category", "cursor"], []]
@@ -529,8 +529,8 @@ def test_no_catalogue_makes_an_answer_cost_more_than_it_may(
         for n, (name, number) in enumerate(names)
     ]
     placed = {f"s.{tool['name']}": shelves[n % len(shelves)] for n, tool in enumerate(tools)}
-    house = furnish({"s": tools}, explicit_categories=placed, index=FakeIndex())
-    found = registry(house, budget=budget, quick_actions=texts)
+    application = furnish({"s": tools}, explicit_categories=placed, index=FakeIndex())
+    found = registry(application, budget=budget, quick_actions=texts)
     whole = found.capabilities()
     assert whole.tokens <= budget
     told = whole.as_data()

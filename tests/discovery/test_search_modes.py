@@ -10,8 +10,8 @@ from portico.surfaces.search import approximate, build_keyword_index, exact, lis
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 
-def tools(house: FakeHouse) -> dict[str, Tool]:
-    return {tool.listed: tool for tool in house.gateway.listing(AGENT)}
+def tools(application: FakeHouse) -> dict[str, Tool]:
+    return {tool.listed: tool for tool in application.gateway.listing(AGENT)}
 
 
 @pytest.mark.requirement("S0-69", "S0-26", "S0-75")
@@ -40,14 +40,14 @@ def test_an_exact_answer_has_everything_and_an_approximate_one_a_line():
     ],
 )
 def test_the_whole_query_is_a_name_or_it_is_keywords(text: str, is_name: bool):
-    edition = sample_house().gateway.edition
-    assert build_keyword_index(edition, None).names(text, within=edition.tools.keys()) is is_name
+    snapshot = sample_house().gateway.snapshot
+    assert build_keyword_index(snapshot, None).names(text, within=snapshot.tools.keys()) is is_name
 
 
 @pytest.mark.requirement("S0-69")
 def test_a_name_that_the_caller_may_not_see_is_no_name():
-    edition = sample_house().gateway.edition
-    assert not build_keyword_index(edition, None).names("base_tableList", within=set())
+    snapshot = sample_house().gateway.snapshot
+    assert not build_keyword_index(snapshot, None).names("base_tableList", within=set())
 
 
 @pytest.mark.requirement("S0-69", "S0-24", "S0-35")
@@ -63,8 +63,8 @@ def test_an_approximate_answer_keeps_the_order_and_scores_are_whole_numbers():
 
 @pytest.mark.requirement("S0-69", "S0-E3")
 def test_all_names_come_in_pages_that_stay_right_when_the_catalog_changes():
-    house = furnish({"s": [definition(name) for name in "aceg"]})
-    first = list_all(tools(house).values(), limit=2)
+    application = furnish({"s": [definition(name) for name in "aceg"]})
+    first = list_all(tools(application).values(), limit=2)
     assert first == {"match_type": "list_all", "total_count": 4, "tools": ["s__a", "s__c"], "next_cursor": "s__c"}
     changed = furnish({"s": [definition(name) for name in "abdeg"]})  # the cursor's own tool is gone
     last = list_all(tools(changed).values(), limit=9, after=first["next_cursor"])

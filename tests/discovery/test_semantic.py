@@ -57,57 +57,57 @@ def opened() -> Iterator[Callable[..., Meanings]]:
         source.close()
 
 
-def asked(house: FakeHouse, text: str, meanings: Meanings | None = None) -> Findings:
+def asked(application: FakeHouse, text: str, meanings: Meanings | None = None) -> Findings:
     """What is found after the embedder had its moment."""
     if meanings is not None:
         meanings.ask(text)
-    return house.gateway.hits(AGENT, Query(text=text))
+    return application.gateway.hits(AGENT, Query(text=text))
 
 
 def names(found: Findings) -> list[str]:
     return [hit.name for hit in found.hits]
 
 
-def offer(house: FakeHouse, *tools: dict[str, object]) -> None:
-    house.gateway.editions.accept([(Offering(server="s", tools=tools), "upstream")])
+def offer(application: FakeHouse, *tools: dict[str, object]) -> None:
+    application.gateway.publisher.accept([(Offering(server="s", tools=tools), "upstream")])
 
 
 @pytest.mark.requirement("P-SEMANTIC")
 def test_a_query_without_a_shared_word_finds_its_tool(opened: Callable[..., Meanings]) -> None:
     meanings = opened(Polyglot())
-    house = furnish({"s": TOOLS}, meanings=meanings)
+    application = furnish({"s": TOOLS}, meanings=meanings)
     assert meanings.check() == "ready 3/3"
-    found = asked(house, QUERY, meanings)
+    found = asked(application, QUERY, meanings)
     assert (names(found), found.fits) == (["forecast"], True)
     assert list(found.hits[0].why) == ["semantic"]
-    assert "s.forecast" in house.gateway.search(AGENT, Query(text=QUERY)).text
+    assert "s.forecast" in application.gateway.search(AGENT, Query(text=QUERY)).text
     assert not asked(furnish({"s": TOOLS}), QUERY).hits
 
 
 @pytest.mark.requirement("P-SEMANTIC")
 def test_so_it_does_through_an_endpoint(server: EmbeddingServer, opened: Callable[..., Meanings]) -> None:
     meanings = opened(Endpoint(server.url, "m"))
-    house = furnish({"s": TOOLS}, meanings=meanings)
+    application = furnish({"s": TOOLS}, meanings=meanings)
     assert meanings.check() == "ready 3/3"
-    assert names(asked(house, QUERY, meanings)) == ["forecast"]
+    assert names(asked(application, QUERY, meanings)) == ["forecast"]
     assert sorted(server.texts) == sorted(["search", *TEXTS, QUERY])
 
 
 @pytest.mark.requirement("P-SEMANTIC")
 def test_a_large_catalog_is_searched_by_it_as_well(opened: Callable[..., Meanings]) -> None:
     meanings = opened(Polyglot())
-    house = furnish({**generate(10, 1_200), "s": TOOLS}, meanings=meanings)
+    application = furnish({**generate(10, 1_200), "s": TOOLS}, meanings=meanings)
     assert meanings.check(60).startswith("ready")
-    assert names(asked(house, QUERY, meanings))[0] == "forecast"
+    assert names(asked(application, QUERY, meanings))[0] == "forecast"
 
 
 @pytest.mark.requirement("P-SEMANTIC")
 @pytest.mark.parametrize("text", QUERIES)
 def test_the_parts_of_a_score_still_add_up(text: str, opened: Callable[..., Meanings]) -> None:
     meanings = opened(Polyglot())
-    house = furnish({"s": TOOLS}, meanings=meanings)
+    application = furnish({"s": TOOLS}, meanings=meanings)
     meanings.check()
-    found = asked(house, text, meanings).hits
+    found = asked(application, text, meanings).hits
     assert found[0].why["semantic"] > 0
     assert ("several needs" in found[0].why) == (", then" in text)
     for hit in found:
@@ -139,9 +139,9 @@ def test_an_embedder_that_is_away_changes_no_hit(
     if behaviour is None:
         server.close()
     meanings = opened(Endpoint(server.url, "m", seconds=0.2), timeout=0.1)
-    house, plain = furnish({"s": TOOLS}, meanings=meanings), furnish({"s": TOOLS})
+    application, plain = furnish({"s": TOOLS}, meanings=meanings), furnish({"s": TOOLS})
     for text in QUERIES * 2:
-        one, other = asked(house, text, meanings), asked(plain, text)
+        one, other = asked(application, text, meanings), asked(plain, text)
         assert (one.fits, [(h.name, h.score) for h in one.hits]) == (
             other.fits,
             [(h.name, h.score) for h in other.hits],
@@ -154,57 +154,57 @@ def test_an_embedder_that_comes_back_is_used(opened: Callable[..., Meanings]) ->
     embedder, clock = Polyglot(), Clock()
     embedder.fails(EmbedderAway("gone"))
     meanings = opened(embedder, clock=clock)
-    house = furnish({"s": TOOLS}, meanings=meanings)
-    assert not asked(house, QUERY, meanings).hits
+    application = furnish({"s": TOOLS}, meanings=meanings)
+    assert not asked(application, QUERY, meanings).hits
     embedder.fails(None)
     clock.now += 1_000
     meanings.check()
-    assert names(asked(house, QUERY, meanings)) == ["forecast"]
+    assert names(asked(application, QUERY, meanings)) == ["forecast"]
     embedder.fails(EmbedderAway("gone"))
-    assert names(asked(house, QUERY, meanings)) == ["forecast"], "what is known stays known"
+    assert names(asked(application, QUERY, meanings)) == ["forecast"], "what is known stays known"
 
 
 @pytest.mark.requirement("P-EMBEDDER-ONCE")
 def test_the_next_edition_has_the_vectors_of_the_last(opened: Callable[..., Meanings]) -> None:
     embedder = Polyglot()
     meanings = opened(embedder)
-    house = furnish({"s": TOOLS, "t": [definition("other", "tool")]}, meanings=meanings)
+    application = furnish({"s": TOOLS, "t": [definition("other", "tool")]}, meanings=meanings)
     meanings.check()
     meanings.ask(QUERY)
     embedder.fails(EmbedderAway("gone"))
     for tools in ([TOOLS[1], TOOLS[0]], [TOOLS[0]], [], TOOLS):
-        offer(house, *tools)
-        assert names(asked(house, QUERY)) == (["forecast"] if tools else [])
+        offer(application, *tools)
+        assert names(asked(application, QUERY)) == (["forecast"] if tools else [])
     read = [text for text in embedder.asked if ":" in text]
     assert sorted(read) == sorted([*TEXTS, "other: tool"])
 
 
 def test_a_tool_that_is_described_anew_is_read_anew(opened: Callable[..., Meanings]) -> None:
     meanings = opened(Polyglot())
-    house = furnish({"s": TOOLS}, meanings=meanings)
+    application = furnish({"s": TOOLS}, meanings=meanings)
     meanings.check()
-    offer(house, definition("forecast", "stock prices"), definition("resize", "weather tomorrow"))
+    offer(application, definition("forecast", "stock prices"), definition("resize", "weather tomorrow"))
     meanings.check()
-    assert names(asked(house, QUERY, meanings)) == ["resize"]
+    assert names(asked(application, QUERY, meanings)) == ["resize"]
 
 
 def test_tools_are_found_by_it_as_soon_as_it_has_read_them(opened: Callable[..., Meanings]) -> None:
     embedder = Held()
     meanings = opened(embedder)
-    house = furnish({"s": TOOLS}, meanings=meanings)
+    application = furnish({"s": TOOLS}, meanings=meanings)
     assert embedder.arrived.wait(10)
-    assert not asked(house, QUERY).hits
+    assert not asked(application, QUERY).hits
     embedder.released.set()
     meanings.check()
-    assert names(asked(house, QUERY, meanings)) == ["forecast"]
+    assert names(asked(application, QUERY, meanings)) == ["forecast"]
 
 
 def test_a_search_alone_neither_asks_nor_waits(opened: Callable[..., Meanings]) -> None:
     embedder = Polyglot()
     meanings = opened(embedder)
-    house = furnish({"s": TOOLS}, meanings=meanings)
+    application = furnish({"s": TOOLS}, meanings=meanings)
     meanings.check()
-    assert not house.gateway.search(AGENT, Query(text=QUERY)).fits
+    assert not application.gateway.search(AGENT, Query(text=QUERY)).fits
     assert QUERY not in embedder.asked
 
 
@@ -214,21 +214,21 @@ def test_a_hidden_tool_is_not_found_by_it(others: int, opened: Callable[..., Mea
     meanings = opened(Polyglot())
     hidden = ServerSpec(name="s", transport="stdio", tools=ToolFilter(deny=("forecast",)))
     servers = {**(generate(10, others) if others else {}), "s": TOOLS}
-    house = furnish(servers, specs=[hidden], meanings=meanings)
+    application = furnish(servers, specs=[hidden], meanings=meanings)
     meanings.check(60)
-    assert "forecast" not in names(asked(house, QUERY, meanings))
-    assert "forecast" not in house.gateway.search(AGENT, Query(text=QUERY)).text
+    assert "forecast" not in names(asked(application, QUERY, meanings))
+    assert "forecast" not in application.gateway.search(AGENT, Query(text=QUERY)).text
 
 
 def test_a_model_with_longer_vectors_takes_over(opened: Callable[..., Meanings]) -> None:
     embedder = Polyglot()
     meanings = opened(embedder)
-    house = furnish({"s": TOOLS}, meanings=meanings)
+    application = furnish({"s": TOOLS}, meanings=meanings)
     meanings.check()
     embedder.dimensions = 768
     meanings.ask(QUERY)
     meanings.check()
-    assert names(asked(house, QUERY, meanings)) == ["forecast"]
+    assert names(asked(application, QUERY, meanings)) == ["forecast"]
 
 
 @pytest.mark.requirement("P-SEARCH-BOMBS")
@@ -239,7 +239,7 @@ def test_of_a_monstrous_definition_little_is_sent() -> None:
 
 
 def test_without_a_source_there_is_nothing_of_it() -> None:
-    edition = furnish({"s": TOOLS}).gateway.edition
-    index = build_index(edition, None)
+    snapshot = furnish({"s": TOOLS}).gateway.snapshot
+    index = build_index(snapshot, None)
     assert index.semantics is None
-    assert all("semantic" not in hit.why for hit in index.query("weather", within=edition.tools.keys(), limit=5).hits)
+    assert all("semantic" not in hit.why for hit in index.query("weather", within=snapshot.tools.keys(), limit=5).hits)

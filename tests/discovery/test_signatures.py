@@ -19,11 +19,11 @@ from portico.rendering.cards import (
     LIST_LENGTH,
     example_arguments,
     first_sentence,
-    ladder,
     parameters,
     purpose,
     signature,
     summary_line,
+    variants_of,
 )
 from portico.testing import definition, furnish, tool
 
@@ -324,9 +324,9 @@ def test_no_required_parameter_is_left_out_and_the_line_stays_one(schema: dict[s
     try:
         made = tool({"name": "t", "description": text, "inputSchema": schema})
     except KeyError:
-        return  # refused by intake, for instance for a lone surrogate
+        return  # refused by the catalog, for instance for a lone surrogate
     required = always_required(schema)
-    for level, line in ladder(made, Level.PARAMETERS).texts:
+    for level, line in variants_of(made, Level.PARAMETERS).texts:
         assert line.isprintable()
         if level is Level.PARAMETERS:
             assert line.startswith("fake.t(")
@@ -350,7 +350,7 @@ def fleet() -> list[Tool]:
     definitions = load_fleet()
     if definitions is None:
         pytest.skip(f"{FLEET_VARIABLE} names no file with the definitions of real servers")
-    return list(furnish(definitions).gateway.edition.tools.values())
+    return list(furnish(definitions).gateway.snapshot.tools.values())
 
 
 @pytest.mark.requirement("P-SIGNATURE-COMPLETE")

@@ -15,7 +15,7 @@ TOOLS = furnish(
         "b": [definition(f"t{number:02}") for number in range(10)],
         "a": [definition(f"t{number:02}") for number in range(10)],
     }
-).gateway.edition.tools
+).gateway.snapshot.tools
 
 
 def at(server: str, number: int) -> Tool:

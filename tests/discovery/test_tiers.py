@@ -73,7 +73,7 @@ def test_what_a_shortened_answer_leaves_over_raises_the_level():
     huge, large = (20_000, 9_000, 60), (1_240, 354)
     assert water_level([20_000, 1_240, 1_240], 3_600) == 1_200
     level = raised_level(1_200, [huge, large, large], 3_600, 3)
-    assert [served_cost(rungs, level) for rungs in (huge, large)] == [60, 1_240]
+    assert [served_cost(variants, level) for variants in (huge, large)] == [60, 1_240]
     assert raised_level(1_200, [huge, large, large], 2_400, 3) == 1_220, "both of the large ones would be too much"
     assert raised_level(200, [(200,), (100,)], 500) == 200
 
@@ -84,9 +84,9 @@ def test_what_a_shortened_answer_leaves_over_raises_the_level():
     st.integers(4_000, 9_000),
 )
 def test_any_ten_answers_fit_the_room_at_the_raised_level(ladders: list[list[int]], room: int):
-    low = water_level(sorted((rungs[0] for rungs in ladders), reverse=True)[:10], room)
+    low = water_level(sorted((variants[0] for variants in ladders), reverse=True)[:10], room)
     level = raised_level(low, ladders, room)
-    costs = sorted((served_cost(rungs, level) for rungs in ladders), reverse=True)
+    costs = sorted((served_cost(variants, level) for variants in ladders), reverse=True)
     assert level >= low
     assert sum(costs[:10]) <= room
 

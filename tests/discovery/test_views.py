@@ -15,7 +15,7 @@ from portico.domain.disclosure import View
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.protocols import TokenCounter
-from portico.rendering.budget import ExactTokens, Rungs, TokenEstimate
+from portico.rendering.budget import ExactTokens, TokenEstimate, Variants
 from portico.rendering.json_forms import forms, latency_text, performance, performance_words, success_text
 from portico.tiers.budget import Allowance, Step
 from portico.tiers.view import Outline, compose
@@ -35,10 +35,10 @@ class Letters:
         return -(-len(text) // 4)
 
 
-def item(name: str, words: int) -> Rungs:
+def item(name: str, words: int) -> Variants:
     """An item with a description of so many words, then with half of it, then bare."""
     texts = [{"tool": name, "description": "word " * words}, {"tool": name, "description": "word " * (words // 2)}]
-    return Rungs(handle=name, texts=forms([lambda: texts[0], lambda: texts[1], lambda: {"tool": name}]))
+    return Variants(handle=name, texts=forms([lambda: texts[0], lambda: texts[1], lambda: {"tool": name}]))
 
 
 def view(sizes: list[int], tokens: int, counter: TokenCounter | None = None, **outline: Any) -> View:

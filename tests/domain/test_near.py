@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 from tests.catalogue import generate
 
 from portico.domain import snapshot as resolver
-from portico.domain.snapshot import Edition, Letters
+from portico.domain.snapshot import CatalogSnapshot, Letters
 from portico.domain.tool import ToolId, identifier
 from portico.testing import definition, furnish
 
 
-def compare_all(edition: Edition, spelling: str, within: Set[ToolId], limit: int = 10) -> list[tuple[float, str]]:
+def compare_all(
+    snapshot: CatalogSnapshot, spelling: str, within: Set[ToolId], limit: int = 10
+) -> list[tuple[float, str]]:
     """The reference: the spelling beside every name, the most similar first."""
     wanted = identifier(spelling).casefold()
     bare = wanted.rsplit("__", 1)[-1]
     scored = []
     for id in within:
-        handle = edition.tools[id].handle
+        handle = snapshot.tools[id].handle
         names = (handle.casefold().replace(".", "_"), identifier(id.name).casefold())
         score = max(similarity(wanted, names[0]), similarity(bare, names[1]))
         if score >= 0.6:
@@ -36,9 +38,9 @@ def similarity(a: str, b: str) -> float:
     return matcher.ratio() if matcher.real_quick_ratio() >= 0.6 and matcher.quick_ratio() >= 0.6 else 0.0
 
 
-def near(edition: Edition, spelling: str, within: Set[ToolId] | None = None) -> list[str]:
-    permitted = edition.tools.keys() if within is None else within
-    return [tool.handle for tool in edition.resolver.near(spelling, permitted)]
+def near(snapshot: CatalogSnapshot, spelling: str, within: Set[ToolId] | None = None) -> list[str]:
+    permitted = snapshot.tools.keys() if within is None else within
+    return [tool.handle for tool in snapshot.resolver.near(spelling, permitted)]
 
 
 def slip(rng: random.Random, name: str) -> str:
@@ -59,12 +61,12 @@ def slip(rng: random.Random, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def large() -> Edition:
-    return furnish(generate(40, 2_000)).gateway.edition
+def large() -> CatalogSnapshot:
+    return furnish(generate(40, 2_000)).gateway.snapshot
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_looks_most_like_a_slip_is_found_among_thousands(large: Edition, seed: int) -> None:
+def test_what_looks_most_like_a_slip_is_found_among_thousands(large: CatalogSnapshot, seed: int) -> None:
     rng = random.Random(seed)
     tool = rng.choice(list(large.tools.values()))
     spelling = slip(rng, rng.choice((tool.handle, tool.id.name, tool.listed)))
@@ -87,27 +89,27 @@ names = st.sets(st.text(alphabet="abcde_", min_size=1, max_size=9), min_size=1, 
 )
 def test_letters_leave_out_no_name_that_is_alike(servers: dict[str, set[str]], spelling: str, are_few: bool) -> None:
     offered = {server: [definition(name) for name in sorted(found)] for server, found in servers.items()}
-    edition = furnish(offered).gateway.edition
+    snapshot = furnish(offered).gateway.snapshot
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resolver, "FEW", resolver.FEW if are_few else 0)
-        found = near(edition, spelling)
-    assert found == [handle for _, handle in compare_all(edition, spelling, edition.tools.keys())]
+        found = near(snapshot, spelling)
+    assert found == [handle for _, handle in compare_all(snapshot, spelling, snapshot.tools.keys())]
 
 
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING", "T17")
 @pytest.mark.parametrize("spelling", ["issues.get_isue", "creat_message", "serch", "list"])
-def test_hidden_tools_change_nothing_in_what_looks_alike(large: Edition, spelling: str) -> None:
+def test_hidden_tools_change_nothing_in_what_looks_alike(large: CatalogSnapshot, spelling: str) -> None:
     shown = {server: tools[::2] for server, tools in generate(40, 2_000).items()}
-    without = furnish(shown).gateway.edition
+    without = furnish(shown).gateway.snapshot
     within = without.tools.keys() & large.tools.keys()
     assert len(within) == len(without.tools) > resolver.FEW
     assert near(large, spelling, within) == near(without, spelling)
 
 
 def test_a_name_that_many_servers_have_is_compared_once_and_given_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    edition = furnish({f"server{number:03}": [definition("search_pages")] for number in range(500)}).gateway.edition
+    snapshot = furnish({f"server{number:03}": [definition("search_pages")] for number in range(500)}).gateway.snapshot
     monkeypatch.setattr(resolver, "FEW", 0)
-    assert near(edition, "serch_pages") == [f"server{number:03}.search_pages" for number in range(10)]
+    assert near(snapshot, "serch_pages") == [f"server{number:03}.search_pages" for number in range(10)]
 
 
 @pytest.mark.parametrize("few", [0, resolver.FEW])
@@ -116,12 +118,12 @@ def test_a_name_that_is_spelled_like_the_handle_of_another_tool_is_given_beside_
 ) -> None:
     offered = {"a": [definition("b_search")], "a_b": [definition("search")], "x": [definition("a_b_search")]}
     monkeypatch.setattr(resolver, "FEW", few)
-    assert near(furnish(offered).gateway.edition, "a_b_serch") == ["a.b_search", "a_b.search", "x.a_b_search"]
+    assert near(furnish(offered).gateway.snapshot, "a_b_serch") == ["a.b_search", "a_b.search", "x.a_b_search"]
 
 
 @pytest.mark.parametrize("spelling", ["x" * 200, "ab" * 100, "get_" * 50, "e" * 30, "éé" * 50, "_", "a__", "__", ""])
 def test_a_hostile_spelling_is_compared_with_a_few_names_only(
-    large: Edition, spelling: str, monkeypatch: pytest.MonkeyPatch
+    large: CatalogSnapshot, spelling: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_bounded(large, spelling, monkeypatch)
 
@@ -130,11 +132,11 @@ def test_a_hostile_spelling_is_compared_with_a_few_names_only(
 def test_hostile_names_are_compared_with_a_few_only_too(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(7)
     hostile = {"".join(rng.choices("ab", k=150)) for _ in range(1_000)}
-    edition = furnish({"s": [definition(name) for name in sorted(hostile)]}).gateway.edition
-    assert_bounded(edition, spelling, monkeypatch)
+    snapshot = furnish({"s": [definition(name) for name in sorted(hostile)]}).gateway.snapshot
+    assert_bounded(snapshot, spelling, monkeypatch)
 
 
-def assert_bounded(edition: Edition, spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def assert_bounded(snapshot: CatalogSnapshot, spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
     compare = resolver._similarity
 
@@ -143,14 +145,14 @@ def assert_bounded(edition: Edition, spelling: str, monkeypatch: pytest.MonkeyPa
         return compare(a, b)
 
     monkeypatch.setattr(resolver, "_similarity", count)
-    near(edition, spelling)
+    near(snapshot, spelling)
     assert sum(done) <= resolver.EFFORT + 128 * 128
 
 
-def test_letters_take_little_room_and_stay_with_their_chapter(large: Edition) -> None:
-    chapter = max(large.chapters.values(), key=lambda chapter: len(chapter.tools))
+def test_letters_take_little_room_and_stay_with_their_chapter(large: CatalogSnapshot) -> None:
+    section = max(large.sections.values(), key=lambda section: len(section.tools))
     near(large, "serch")
-    assert isinstance(chapter.letters, Letters)
-    assert chapter.letters is chapter.letters
-    assert len(chapter.letters._rows) <= 37 * 37
-    assert {len(row) for row in chapter.letters._rows.values()} == {(len(chapter.tools) + 7) // 8}
+    assert isinstance(section.letters, Letters)
+    assert section.letters is section.letters
+    assert len(section.letters._rows) <= 37 * 37
+    assert {len(row) for row in section.letters._rows.values()} == {(len(section.tools) + 7) // 8}

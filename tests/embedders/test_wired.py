@@ -10,7 +10,7 @@ import pytest
 from portico.config import Semantic, Settings, find_paths
 from portico.search.embeddings.local import is_installed
 from portico.surfaces.cli.context import Exit
-from portico.wiring import Parts, assemble, open_house
+from portico.wiring import Parts, assemble, open_app
 from tests.surfaces.cli.shell import Shell
 
 from .embedding_server import EmbeddingServer, says
@@ -31,8 +31,8 @@ async def test_a_house_opens_the_embedder_of_its_settings_and_closes_it(
 ) -> None:
     asked = Semantic(url=server.url, model="m", key=KEY, timeout_s=5)
     settings = Settings(home=find_paths({"PORTICO_HOME": str(tmp_path)}, tmp_path), semantic=asked)
-    async with open_house(settings) as house:
-        meanings = house.meanings
+    async with open_app(settings) as application:
+        meanings = application.meanings
         assert meanings is not None
         assert server.requests == [], "nothing is asked before somebody needs it"
         assert await meanings.warm("x") is not None

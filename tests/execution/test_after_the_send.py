@@ -73,9 +73,9 @@ STEPS = {
 ERRORS = [RecursionError("deep"), ValueError("odd"), MemoryError(), KeyError("x"), TypeError("t")]
 
 
-def broken(house: FakeHouse, path: str, error: Exception) -> Executor:
+def broken(application: FakeHouse, path: str, error: Exception) -> Executor:
     part, step = path.split(".")
-    executor = house.gateway.executor
+    executor = application.gateway.executor
     setattr(executor, part, Broken(getattr(executor, part), step, error))
     return executor
 
@@ -86,34 +86,34 @@ def broken(house: FakeHouse, path: str, error: Exception) -> Executor:
 async def test_a_step_that_fails_after_the_send_leaves_one_entry(
     path: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = furnish({"fake": [definition("weather", city="string")]}, hooks=hooks_of([Hooked], Workers()))
-    house.provider().returns("weather", RAW)
-    broken(house, path, error)
+    application = furnish({"fake": [definition("weather", city="string")]}, hooks=hooks_of([Hooked], Workers()))
+    application.provider().returns("weather", RAW)
+    broken(application, path, error)
     with caplog.at_level(logging.CRITICAL):
         if STEPS[path] == "passes":
-            result = await house.gateway.call(AGENT, WEATHER)
+            result = await application.gateway.call(AGENT, WEATHER)
             assert result.raw["content"][0] == RAW["content"][0]
         else:
             with pytest.raises(InternalError) as caught:
-                await house.gateway.call(AGENT, WEATHER)
+                await application.gateway.call(AGENT, WEATHER)
             assert caught.value.sent is Sent.ANSWERED
             assert type(error).__name__ in str(caught.value)
-    (entry,) = house.invocations
+    (entry,) = application.invocations
     assert entry.tool is not None
     assert entry.outcome is (Outcome.DONE if STEPS[path] == "passes" else Outcome.FAILED)
-    assert house.provider().calls == [("weather", {"city": "Oslo"})]
+    assert application.provider().calls == [("weather", {"city": "Oslo"})]
 
 
 @pytest.mark.requirement("P-EXECUTED-IS-RECORDED")
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 async def test_a_provider_that_raises_something_odd_is_a_typed_error_with_one_entry(error: Exception) -> None:
-    house = furnish({"fake": [definition("weather", city="string")]}, hooks=hooks_of([Hooked], Workers()))
-    house.provider().fails(error)  # type: ignore[arg-type]
+    application = furnish({"fake": [definition("weather", city="string")]}, hooks=hooks_of([Hooked], Workers()))
+    application.provider().fails(error)  # type: ignore[arg-type]
     with pytest.raises(CallError) as caught:
-        await house.gateway.call(AGENT, WEATHER)
+        await application.gateway.call(AGENT, WEATHER)
     assert caught.value.code == "internal_error"
     assert caught.value.sent is Sent.UNKNOWN
-    assert [entry.code for entry in house.invocations] == ["internal_error"]
+    assert [entry.code for entry in application.invocations] == ["internal_error"]
 
 
 @pytest.mark.requirement("P-EXECUTED-IS-RECORDED")
@@ -130,9 +130,9 @@ async def test_a_provider_that_raises_something_odd_is_a_typed_error_with_one_en
     ],
 )
 async def test_a_deeply_nested_answer_is_recorded_and_answered(make: Any, whole: bool, depth: int) -> None:
-    house = furnish({"fake": [definition("weather", city="string")]})
-    house.provider().returns("weather", make(nested(depth)))
+    application = furnish({"fake": [definition("weather", city="string")]})
+    application.provider().returns("weather", make(nested(depth)))
     call = Call(tool="fake.weather", arguments={"city": "Oslo"}, whole=whole)
-    result = await house.gateway.call(AGENT, call)
-    assert len(house.invocations) == 1
+    result = await application.gateway.call(AGENT, call)
+    assert len(application.invocations) == 1
     assert whole or json.dumps(result.raw)

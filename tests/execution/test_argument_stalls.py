@@ -19,7 +19,7 @@ from portico.domain.disclosure import Query
 from portico.domain.tool import Tool
 from portico.errors import CallError, InvalidArguments
 from portico.execution.arguments import ArgumentCheck, unwrap
-from portico.execution.learning import TokenGauge, text_of_arguments
+from portico.execution.learning import TokenSampler, text_of_arguments
 from portico.surfaces.discover.surface import Discover, _names
 from portico.surfaces.mcp.meta_tools import error_text
 from portico.testing import AGENT, definition, furnish, tool
@@ -183,7 +183,7 @@ def test_arguments_of_any_size_are_checked_in_no_time(schema: str, room: int, pa
 def test_the_steps_around_a_check_take_no_time_either(arguments: str) -> None:
     given_ = ARGUMENTS[arguments](BODY)
     beside = {"name": "t", **given_}
-    gauge = TokenGauge(HOUSE.gateway.counter)
+    gauge = TokenSampler(HOUSE.gateway.counter)
     assert cpu(lambda: gauge.tokens("in", text_of_arguments(given_))) <= STALL
     assert cpu(lambda: unwrap({"name": "t", "arguments": given_}, lambda _: {"a": {}})) <= STALL
     assert cpu(lambda: unwrap(beside, lambda _: {"a": {}})) <= STALL
@@ -199,12 +199,12 @@ def test_arguments_written_as_text_are_read_in_no_time() -> None:
 @pytest.mark.parametrize("unit", ["x", "%41", "s__", "s.", "İ", " ", "é/"])
 def test_a_name_as_long_as_a_body_is_unknown_in_no_time(unit: str) -> None:
     spelling = unit * (BODY // len(unit.encode()))
-    house = furnish({f"s{n}": [definition(f"tool_{n}", a="string") for n in range(50)] for n in range(20)})
-    visible = house.gateway.policy.visible(Caller(name="a", surface="t"), house.gateway.edition)
+    application = furnish({f"s{n}": [definition(f"tool_{n}", a="string") for n in range(50)] for n in range(20)})
+    visible = application.gateway.policy.visible(Caller(name="a", surface="t"), application.gateway.snapshot)
 
     def look() -> None:
         with pytest.raises(CallError):
-            house.gateway.edition.resolver.resolve(spelling, visible)
+            application.gateway.snapshot.resolver.resolve(spelling, visible)
 
     look()
     assert cpu(look) <= STALL

@@ -45,10 +45,10 @@ def verdict(checked: Tool, arguments: dict[str, Any]) -> str:
 def test_the_error_text_of_the_design() -> None:
     raw = definition("create_issue", "Create", owner="string", repo="string", title="string")
     raw["inputSchema"]["properties"]["assignees"] = STRINGS
-    house = furnish({"github": [raw]})
+    application = furnish({"github": [raw]})
     with pytest.raises(InvalidArguments) as caught:
-        check(house.gateway.listing(None)[0], owner="acme", repo="api", assignee="me")  # type: ignore[arg-type]
-    assert error_text(caught.value, Discover(house.gateway).spell) == (
+        check(application.gateway.listing(None)[0], owner="acme", repo="api", assignee="me")  # type: ignore[arg-type]
+    assert error_text(caught.value, Discover(application.gateway).spell) == (
         "error invalid_arguments for github.create_issue; nothing was sent\n"
         "- missing: title (string)\n"
         "- unknown: assignee; did you mean assignees (string[])?\n"

@@ -37,12 +37,12 @@ class Strict(GlobPolicy):
 
 
 @pytest.fixture
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     return furnish({"fake": [definition("weather", city="string")], "other": [definition("weather")]})
 
 
-def only(house: FakeHouse) -> tuple[ToolId | None, Outcome, str]:
-    (invocation,) = house.invocations
+def only(application: FakeHouse) -> tuple[ToolId | None, Outcome, str]:
+    (invocation,) = application.invocations
     assert invocation.caller == "agent"
     assert invocation.surface == "test"
     assert invocation.seconds >= 0
@@ -50,20 +50,20 @@ def only(house: FakeHouse) -> tuple[ToolId | None, Outcome, str]:
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_call_that_succeeds_is_recorded_as_done(house: FakeHouse) -> None:
+async def test_a_call_that_succeeds_is_recorded_as_done(application: FakeHouse) -> None:
     raw = {"content": [], "structuredContent": {"degrees": 5}}
-    house.provider().returns("weather", raw)
-    result = await house.gateway.call(AGENT, WEATHER)
+    application.provider().returns("weather", raw)
+    result = await application.gateway.call(AGENT, WEATHER)
     assert result.raw is raw
-    assert house.provider().calls == [("weather", {"city": "Oslo"})]
-    assert only(house) == (ID, Outcome.DONE, "")
+    assert application.provider().calls == [("weather", {"city": "Oslo"})]
+    assert only(application) == (ID, Outcome.DONE, "")
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_tool_that_says_no_is_recorded_as_failed(house: FakeHouse) -> None:
-    house.provider().returns("weather", {"content": [], "isError": True})
-    assert (await house.gateway.call(AGENT, WEATHER)).is_error
-    assert only(house) == (ID, Outcome.FAILED, "")
+async def test_a_tool_that_says_no_is_recorded_as_failed(application: FakeHouse) -> None:
+    application.provider().returns("weather", {"content": [], "isError": True})
+    assert (await application.gateway.call(AGENT, WEATHER)).is_error
+    assert only(application) == (ID, Outcome.FAILED, "")
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
@@ -76,22 +76,22 @@ async def test_a_tool_that_says_no_is_recorded_as_failed(house: FakeHouse) -> No
     ],
 )
 async def test_a_call_that_never_left_is_recorded_as_invalid(
-    house: FakeHouse, call: Call, expected: type[CallError], recorded: object
+    application: FakeHouse, call: Call, expected: type[CallError], recorded: object
 ) -> None:
     with pytest.raises(expected) as caught:
-        await house.gateway.call(AGENT, call)
+        await application.gateway.call(AGENT, call)
     assert caught.value.sent is Sent.NOTHING
-    assert house.provider().calls == house.provider("other").calls == []
-    assert only(house) == recorded
+    assert application.provider().calls == application.provider("other").calls == []
+    assert only(application) == recorded
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_refused_call_is_recorded_and_not_sent(house: FakeHouse) -> None:
-    house.gateway.executor.policy = Strict()
+async def test_a_refused_call_is_recorded_and_not_sent(application: FakeHouse) -> None:
+    application.gateway.executor.policy = Strict()
     with pytest.raises(Refused):
-        await house.gateway.call(AGENT, WEATHER)
-    assert house.provider().calls == []
-    assert only(house) == (ID, Outcome.REFUSED, "refused")
+        await application.gateway.call(AGENT, WEATHER)
+    assert application.provider().calls == []
+    assert only(application) == (ID, Outcome.REFUSED, "refused")
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
@@ -104,61 +104,61 @@ async def test_a_refused_call_is_recorded_and_not_sent(house: FakeHouse) -> None
     ],
 )
 async def test_an_upstream_failure_is_recorded_as_what_it_was(
-    house: FakeHouse, error: CallError, outcome: Outcome
+    application: FakeHouse, error: CallError, outcome: Outcome
 ) -> None:
-    house.provider().fails(error)
+    application.provider().fails(error)
     with pytest.raises(type(error)):
-        await house.gateway.call(AGENT, WEATHER)
-    assert only(house) == (ID, outcome, error.code)
+        await application.gateway.call(AGENT, WEATHER)
+    assert only(application) == (ID, outcome, error.code)
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_cancelled_call_is_recorded_as_cancelled(house: FakeHouse) -> None:
-    house.provider().hold()
+async def test_a_cancelled_call_is_recorded_as_cancelled(application: FakeHouse) -> None:
+    application.provider().hold()
     async with create_task_group() as tasks:
-        tasks.start_soon(house.gateway.call, AGENT, WEATHER)
+        tasks.start_soon(application.gateway.call, AGENT, WEATHER)
         with fail_after(5):
-            await house.provider().arrived()
+            await application.provider().arrived()
         tasks.cancel_scope.cancel()
-    assert only(house) == (ID, Outcome.CANCELLED, "")
+    assert only(application) == (ID, Outcome.CANCELLED, "")
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_bug_in_a_provider_is_recorded_too(house: FakeHouse) -> None:
-    house.provider().fails(ZeroDivisionError())  # type: ignore[arg-type]
+async def test_a_bug_in_a_provider_is_recorded_too(application: FakeHouse) -> None:
+    application.provider().fails(ZeroDivisionError())  # type: ignore[arg-type]
     with pytest.raises(InternalError) as caught:
-        await house.gateway.call(AGENT, WEATHER)
+        await application.gateway.call(AGENT, WEATHER)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert only(house) == (ID, Outcome.FAILED, "internal_error")
+    assert only(application) == (ID, Outcome.FAILED, "internal_error")
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE", "P-CALL-WAITS-FOR-START")
 async def test_a_call_of_a_server_that_is_just_starting_waits_for_it_and_counts_once() -> None:
-    async with fake_house({"fake": [definition("weather", city="string")]}) as house:
-        house.gateway.editions.withdraw("fake")
-        house.provider().hold()
-        house.admin.intake.begin("fake")
+    async with fake_house({"fake": [definition("weather", city="string")]}) as application:
+        application.gateway.publisher.withdraw("fake")
+        application.provider().hold()
+        application.admin.refresher.begin("fake")
         async with create_task_group() as tasks:
             with fail_after(5):
-                await house.provider().arrived()
-                tasks.start_soon(house.gateway.call, AGENT, WEATHER)
-                house.provider().release()
-        assert only(house) == (ID, Outcome.DONE, "")
+                await application.provider().arrived()
+                tasks.start_soon(application.gateway.call, AGENT, WEATHER)
+                application.provider().release()
+        assert only(application) == (ID, Outcome.DONE, "")
 
 
-async def test_a_repair_is_told_with_the_result_and_sent_as_repaired(house: FakeHouse) -> None:
-    result = await house.gateway.call(AGENT, Call(tool="fake.weather", arguments={"city": 5}))
+async def test_a_repair_is_told_with_the_result_and_sent_as_repaired(application: FakeHouse) -> None:
+    result = await application.gateway.call(AGENT, Call(tool="fake.weather", arguments={"city": 5}))
     assert result.notes == ('city: took 5 as "5"',)
-    assert house.provider().calls == [("weather", {"city": "5"})]
+    assert application.provider().calls == [("weather", {"city": "5"})]
 
 
-async def test_a_spelling_is_recorded_as_it_came_but_not_at_any_length(house: FakeHouse) -> None:
+async def test_a_spelling_is_recorded_as_it_came_but_not_at_any_length(application: FakeHouse) -> None:
     with pytest.raises(UnknownTool):
-        await house.gateway.call(AGENT, Call(tool="x" * 10_000, arguments={}))
-    assert house.invocations[0].spelled == "x" * 200
+        await application.gateway.call(AGENT, Call(tool="x" * 10_000, arguments={}))
+    assert application.invocations[0].spelled == "x" * 200
 
 
-async def test_the_start_of_a_server_is_no_part_of_the_latency_of_a_call(house: FakeHouse) -> None:
+async def test_the_start_of_a_server_is_no_part_of_the_latency_of_a_call(application: FakeHouse) -> None:
     class Starting:
         """A provider whose server starts for an hour, by its own account."""
 
@@ -166,7 +166,7 @@ async def test_the_start_of_a_server_is_no_part_of_the_latency_of_a_call(house: 
             START_WAIT.set(START_WAIT.get() + 3_600.0)
             return {"content": []}
 
-    house.gateway.executor.provider_of = lambda _: Starting()  # type: ignore[assignment,return-value]
-    await house.gateway.call(AGENT, WEATHER)
-    await house.gateway.call(AGENT, WEATHER)
-    assert [entry.seconds for entry in house.invocations] == [0.0, 0.0]
+    application.gateway.executor.provider_of = lambda _: Starting()  # type: ignore[assignment,return-value]
+    await application.gateway.call(AGENT, WEATHER)
+    await application.gateway.call(AGENT, WEATHER)
+    assert [entry.seconds for entry in application.invocations] == [0.0, 0.0]

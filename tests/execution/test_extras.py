@@ -10,7 +10,7 @@ import pytest
 from portico.domain.call import Call, Result
 from portico.rendering.budget import TokenEstimate
 from portico.results.kept import Results
-from portico.results.truncate import BINARY_LETTERS, Shaper
+from portico.results.truncate import BINARY_LETTERS, Truncator
 from portico.testing import AGENT, tool
 
 LIMIT = 500
@@ -26,9 +26,9 @@ def deep(levels: int) -> Any:
 
 
 async def shaped(raw: dict[str, Any], **options: Any) -> Result:
-    shaper = Shaper(counter=COUNTER, results=Results(), servers={"fake": LIMIT})
+    truncator = Truncator(counter=COUNTER, results=Results(), servers={"fake": LIMIT})
     checked = tool({"name": "t", "description": "", "inputSchema": {"type": "object"}})
-    return await shaper.shaped(AGENT, Call(tool="fake.t", arguments={}, **options), checked, Result(raw))
+    return await truncator.shaped(AGENT, Call(tool="fake.t", arguments={}, **options), checked, Result(raw))
 
 
 LINKS = [{"type": "resource_link", "uri": f"a:b/{n}", "name": "x"} for n in range(9_000)]

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 from tests.fairness import Crowd
 
-from portico.application import House
+from portico.application import Application
 from portico.domain.call import Call, Outcome
 from portico.errors import Busy
 from portico.execution.executor import FairLimiter
@@ -23,11 +23,11 @@ from portico.wiring import Parts, assemble
 pytestmark = pytest.mark.requirement("P-FAIR-SHARES")
 
 
-def house_of(provider: LocalProvider) -> House:
+def house_of(provider: LocalProvider) -> Application:
     """A house with one server of functions."""
-    house = assemble(Parts(providers={provider.server: provider}))
-    house.gateway.editions.accept([(provider.offering(), provider.source)])
-    return house
+    application = assemble(Parts(providers={provider.server: provider}))
+    application.gateway.publisher.accept([(provider.offering(), provider.source)])
+    return application
 
 
 async def test_a_second_client_is_next_however_many_of_the_first_wait():
@@ -117,15 +117,15 @@ async def test_slow_functions_of_one_client_leave_threads_to_another():
     provider = LocalProvider(server="tools")
     provider.add_tool(make_tool(slow))
     provider.add_tool(make_tool(quick))
-    house = house_of(provider)
+    application = house_of(provider)
     ann, ben = replace(AGENT, client="a"), replace(AGENT, client="b")
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             for number in range(200):
-                tasks.start_soon(house.gateway.call, ann, Call(tool="tools.slow", arguments={"number": number}))
+                tasks.start_soon(application.gateway.call, ann, Call(tool="tools.slow", arguments={"number": number}))
             while len(begun) < provider.workers.limit * 3 // 4:
                 await anyio.lowlevel.checkpoint()
-            result = await house.gateway.call(ben, Call(tool="tools.quick", arguments={}))
+            result = await application.gateway.call(ben, Call(tool="tools.quick", arguments={}))
             assert "done" in result.text
             assert len(begun) == provider.workers.limit * 3 // 4, "those of the first still wait"
             gate.set()
@@ -150,8 +150,8 @@ def test_tools_that_hold_a_connection_are_bounded_by_the_connections():
 async def test_a_call_that_finds_no_room_is_no_failure_of_its_tool():
     provider = LocalProvider(server="tools")
     provider.add({"name": "plain", "inputSchema": {"type": "object"}}, lambda name, arguments: {"a": 1})
-    house = house_of(provider)
-    limiter, crowd = house.gateway.executor.turns.of("tools", provider.workers.limit), Crowd()
+    application = house_of(provider)
+    limiter, crowd = application.gateway.executor.turns.of("tools", provider.workers.limit), Crowd()
     limiter.queue = 0
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -159,6 +159,6 @@ async def test_a_call_that_finds_no_room_is_no_failure_of_its_tool():
                 tasks.start_soon(crowd.hold, limiter, "", str(number))
             await crowd.until(provider.workers.limit)
             with pytest.raises(Busy):
-                await house.gateway.call(AGENT, Call(tool="tools.plain", arguments={}))
+                await application.gateway.call(AGENT, Call(tool="tools.plain", arguments={}))
             crowd.release_all()
-    assert house.gateway.executor.counts.calls == {("tools", Outcome.REFUSED): 1}
+    assert application.gateway.executor.counts.calls == {("tools", Outcome.REFUSED): 1}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from portico.domain.call import Result
-from portico.execution.learning import EVERY, TokenGauge, text_of_arguments, text_of_result
+from portico.execution.learning import EVERY, TokenSampler, text_of_arguments, text_of_result
 from portico.execution.learning import SAMPLED_LETTERS as SAMPLE
 from portico.rendering.budget import TokenEstimate
 
@@ -32,7 +32,7 @@ def issues(count: int) -> str:
 
 def test_texts_of_one_kind_are_counted_now_and_then_and_known_within_a_tenth() -> None:
     counter = Counting()
-    gauge = TokenGauge(counter)
+    gauge = TokenSampler(counter)
     texts = [issues(n) for n in range(20, 20 + EVERY)]
     found = [gauge.tokens("issues", text) for text in texts]
     assert len(counter.read) == 1
@@ -45,12 +45,12 @@ def test_texts_of_one_kind_are_counted_now_and_then_and_known_within_a_tenth() -
 def test_a_long_text_is_read_in_part() -> None:
     counter = Counting()
     text = issues(5_000)
-    assert TokenGauge(counter).tokens("issues", text) == pytest.approx(TokenEstimate().count(text), rel=0.1)
+    assert TokenSampler(counter).tokens("issues", text) == pytest.approx(TokenEstimate().count(text), rel=0.1)
     assert counter.read == [SAMPLE]
 
 
 def test_nothing_is_no_token_and_something_is_one_at_least() -> None:
-    gauge = TokenGauge(TokenEstimate())
+    gauge = TokenSampler(TokenEstimate())
     assert (gauge.tokens("a", ""), gauge.tokens("a", " ")) == (0, 1)
 
 

@@ -15,7 +15,7 @@ from portico.errors import InvalidArguments, Refused, Sent, UnknownTool, Upstrea
 from portico.execution.hooks import hooks_of
 from portico.providers.python.threads import Workers
 from portico.testing import AGENT, FakeHouse, definition, furnish
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})
 
@@ -25,8 +25,8 @@ def hooked(**events: Any) -> FakeHouse:
     return furnish({"fake": [definition("weather", "Tell the weather", city="string")]}, hooks=hooks)
 
 
-def outcomes(house: FakeHouse) -> list[Outcome]:
-    return [invocation.outcome for invocation in house.invocations if hasattr(invocation, "outcome")]
+def outcomes(application: FakeHouse) -> list[Outcome]:
+    return [invocation.outcome for invocation in application.invocations if hasattr(invocation, "outcome")]
 
 
 @pytest.mark.requirement("P-HOOKS")
@@ -37,11 +37,11 @@ async def test_a_changed_call_is_sent_changed_and_its_result_replaced():
         seen.append((caller, tool.handle, arguments, result.text))
         return {"content": [{"type": "text", "text": "sun"}]}
 
-    house = hooked(on_call=lambda *_: {"city": "Rome"}, on_result=on_result)
-    assert (await house.gateway.call(AGENT, WEATHER)).text == "sun"
-    assert house.provider().calls == [("weather", {"city": "Rome"})]
+    application = hooked(on_call=lambda *_: {"city": "Rome"}, on_result=on_result)
+    assert (await application.gateway.call(AGENT, WEATHER)).text == "sun"
+    assert application.provider().calls == [("weather", {"city": "Rome"})]
     assert seen == [(AGENT, "fake.weather", {"city": "Rome"}, "weather was called")]
-    assert outcomes(house) == [Outcome.DONE]
+    assert outcomes(application) == [Outcome.DONE]
 
 
 @pytest.mark.requirement("P-HOOKS")
@@ -51,33 +51,33 @@ async def test_a_refused_call_is_not_sent_and_recorded_once():
     def on_call(*_: Any) -> None:
         raise Refused("not on Sundays")
 
-    house = hooked(on_call=on_call, on_error=lambda *given: errors.append(given[3]))
+    application = hooked(on_call=on_call, on_error=lambda *given: errors.append(given[3]))
     with pytest.raises(Refused, match="not on Sundays") as caught:
-        await house.gateway.call(AGENT, WEATHER)
-    assert house.provider().calls == []
-    assert outcomes(house) == [Outcome.REFUSED]
+        await application.gateway.call(AGENT, WEATHER)
+    assert application.provider().calls == []
+    assert outcomes(application) == [Outcome.REFUSED]
     assert errors == [caught.value]
 
 
 async def test_errors_are_told_and_stay_what_they_were():
     errors: list[Any] = []
-    house = hooked(on_error=lambda *given: errors.append((given[2], given[3].code)))
+    application = hooked(on_error=lambda *given: errors.append((given[2], given[3].code)))
     with pytest.raises(InvalidArguments):
-        await house.gateway.call(AGENT, Call(tool="fake.weather", arguments={}))
-    house.provider().fails(UpstreamGone("fake", sent=Sent.UNKNOWN))
+        await application.gateway.call(AGENT, Call(tool="fake.weather", arguments={}))
+    application.provider().fails(UpstreamGone("fake", sent=Sent.UNKNOWN))
     with pytest.raises(UpstreamGone):
-        await house.gateway.call(AGENT, WEATHER)
+        await application.gateway.call(AGENT, WEATHER)
     with pytest.raises(UnknownTool):
-        await house.gateway.call(AGENT, Call(tool="nothing", arguments={}))
+        await application.gateway.call(AGENT, Call(tool="nothing", arguments={}))
     assert errors == [({}, "invalid_arguments"), ({"city": "Oslo"}, "upstream_gone")], "no tool, no hook"
 
 
 async def test_arguments_that_do_not_fit_never_reach_a_guard():
     seen: list[Any] = []
-    house = hooked(on_call=lambda *given: seen.append(given[2]))
+    application = hooked(on_call=lambda *given: seen.append(given[2]))
     with pytest.raises(InvalidArguments):
-        await house.gateway.call(AGENT, Call(tool="fake.weather", arguments={}))
-    await house.gateway.call(AGENT, Call(tool="fake.weather", arguments={"city": 5}))
+        await application.gateway.call(AGENT, Call(tool="fake.weather", arguments={}))
+    await application.gateway.call(AGENT, Call(tool="fake.weather", arguments={"city": 5}))
     assert seen == [{"city": "5"}], "it sees what would be sent"
 
 
@@ -94,9 +94,9 @@ def test_searches_are_told_with_what_they_found():
         told.append((query, [hit.tool.handle for hit in findings.hits], findings.fits))
         counted.release()
 
-    house = hooked(on_search=on_search)
+    application = hooked(on_search=on_search)
     for text in ("weather", "fake.weather", "", "zzqq"):
-        house.gateway.search(AGENT, Query(text=text))
+        application.gateway.search(AGENT, Query(text=text))
     assert all(counted.acquire(timeout=5) for _ in range(3))
     assert told[:2] == [("weather", ["fake.weather"], True), ("fake.weather", ["fake.weather"], True)]
     assert (told[2][0], told[2][2]) == ("zzqq", False)
@@ -120,10 +120,10 @@ async def test_a_catalog_takes_hooks_too():
 @pytest.mark.requirement("P-HOOKS")
 async def test_a_search_of_the_walk_is_told_and_browsing_it_is_not():
     told: list[Any] = []
-    house = hooked(on_search=lambda caller, query, findings: told.append((query, len(findings.hits))))
-    walk = Walk(gateway=house.gateway, standings=house.gateway.standings)
-    await walk.search(AGENT, Query(text="weather"))
-    await walk.search(AGENT, Query(text="", server="fake"))
-    await walk.hot(AGENT)
-    house.gateway.executor.hooks.settle()
+    application = hooked(on_search=lambda caller, query, findings: told.append((query, len(findings.hits))))
+    tier_answers = TierAnswers(gateway=application.gateway, standings=application.gateway.standings)
+    await tier_answers.search(AGENT, Query(text="weather"))
+    await tier_answers.search(AGENT, Query(text="", server="fake"))
+    await tier_answers.hot(AGENT)
+    application.gateway.executor.hooks.settle()
     assert told == [("weather", 1)]

@@ -36,8 +36,8 @@ class Book:
         self.kept.update(learned)
 
 
-def tool_of(house: FakeHouse) -> Tool:
-    return next(iter(house.gateway.edition.tools.values()))
+def tool_of(application: FakeHouse) -> Tool:
+    return next(iter(application.gateway.snapshot.tools.values()))
 
 
 def result(value: Any) -> Result:
@@ -46,15 +46,15 @@ def result(value: Any) -> Result:
 
 @pytest.mark.requirement("P-SHAPES")
 async def test_a_card_shows_what_calls_have_returned_and_no_value_of_it() -> None:
-    house = furnish({"fake": [definition("list")]})
-    assert "returns" not in house.gateway.describe(AGENT, ["fake.list"]).text
-    assert house.gateway.shape_of(tool_of(house)) is None
-    house.provider().returns("list", {"content": [{"type": "text", "text": json.dumps(ISSUES)}]})
-    await house.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
-    text = house.gateway.describe(AGENT, ["fake.list"]).text
+    application = furnish({"fake": [definition("list")]})
+    assert "returns" not in application.gateway.describe(AGENT, ["fake.list"]).text
+    assert application.gateway.shape_of(tool_of(application)) is None
+    application.provider().returns("list", {"content": [{"type": "text", "text": json.dumps(ISSUES)}]})
+    await application.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
+    text = application.gateway.describe(AGENT, ["fake.list"]).text
     assert "returns: {issues: [{id: integer, title: string}], total: integer} (learned from 1 call)" in text
     assert "secret plan" not in text
-    shape = house.gateway.shape_of(tool_of(house))
+    shape = application.gateway.shape_of(tool_of(application))
     assert shape is not None
     assert shape["properties"]["total"] == {"type": "integer"}
 
@@ -62,23 +62,23 @@ async def test_a_card_shows_what_calls_have_returned_and_no_value_of_it() -> Non
 @pytest.mark.requirement("P-SHAPES")
 async def test_a_tool_that_says_what_it_returns_is_taken_at_its_word() -> None:
     output = {"type": "object", "properties": {"a": {"type": "string"}}}
-    house = furnish({"fake": [{**definition("list"), "outputSchema": output}]})
-    house.provider().returns("list", {"content": [], "structuredContent": {"a": "b"}})
-    await house.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
-    assert "learned" not in house.gateway.describe(AGENT, ["fake.list"]).text
+    application = furnish({"fake": [{**definition("list"), "outputSchema": output}]})
+    application.provider().returns("list", {"content": [], "structuredContent": {"a": "b"}})
+    await application.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
+    assert "learned" not in application.gateway.describe(AGENT, ["fake.list"]).text
 
 
 @pytest.mark.requirement("P-SHAPES")
 async def test_nothing_is_learned_from_errors_nor_from_plain_text() -> None:
-    house = furnish({"fake": [definition("list")]})
+    application = furnish({"fake": [definition("list")]})
     for raw in (
         {"content": [{"type": "text", "text": '{"oops": 1}'}], "isError": True},
         {"content": [{"type": "text", "text": "all is well"}]},
         {"content": [{"type": "image", "data": "", "mimeType": "image/png"}]},
     ):
-        house.provider().returns("list", raw)
-        await house.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
-    assert house.gateway.shape_of(tool_of(house)) is None
+        application.provider().returns("list", raw)
+        await application.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
+    assert application.gateway.shape_of(tool_of(application)) is None
 
 
 @pytest.mark.requirement("P-SHAPES")

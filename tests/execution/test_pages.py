@@ -15,7 +15,7 @@ from portico.errors import InvalidArguments, UnknownResult
 from portico.rendering.budget import TokenEstimate
 from portico.results.paging import PATTERN_LENGTH, Reader, Reading
 from portico.results.preview import read_outline
-from portico.results.truncate import Shaper
+from portico.results.truncate import Truncator
 from portico.testing import furnish
 
 CALLER = Caller(name="anna", result_tokens=600)
@@ -23,8 +23,10 @@ USERS: Any = {"users": [{"id": n, "mail": f"user{n}@Example.com"} for n in range
 
 
 def kept(*texts: str) -> tuple[Reader, str]:
-    shaper = Shaper(counter=TokenEstimate())
-    return Reader(shaper), shaper.results.keep(CALLER, "a.b", tuple(read_outline(text, 100).part for text in texts), 0)
+    truncator = Truncator(counter=TokenEstimate())
+    return Reader(truncator), truncator.results.keep(
+        CALLER, "a.b", tuple(read_outline(text, 100).part for text in texts), 0
+    )
 
 
 async def read(reader: Reader, id: str, **asked: str) -> Disclosure:
@@ -196,14 +198,14 @@ async def test_pages_go_on_through_all_texts_of_a_result() -> None:
 
 @pytest.mark.requirement("P-RESULTS-READ")
 async def test_to_read_a_result_is_journalled_with_its_cost_and_without_its_handle() -> None:
-    house = furnish({"fake": []})
-    results = house.gateway.reader.shaper.results
+    application = furnish({"fake": []})
+    results = application.gateway.reader.truncator.results
     id = results.keep(CALLER, "a.b", (read_outline(json.dumps(USERS), 100).part,), 0)
-    answer = await house.gateway.read_result(CALLER, id, grep="user5@")
-    (look,) = house.gateway.executor.journal.looked  # type: ignore[attr-defined]
+    answer = await application.gateway.read_result(CALLER, id, grep="user5@")
+    (look,) = application.gateway.executor.journal.lookups  # type: ignore[attr-defined]
     assert (look.look, look.caller, look.text, look.tokens) == ("read", "anna", "grep=user5@", answer.tokens)
     with pytest.raises(UnknownResult):
-        await house.gateway.read_result(Caller(name="ben"), id)
+        await application.gateway.read_result(Caller(name="ben"), id)
 
 
 @pytest.mark.requirement("P-RESULTS-READ")

@@ -22,7 +22,7 @@ LIST["inputSchema"]["required"] = []
 
 
 @pytest.fixture
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     return furnish({"fake": [LIST]})
 
 
@@ -30,9 +30,9 @@ def text(value: str) -> dict[str, Any]:
     return {"type": "text", "text": value}
 
 
-async def call(house: FakeHouse, raw: dict[str, Any], caller: Caller = SMALL, **more: Any) -> Result:
-    house.provider().returns("list", raw)
-    return await house.gateway.call(caller, Call(tool="fake.list", arguments=more.pop("arguments", {}), **more))
+async def call(application: FakeHouse, raw: dict[str, Any], caller: Caller = SMALL, **more: Any) -> Result:
+    application.provider().returns("list", raw)
+    return await application.gateway.call(caller, Call(tool="fake.list", arguments=more.pop("arguments", {}), **more))
 
 
 def notice(result: Result) -> str:
@@ -48,14 +48,14 @@ def handle(result: Result) -> str:
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_a_result_that_fits_is_the_same_object(house: FakeHouse) -> None:
+async def test_a_result_that_fits_is_the_same_object(application: FakeHouse) -> None:
     for raw in ({"content": [text("x " * 500)]}, {"content": [], "structuredContent": {"a": [1] * 200}}):
-        assert (await call(house, raw)).raw is raw
+        assert (await call(application, raw)).raw is raw
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_json_is_cut_to_whole_items_and_the_notice_says_what_is_missing(house: FakeHouse) -> None:
-    result = await call(house, {"content": [text(json.dumps(ITEMS))]}, arguments={"limit": 3_000, "query": "x"})
+async def test_json_is_cut_to_whole_items_and_the_notice_says_what_is_missing(application: FakeHouse) -> None:
+    result = await call(application, {"content": [text(json.dumps(ITEMS))]}, arguments={"limit": 3_000, "query": "x"})
     shown = json.loads(result.content[0]["text"])
     count = len(shown["items"])
     assert shown == {"items": ITEMS["items"][:count], "total": 3_000}  # type: ignore[index]
@@ -83,30 +83,30 @@ async def test_json_is_cut_to_whole_items_and_the_notice_says_what_is_missing(ho
         json.dumps({"error": "\x00\u2028" * 50_000}),
     ],
 )
-async def test_the_whole_answer_stays_within_the_limit(house: FakeHouse, value: str, tokens: int) -> None:
-    result = await call(house, {"content": [text(value)]}, Caller(result_tokens=tokens))
+async def test_the_whole_answer_stays_within_the_limit(application: FakeHouse, value: str, tokens: int) -> None:
+    result = await call(application, {"content": [text(value)]}, Caller(result_tokens=tokens))
     assert COUNTER.count(result.text) <= tokens
     assert COUNTER.count(result.content[0]["text"]) >= tokens / 4
     handle(result)
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_text_is_cut_at_a_line_end(house: FakeHouse) -> None:
+async def test_text_is_cut_at_a_line_end(application: FakeHouse) -> None:
     lines = [f"{n}: something happened" for n in range(5_000)]
-    result = await call(house, {"content": [text("\n".join(lines))]})
+    result = await call(application, {"content": [text("\n".join(lines))]})
     shown = result.content[0]["text"].split("\n")
     assert shown == lines[: len(shown)]
     assert notice(result).startswith(f"shortened: {len(shown)} of 5,000 lines")
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_several_texts_keep_their_order_and_what_is_no_text_passes(house: FakeHouse) -> None:
+async def test_several_texts_keep_their_order_and_what_is_no_text_passes(application: FakeHouse) -> None:
     picture = {"type": "image", "data": "A" * 100_000, "mimeType": "image/png"}
     link = {"type": "resource_link", "uri": "file:///x", "name": "x"}
     blob = {"type": "resource", "resource": {"uri": "file:///y", "blob": "B" * 50_000}}
     embedded = {"type": "resource", "resource": {"uri": "file:///z", "text": "zeile\n" * 20_000}}
     content = [text("short"), picture, text("long\n" * 20_000), link, blob, embedded]
-    result = await call(house, {"content": content})
+    result = await call(application, {"content": content})
     shown = result.content
     assert [block["type"] for block in shown] == [
         "text",
@@ -130,71 +130,75 @@ async def test_several_texts_keep_their_order_and_what_is_no_text_passes(house: 
     ("blocks", "unit"),
     [([json.dumps(item) for item in ITEMS["items"]], "items"), ([f"note {n}" for n in range(3_000)], "lines")],  # type: ignore[attr-defined]
 )
-async def test_a_block_for_each_item_becomes_one_list(house: FakeHouse, blocks: list[str], unit: str) -> None:
+async def test_a_block_for_each_item_becomes_one_list(application: FakeHouse, blocks: list[str], unit: str) -> None:
     picture = {"type": "image", "data": "A", "mimeType": "image/png"}
-    result = await call(house, {"content": [picture, *map(text, blocks)], "structuredContent": {"result": blocks}})
+    result = await call(
+        application, {"content": [picture, *map(text, blocks)], "structuredContent": {"result": blocks}}
+    )
     assert [block["type"] for block in result.content] == ["image", "text", "text"]
     shown = result.content[1]["text"]
     found = [json.dumps(item) for item in json.loads(shown)] if unit == "items" else shown.split("\n")
     assert found == blocks[: len(found)]
     assert notice(result).startswith(f"shortened: {len(found)} of 3,000 {unit}")
     assert COUNTER.count(result.text) <= 600
-    page = await house.gateway.read_result(SMALL, handle(result), cursor="2999")
+    page = await application.gateway.read_result(SMALL, handle(result), cursor="2999")
     assert blocks[-1].replace(" ", "") in page.text.replace(" ", "")
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_a_text_that_fits_stays_whole_where_only_the_same_as_data_does_not(house: FakeHouse) -> None:
+async def test_a_text_that_fits_stays_whole_where_only_the_same_as_data_does_not(application: FakeHouse) -> None:
     value = {"a": ["ö" * 3] * 60}
     raw = {"content": [text(json.dumps(value, ensure_ascii=False))], "structuredContent": {**value, "b": "word " * 40}}
     limit = COUNTER.count(raw["content"][0]["text"]) + 5
-    result = await call(house, raw, Caller(result_tokens=limit))
+    result = await call(application, raw, Caller(result_tokens=limit))
     assert result.content == raw["content"]
     assert COUNTER.count(json.dumps(result.structured, ensure_ascii=False, separators=(",", ":"))) <= limit
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_a_tools_own_error_is_shortened_too(house: FakeHouse) -> None:
-    result = await call(house, {"content": [text("bad\n" * 20_000)], "isError": True})
+async def test_a_tools_own_error_is_shortened_too(application: FakeHouse) -> None:
+    result = await call(application, {"content": [text("bad\n" * 20_000)], "isError": True})
     assert result.is_error
     assert COUNTER.count(result.text) <= 600
     handle(result)
 
 
-async def test_a_question_to_the_client_is_never_cut(house: FakeHouse) -> None:
+async def test_a_question_to_the_client_is_never_cut(application: FakeHouse) -> None:
     raw = {"resultType": "input_required", "content": [text("x " * 50_000)]}
-    assert (await call(house, raw)).raw is raw
+    assert (await call(application, raw)).raw is raw
 
 
 @pytest.mark.requirement("P-RESULTS-WHOLE")
-async def test_a_call_that_wants_the_whole_gets_it(house: FakeHouse) -> None:
+async def test_a_call_that_wants_the_whole_gets_it(application: FakeHouse) -> None:
     raw = {"content": [text(json.dumps(ITEMS))], "structuredContent": ITEMS}
-    assert (await call(house, raw, whole=True)).raw is raw
+    assert (await call(application, raw, whole=True)).raw is raw
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
 async def test_the_smaller_of_what_caller_and_server_say_is_the_limit() -> None:
     spec = ServerSpec(name="fake", transport="stdio", command="x", result_tokens=1_000)
-    house = furnish({"fake": [LIST]}, specs=[spec], result_limits=ResultLimits(tokens=2_000))
+    application = furnish({"fake": [LIST]}, specs=[spec], result_limits=ResultLimits(tokens=2_000))
     raw = {"content": [text("word " * 20_000)]}
-    costs = [COUNTER.count((await call(house, raw, Caller(result_tokens=tokens))).text) for tokens in (0, 500, 5_000)]
+    costs = [
+        COUNTER.count((await call(application, raw, Caller(result_tokens=tokens))).text) for tokens in (0, 500, 5_000)
+    ]
     assert [cost <= limit for cost, limit in zip(costs, (1_000, 500, 1_000), strict=True)] == [True] * 3
     assert costs[0] > 700
-    house = furnish({"fake": [LIST]}, result_limits=ResultLimits(tokens=2_000))
-    assert 1_500 < COUNTER.count((await call(house, raw, AGENT)).text) <= 2_000
+    application = furnish({"fake": [LIST]}, result_limits=ResultLimits(tokens=2_000))
+    assert 1_500 < COUNTER.count((await call(application, raw, AGENT)).text) <= 2_000
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_the_journal_counts_what_the_caller_got(house: FakeHouse) -> None:
-    result = await call(house, {"content": [text(json.dumps(ITEMS))]})
-    (invocation,) = house.invocations
+async def test_the_journal_counts_what_the_caller_got(application: FakeHouse) -> None:
+    result = await call(application, {"content": [text(json.dumps(ITEMS))]})
+    (invocation,) = application.invocations
     assert invocation.tokens_out == pytest.approx(COUNTER.count(result.text), rel=0.3)
 
 
 @pytest.mark.requirement("P-RESULTS-HANDLES")
 async def test_where_nothing_can_be_kept_the_notice_says_that_the_rest_is_lost() -> None:
-    house = furnish({"fake": [LIST]}, result_limits=ResultLimits(memory_mb=0))
-    result = await call(house, {"content": [text("word " * 50_000)]})
+    application = furnish({"fake": [LIST]}, result_limits=ResultLimits(memory_mb=0))
+    result = await call(application, {"content": [text("word " * 50_000)]})
     assert "the rest is lost" in notice(result)
     assert "read_result" not in notice(result)
 
@@ -209,9 +213,9 @@ SCHEMA = {
 @pytest.mark.requirement("P-RESULTS-FIT")
 @pytest.mark.parametrize("needs_structured", [True, False])
 async def test_structured_content_is_cut_where_the_cut_is_still_valid(needs_structured: bool) -> None:
-    house = furnish({"fake": [{**LIST, "outputSchema": SCHEMA}]})
+    application = furnish({"fake": [{**LIST, "outputSchema": SCHEMA}]})
     raw = {"content": [text(json.dumps(ITEMS))], "structuredContent": ITEMS}
-    found = (await call(house, raw, needs_structured=needs_structured)).structured
+    found = (await call(application, raw, needs_structured=needs_structured)).structured
     assert found["total"] == 3_000
     assert found["items"] == ITEMS["items"][: len(found["items"])]  # type: ignore[index]
     assert COUNTER.count(json.dumps(found)) <= 900
@@ -220,31 +224,31 @@ async def test_structured_content_is_cut_where_the_cut_is_still_valid(needs_stru
 @pytest.mark.requirement("P-RESULTS-FIT")
 async def test_structured_content_that_cannot_be_cut_is_left_out_or_whole_but_never_broken() -> None:
     schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "items": {"type": "array", "minItems": 3_000}}}  # type: ignore[dict-item]
-    house = furnish({"fake": [{**LIST, "outputSchema": schema}]})
+    application = furnish({"fake": [{**LIST, "outputSchema": schema}]})
     raw = {"content": [text(json.dumps(ITEMS))], "structuredContent": ITEMS}
-    assert "structuredContent" not in (await call(house, raw)).raw
-    assert (await call(house, raw, needs_structured=True)).structured is ITEMS
-    failed = await call(house, {**raw, "isError": True}, needs_structured=True)
+    assert "structuredContent" not in (await call(application, raw)).raw
+    assert (await call(application, raw, needs_structured=True)).structured is ITEMS
+    failed = await call(application, {**raw, "isError": True}, needs_structured=True)
     assert "structuredContent" not in failed.raw
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_structured_content_that_no_text_repeats_is_shown_and_kept(house: FakeHouse) -> None:
-    alone = await call(house, {"content": [], "structuredContent": ITEMS})
+async def test_structured_content_that_no_text_repeats_is_shown_and_kept(application: FakeHouse) -> None:
+    alone = await call(application, {"content": [], "structuredContent": ITEMS})
     assert json.loads(alone.content[0]["text"])["total"] == 3_000
-    beside = await call(house, {"content": [text("3,000 items were found")], "structuredContent": ITEMS})
+    beside = await call(application, {"content": [text("3,000 items were found")], "structuredContent": ITEMS})
     assert beside.content[0]["text"] == "3,000 items were found"
-    found = await house.gateway.read_result(SMALL, handle(beside), path="items[2999].name")
+    found = await application.gateway.read_result(SMALL, handle(beside), path="items[2999].name")
     assert found.text == "item 2999"
 
 
 @pytest.mark.requirement("P-RESULTS-READ")
-async def test_the_pages_after_the_preview_are_the_rest(house: FakeHouse) -> None:
-    result = await call(house, {"content": [text(json.dumps(ITEMS, indent=2))]})
+async def test_the_pages_after_the_preview_are_the_rest(application: FakeHouse) -> None:
+    result = await call(application, {"content": [text(json.dumps(ITEMS, indent=2))]})
     found = json.loads(result.content[0]["text"])["items"]
     id, cursor = handle(result), ""
     while True:
-        page = await house.gateway.read_result(SMALL, id, cursor)
+        page = await application.gateway.read_result(SMALL, id, cursor)
         assert page.tokens <= 600
         value = json.loads(page.text)
         if isinstance(value, dict):
@@ -275,12 +279,12 @@ def nested(levels: int, inner: Any) -> Any:
     ],
     ids=["deep lists", "deep objects", "an empty list", "an empty object", "a long name"],
 )
-async def test_odd_json_is_shortened_and_read_to_its_end_like_any_other(house: FakeHouse, value: str) -> None:
-    result = await call(house, {"content": [text(value)]})
+async def test_odd_json_is_shortened_and_read_to_its_end_like_any_other(application: FakeHouse, value: str) -> None:
+    result = await call(application, {"content": [text(value)]})
     assert COUNTER.count(result.text) <= 600
     pages, cursor = 0, "0"
     while cursor and pages < 10:
-        page = await house.gateway.read_result(SMALL, handle(result), cursor=cursor)
+        page = await application.gateway.read_result(SMALL, handle(result), cursor=cursor)
         assert page.tokens <= 600
         found = re.search(r'"cursor":"(\d+)"', page.next)
         pages, cursor = pages + 1, found[1] if found else ""
@@ -289,24 +293,24 @@ async def test_odd_json_is_shortened_and_read_to_its_end_like_any_other(house: F
 @pytest.mark.requirement("P-RESULTS-FIT")
 @pytest.mark.parametrize("size", [1, 3_000])
 async def test_structured_content_that_no_client_could_read_is_left_out_and_that_is_said(
-    house: FakeHouse, size: int
+    application: FakeHouse, size: int
 ) -> None:
     raw = {"content": [text("the same in words")], "structuredContent": {"a": nested(600, ["x"] * size)}}
-    result = await call(house, raw)
+    result = await call(application, raw)
     assert result.raw == {"content": [text("the same in words")]}
     assert "nested too deeply" in result.notes[0]
 
 
 @pytest.mark.requirement("P-RESULTS-FIT", "P-RESULTS-READ")
-async def test_many_embedded_texts_are_shown_as_one_list_and_all_are_kept(house: FakeHouse) -> None:
+async def test_many_embedded_texts_are_shown_as_one_list_and_all_are_kept(application: FakeHouse) -> None:
     files = [{"uri": f"file:///{n}.txt", "text": f"the words of file {n}"} for n in range(1_000)]
-    result = await call(house, {"content": [{"type": "resource", "resource": file} for file in files]})
+    result = await call(application, {"content": [{"type": "resource", "resource": file} for file in files]})
     assert COUNTER.count(result.text) <= 600
     assert [block["type"] for block in result.content] == ["text", "text"]
     shown = json.loads(result.content[0]["text"])
     assert shown == files[: len(shown)]
     assert f"{len(shown)} of 1,000 items" in notice(result)
-    last = await house.gateway.read_result(SMALL, handle(result), cursor="999")
+    last = await application.gateway.read_result(SMALL, handle(result), cursor="999")
     assert json.loads(last.text) == files[999:]
 
 
@@ -320,17 +324,19 @@ async def test_a_parameter_with_an_endless_name_is_not_told() -> None:
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_large_results_are_read_a_few_at_a_time_and_small_ones_do_not_wait_for_them(house: FakeHouse) -> None:
-    shaper = house.gateway.reader.shaper
-    for _ in range(int(shaper.large.total_tokens)):
-        await shaper.large.acquire_on_behalf_of(object())
+async def test_large_results_are_read_a_few_at_a_time_and_small_ones_do_not_wait_for_them(
+    application: FakeHouse,
+) -> None:
+    truncator = application.gateway.reader.truncator
+    for _ in range(int(truncator.large.total_tokens)):
+        await truncator.large.acquire_on_behalf_of(object())
     small = Call(tool="fake.list", arguments={})
     with fail_after(5):
-        await call(house, {"content": [text("word " * 9_000)]})
+        await call(application, {"content": [text("word " * 9_000)]})
     async with create_task_group() as tasks:
-        house.provider().returns("list", {"content": [], "structuredContent": {"a": [*range(100_000)]}})
-        tasks.start_soon(house.gateway.call, SMALL, small)
+        application.provider().returns("list", {"content": [], "structuredContent": {"a": [*range(100_000)]}})
+        tasks.start_soon(application.gateway.call, SMALL, small)
         with fail_after(5):
-            while not shaper.large.statistics().tasks_waiting:
+            while not truncator.large.statistics().tasks_waiting:
                 await lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

@@ -6,46 +6,46 @@ import pytest
 
 from portico.domain.call import Caller
 from portico.domain.tool import ToolId
-from portico.execution import executor as trail
-from portico.execution.executor import Trail
+from portico.execution import executor as search_rank
+from portico.execution.executor import SearchRank
 
 ME, OTHER = Caller(name="me"), Caller(name="other")
 A, B, C = (ToolId("s", name) for name in "abc")
 
 
 def test_a_tool_has_the_place_at_which_it_was_shown_once() -> None:
-    trail = Trail()
-    trail.showed(ME, [A, B])
-    assert (trail.rank(ME, B), trail.rank(ME, B)) == (2, 0)
-    assert (trail.rank(ME, A), trail.rank(ME, C)) == (1, 0)
+    search_rank = SearchRank()
+    search_rank.showed(ME, [A, B])
+    assert (search_rank.rank(ME, B), search_rank.rank(ME, B)) == (2, 0)
+    assert (search_rank.rank(ME, A), search_rank.rank(ME, C)) == (1, 0)
 
 
 def test_a_later_page_goes_on_counting_and_a_later_search_counts() -> None:
-    trail = Trail()
-    trail.showed(ME, [A, B])
-    trail.showed(ME, [C], start=6)
-    trail.showed(ME, [B])
-    assert [trail.rank(ME, tool) for tool in (A, B, C)] == [1, 1, 6]
+    search_rank = SearchRank()
+    search_rank.showed(ME, [A, B])
+    search_rank.showed(ME, [C], start=6)
+    search_rank.showed(ME, [B])
+    assert [search_rank.rank(ME, tool) for tool in (A, B, C)] == [1, 1, 6]
 
 
 def test_callers_do_not_walk_in_each_others_steps() -> None:
-    trail = Trail()
-    trail.showed(ME, [A])
-    assert (trail.rank(OTHER, A), trail.rank(ME, A)) == (0, 1)
+    search_rank = SearchRank()
+    search_rank.showed(ME, [A])
+    assert (search_rank.rank(OTHER, A), search_rank.rank(ME, A)) == (0, 1)
 
 
 def test_a_search_of_long_ago_is_forgotten() -> None:
     now = [0.0]
-    trail = Trail(clock=lambda: now[0])
-    trail.showed(ME, [A])
+    search_rank = SearchRank(clock=lambda: now[0])
+    search_rank.showed(ME, [A])
     now[0] = 3_600.0
-    assert trail.rank(ME, A) == 0
+    assert search_rank.rank(ME, A) == 0
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trail, "TOOLS_KEPT", 3)
-    monkeypatch.setattr(trail, "CALLERS_KEPT", 2)
-    kept = Trail()
+    monkeypatch.setattr(search_rank, "TOOLS_KEPT", 3)
+    monkeypatch.setattr(search_rank, "CALLERS_KEPT", 2)
+    kept = SearchRank()
     kept.showed(ME, [ToolId("s", str(n)) for n in range(10)])
     assert [kept.rank(ME, ToolId("s", str(n))) for n in range(10)] == [0] * 7 + [8, 9, 10]
     kept.showed(ME, [A])

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.catalog.publisher import Editions
+from portico.catalog.publisher import Publisher
 from portico.catalog.sections import name_servers, name_tools, spell_apart, wish_names
 from portico.domain.server import Offering
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Owners, ToolId, distinct
 from portico.errors import CallError
 
@@ -50,7 +50,7 @@ changes = st.lists(
 )
 
 
-def build_index(edition: Edition, previous: Any) -> Any:
+def build_index(snapshot: CatalogSnapshot, previous: Any) -> Any:
     """None of this asks an index."""
 
 
@@ -58,34 +58,34 @@ class Catalog:
     """A catalog that is changed step by step, and the same one made at once of what it has come to."""
 
     def __init__(self) -> None:
-        self.editions = Editions(build_index=build_index)
+        self.publisher = Publisher(build_index=build_index)
         self.offerings: dict[str, Offering] = {}
         self.aliases: dict[str, str] = {}
         """As they were when the current edition was published: a new alias waits for the next one."""
-        self.editions.subscribe(lambda edition: setattr(self, "aliases", dict(self.editions.aliases)))
+        self.publisher.subscribe(lambda snapshot: setattr(self, "aliases", dict(self.publisher.aliases)))
 
     def change(self, kind: str, *details: Any) -> None:
         if kind == "accept":
             self._accept(offering(server, own) for server, own in details[0])
         elif kind == "withdraw":
             self.offerings.pop(details[0], None)
-            self.editions.withdraw(details[0])
+            self.publisher.withdraw(details[0])
         elif details[0] in self.offerings:
-            self.editions.aliases[details[0]] = details[1]
+            self.publisher.aliases[details[0]] = details[1]
             self._accept([replace(self.offerings[details[0]], version=f"with alias {details[1]!r}")])
 
     def _accept(self, offerings: Iterable[Offering]) -> None:
         given = list(offerings)
         self.offerings.update((one.server, one) for one in given)
-        self.editions.accept((one, source(one.server)) for one in given)
+        self.publisher.accept((one, source(one.server)) for one in given)
 
     @property
-    def edition(self) -> Edition:
-        return self.editions.current.edition
+    def snapshot(self) -> CatalogSnapshot:
+        return self.publisher.current.snapshot
 
-    def at_once(self) -> Edition:
-        editions = Editions(build_index=build_index, aliases=dict(self.aliases))
-        return editions.accept((one, source(one.server)) for one in self.offerings.values())
+    def at_once(self) -> CatalogSnapshot:
+        publisher = Publisher(build_index=build_index, aliases=dict(self.aliases))
+        return publisher.accept((one, source(one.server)) for one in self.offerings.values())
 
 
 def source(server: str) -> str:
@@ -101,34 +101,34 @@ def offering(server: str, own: list[tuple[str, str]]) -> Offering:
     )
 
 
-def contents(edition: Edition) -> tuple[Any, ...]:
-    resolved = [answer(edition, tool.listed, edition.tools.keys()) for tool in edition.tools.values()]
-    return list(edition.tools.items()), list(edition.servers.items()), edition.items, resolved
+def contents(snapshot: CatalogSnapshot) -> tuple[Any, ...]:
+    resolved = [answer(snapshot, tool.listed, snapshot.tools.keys()) for tool in snapshot.tools.values()]
+    return list(snapshot.tools.items()), list(snapshot.servers.items()), snapshot.items, resolved
 
 
-def answers(edition: Edition) -> dict[str, str]:
+def answers(snapshot: CatalogSnapshot) -> dict[str, str]:
     """What the resolver says to every spelling of every tool there might be, for two callers."""
-    sees_all = edition.tools.keys()
-    sees_some = {id for number, id in enumerate(edition.tools) if number % 2}
+    sees_all = snapshot.tools.keys()
+    sees_some = {id for number, id in enumerate(snapshot.tools) if number % 2}
     return {
-        f"{spelling!r} for {name}": answer(edition, spelling, within)
-        for spelling in spellings(edition)
+        f"{spelling!r} for {name}": answer(snapshot, spelling, within)
+        for spelling in spellings(snapshot)
         for name, within in (("all", sees_all), ("some", sees_some))
     }
 
 
-def spellings(edition: Edition) -> set[str]:
-    shown = {spelling for tool in edition.tools.values() for spelling in (tool.handle, tool.listed)}
+def spellings(snapshot: CatalogSnapshot) -> set[str]:
+    shown = {spelling for tool in snapshot.tools.values() for spelling in (tool.handle, tool.listed)}
     bare = {name for name in TOOLS if name}
-    pairs = {(id.server, id.name) for id in edition.tools} | {(server, "x") for server in SERVERS}
+    pairs = {(id.server, id.name) for id in snapshot.tools} | {(server, "x") for server in SERVERS}
     paths = {f"/{quote(server, safe='')}/{quote(name, safe='')}" for server, name in pairs}
     exact = shown | bare | paths | {f"{server}{mark}{name}" for server, name in pairs for mark in ("::", "__", ".")}
     return exact | {spelling.swapcase() for spelling in exact} | {f" {spelling}\n" for spelling in shown}
 
 
-def answer(edition: Edition, spelling: str, within: Any) -> str:
+def answer(snapshot: CatalogSnapshot, spelling: str, within: Any) -> str:
     try:
-        return edition.resolver.resolve(spelling, within).handle
+        return snapshot.resolver.resolve(spelling, within).handle
     except CallError as error:
         return f"{error} {error.details} {error.next_call}"
 
@@ -141,13 +141,13 @@ def test_a_changed_catalog_is_the_one_that_a_start_would_make(steps: list[tuple[
     for step in steps:
         catalog.change(*step)
     expected = catalog.at_once()
-    edition = catalog.edition
-    assert list(edition.tools.items()) == list(expected.tools.items())
-    assert list(edition.servers.items()) == list(expected.servers.items())
-    assert edition.rejected == expected.rejected
-    assert edition.items == expected.items
-    assert edition.categories == expected.categories
-    assert answers(edition) == answers(expected)
+    snapshot = catalog.snapshot
+    assert list(snapshot.tools.items()) == list(expected.tools.items())
+    assert list(snapshot.servers.items()) == list(expected.servers.items())
+    assert snapshot.rejected == expected.rejected
+    assert snapshot.items == expected.items
+    assert snapshot.categories == expected.categories
+    assert answers(snapshot) == answers(expected)
 
 
 @pytest.mark.requirement("P-EDITION-ONCE")
@@ -157,15 +157,15 @@ def test_what_did_not_change_is_the_same_object_and_old_editions_stay_as_they_we
     steps: list[tuple[Any, ...]],
 ) -> None:
     catalog = Catalog()
-    kept: list[tuple[Edition, Any]] = []
+    kept: list[tuple[CatalogSnapshot, Any]] = []
     for step in steps:
-        before = catalog.edition
+        before = catalog.snapshot
         kept.append((before, contents(before)))
         catalog.change(*step)
-        for id, tool in catalog.edition.tools.items():
+        for id, tool in catalog.snapshot.tools.items():
             assert tool is before.tools.get(id) or tool != before.tools.get(id)
-    for edition, remembered in kept:
-        assert contents(edition) == remembered
+    for snapshot, remembered in kept:
+        assert contents(snapshot) == remembered
 
 
 @pytest.mark.requirement("P-NAMES-INJECTIVE", "P-NAMES-COLLISIONS", "P-NAMES-LISTED")
@@ -175,8 +175,8 @@ def test_names_are_those_of_telling_all_tools_apart_at_once(steps: list[tuple[An
     catalog = Catalog()
     for step in steps:
         catalog.change(*step)
-    edition = catalog.edition
-    names = {server: [id.name for id in edition.tools if id.server == server] for server in edition.servers}
+    snapshot = catalog.snapshot
+    names = {server: [id.name for id in snapshot.tools if id.server == server] for server in snapshot.servers}
     identifiers = name_servers(catalog.aliases)
     handles = {
         ToolId(server, name): f"{identifiers[server]}.{spelling}"
@@ -188,34 +188,34 @@ def test_names_are_those_of_telling_all_tools_apart_at_once(steps: list[tuple[An
         for server, own in names.items()
         for name, wish in spell_apart(server, wish_names(server, own, source(server)), Owners(identifiers)).items()
     }
-    assert {id: tool.handle for id, tool in edition.tools.items()} == handles
-    assert {id: tool.listed for id, tool in edition.tools.items()} == distinct(wishes.items(), set(handles.values()))
+    assert {id: tool.handle for id, tool in snapshot.tools.items()} == handles
+    assert {id: tool.listed for id, tool in snapshot.tools.items()} == distinct(wishes.items(), set(handles.values()))
 
 
 def test_a_definition_that_says_the_same_again_is_not_looked_at_again() -> None:
     catalog = Catalog()
     catalog.change("accept", [("a", [("x", "one"), ("y", "one")])])
-    first = catalog.edition.chapters["a"]
+    first = catalog.snapshot.sections["a"]
     catalog.change("accept", [("b", [("x", "one")])])
-    assert catalog.edition.chapters["a"] is first
+    assert catalog.snapshot.sections["a"] is first
     catalog.change("accept", [("a", [("x", "one"), ("y", "two")])])
-    changed = catalog.edition.chapters["a"]
+    changed = catalog.snapshot.sections["a"]
     assert changed is not first
     assert changed.tools[ToolId("a", "x")] is first.tools[ToolId("a", "x")]
-    assert catalog.edition.items == catalog.at_once().items
+    assert catalog.snapshot.items == catalog.at_once().items
 
 
 @pytest.mark.requirement("F46")
 def test_a_failed_index_leaves_the_edition_that_there_was_and_the_next_one_is_whole() -> None:
-    def build(edition: Edition, previous: Any) -> Any:
-        if len(edition.tools) == 2:
+    def build(snapshot: CatalogSnapshot, previous: Any) -> Any:
+        if len(snapshot.tools) == 2:
             raise MemoryError
-        return build_index(edition, None)
+        return build_index(snapshot, None)
 
-    editions = Editions(build_index=build)
-    first = editions.accept([(offering("a", [("x", "one")]), "upstream")])
+    publisher = Publisher(build_index=build)
+    first = publisher.accept([(offering("a", [("x", "one")]), "upstream")])
     with pytest.raises(MemoryError):
-        editions.accept([(offering("b", [("x", "one")]), "upstream")])
-    assert editions.current.edition is first
-    third = editions.accept([(offering("c", [("x", "one")]), "upstream")])
+        publisher.accept([(offering("b", [("x", "one")]), "upstream")])
+    assert publisher.current.snapshot is first
+    third = publisher.accept([(offering("c", [("x", "one")]), "upstream")])
     assert [tool.handle for tool in third.tools.values()] == ["a.x", "b.x", "c.x"]

@@ -30,25 +30,25 @@ class BrokenStore(MemoryStore):
 
 
 async def test_a_new_offering_is_found_by_the_next_search() -> None:
-    async with fake_house({"fake": [definition("weather")]}) as house:
-        house.provider().offers(definition("weather"), definition("forecast"))
+    async with fake_house({"fake": [definition("weather")]}) as application:
+        application.provider().offers(definition("weather"), definition("forecast"))
         with fail_after(5):
-            await house.edition(2)
-        found = house.gateway.search(AGENT, Query(text="forecast please"))
+            await application.snapshot(2)
+        found = application.gateway.search(AGENT, Query(text="forecast please"))
         assert found.cards[0].handle == "fake.forecast"
 
 
 async def test_a_change_while_being_asked_is_not_missed() -> None:
-    async with fake_house({"fake": []}) as house:
-        provider = house.provider()
+    async with fake_house({"fake": []}) as application:
+        provider = application.provider()
         provider.hold()
         provider.offers(definition("old"))
         with fail_after(5):
             await provider.arrived()
             provider.offers(definition("new"))
             provider.release()
-            while "fake.new" not in [tool.handle for tool in house.gateway.listing(AGENT)]:
-                await house.edition(house.gateway.edition.number + 1)
+            while "fake.new" not in [tool.handle for tool in application.gateway.listing(AGENT)]:
+                await application.snapshot(application.gateway.snapshot.number + 1)
         assert provider.offered == 2
 
 
@@ -57,63 +57,63 @@ async def test_what_was_offered_is_remembered_and_nothing_is_asked_at_the_next_s
     first = furnish({"fake": [definition("weather")]}, store=store)
     await first.admin.refresh()
     second = furnish({"fake": []}, store=store)
-    assert second.admin.intake.load() == set()
+    assert second.admin.refresher.load() == set()
     assert second.provider().offered == 0
     assert [tool.handle for tool in second.gateway.listing(AGENT)] == ["fake.weather"]
 
 
 @pytest.mark.requirement("P-STORE-OPTIONAL")
 async def test_a_broken_store_costs_memory_and_nothing_else() -> None:
-    house = furnish({"fake": [definition("weather")]}, store=BrokenStore())
-    assert house.admin.intake.load() == {"fake"}
-    await house.admin.refresh()
-    assert [tool.handle for tool in house.gateway.listing(AGENT)] == ["fake.weather"]
+    application = furnish({"fake": [definition("weather")]}, store=BrokenStore())
+    assert application.admin.refresher.load() == {"fake"}
+    await application.admin.refresh()
+    assert [tool.handle for tool in application.gateway.listing(AGENT)] == ["fake.weather"]
 
 
 async def test_a_server_that_cannot_be_asked_keeps_its_tools_and_stops_nobody() -> None:
-    house = furnish({"fake": [definition("weather")], "other": []})
-    house.provider().fails(GONE)
-    house.provider("other").tools = [definition("new")]
+    application = furnish({"fake": [definition("weather")], "other": []})
+    application.provider().fails(GONE)
+    application.provider("other").tools = [definition("new")]
     outcomes: dict[str, CallError | None] = {}
-    await house.admin.refresh(on_done=lambda server, failure: outcomes.__setitem__(server, failure))
+    await application.admin.refresh(on_done=lambda server, failure: outcomes.__setitem__(server, failure))
     assert outcomes == {"fake": GONE, "other": None}
-    assert [tool.handle for tool in house.gateway.listing(AGENT)] == ["fake.weather", "other.new"]
-    assert house.admin.intake.failures == {"fake": "it died"}
-    house.provider().fails(None)
-    await house.admin.refresh({"fake"})
-    assert house.admin.intake.failures == {}
+    assert [tool.handle for tool in application.gateway.listing(AGENT)] == ["fake.weather", "other.new"]
+    assert application.admin.refresher.failures == {"fake": "it died"}
+    application.provider().fails(None)
+    await application.admin.refresh({"fake"})
+    assert application.admin.refresher.failures == {}
 
 
 async def test_an_unknown_server_is_named_with_the_known_ones() -> None:
     with pytest.raises(UnknownServer, match="configured: fake"):
-        await furnish({"fake": []}).admin.intake.refresh("nobody")
+        await furnish({"fake": []}).admin.refresher.refresh("nobody")
 
 
 @pytest.mark.requirement("F01")
 async def test_settling_waits_for_first_offers_and_names_those_that_are_late() -> None:
-    house = furnish({"fake": []})
-    intake = house.admin.intake
-    house.gateway.editions.withdraw("fake")
-    house.provider().hold()
+    application = furnish({"fake": []})
+    refresher = application.admin.refresher
+    application.gateway.publisher.withdraw("fake")
+    application.provider().hold()
     async with create_task_group() as tasks:
-        intake.watch(tasks)
-        intake.begin("fake")
+        refresher.watch(tasks)
+        refresher.begin("fake")
         with fail_after(5):
-            await house.provider().arrived()
-            assert intake.is_starting
-            assert await intake.settled(0) == {"fake"}
-            house.provider().release()
-            assert await intake.settled(5) == set()
-        assert not intake.is_starting
+            await application.provider().arrived()
+            assert refresher.is_starting
+            assert await refresher.wait_until_ready(0) == {"fake"}
+            application.provider().release()
+            assert await refresher.wait_until_ready(5) == set()
+        assert not refresher.is_starting
 
 
 async def test_a_server_that_fails_at_first_is_no_longer_waited_for() -> None:
-    house = furnish({"fake": []})
-    house.gateway.editions.withdraw("fake")
-    house.provider().fails(GONE)
+    application = furnish({"fake": []})
+    application.gateway.publisher.withdraw("fake")
+    application.provider().fails(GONE)
     async with create_task_group() as tasks:
-        house.admin.intake.watch(tasks)
-        house.admin.intake.begin("fake")
+        application.admin.refresher.watch(tasks)
+        application.admin.refresher.begin("fake")
         with fail_after(5):
-            assert await house.admin.intake.settled(5) == set()
+            assert await application.admin.refresher.wait_until_ready(5) == set()
         tasks.cancel_scope.cancel()  # it would be asked again, later

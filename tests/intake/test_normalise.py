@@ -223,10 +223,10 @@ def test_what_annotations_leave_open_counts_as_write(annotations: object, effect
 
 @pytest.mark.requirement("P-INTAKE-REFUSES")
 def test_one_bad_definition_does_not_stop_the_others() -> None:
-    house = furnish({"s": [{"name": "a"}, {"name": ""}, "junk", {"name": "a"}, {"name": "b"}]})  # type: ignore[list-item]
-    edition = house.gateway.edition
-    assert [id.name for id in edition.tools] == ["a", "b"]
-    assert [(r.name, r.reason.split(":")[0]) for r in edition.rejected] == [
+    application = furnish({"s": [{"name": "a"}, {"name": ""}, "junk", {"name": "a"}, {"name": "b"}]})  # type: ignore[list-item]
+    snapshot = application.gateway.snapshot
+    assert [id.name for id in snapshot.tools] == ["a", "b"]
+    assert [(r.name, r.reason.split(":")[0]) for r in snapshot.rejected] == [
         ("(no name)", "it has no name"),
         ("(no name)", "the definition is a string, not an object"),
         ("a", "a second tool of this name"),
@@ -290,7 +290,7 @@ def test_arbitrary_schemas_are_taken_or_refused(schema: dict[str, Any]) -> None:
 )
 def test_tags_are_found_where_libraries_put_them(place: dict[str, Any]) -> None:
     assert normalise({**with_schema(), **place}).tags == ("a", "B c")
-    assert furnish({"s": [{**with_schema(), **place}]}).gateway.edition.tools.popitem()[1].tags == ("a", "B c")
+    assert furnish({"s": [{**with_schema(), **place}]}).gateway.snapshot.tools.popitem()[1].tags == ("a", "B c")
 
 
 @pytest.mark.requirement("P-TAGS")

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from portico.catalog.publisher import Editions
+from portico.catalog.publisher import Publisher
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.search.index import build_index
@@ -15,23 +15,23 @@ from portico.testing import definition
 SOURCES = {"local": "local", "notes": "local", "warehouse": "database", "archive": "database", "github": "upstream"}
 
 
-def editions(*overriding: str) -> Editions:
-    return Editions(build_index=build_index, overriding=set(overriding))
+def publisher(*overriding: str) -> Publisher:
+    return Publisher(build_index=build_index, overriding=set(overriding))
 
 
-def offer(made: Editions, server: str, *names: str) -> None:
+def offer(made: Publisher, server: str, *names: str) -> None:
     made.accept([(Offering(server=server, tools=tuple(map(definition, names))), SOURCES[server])])
 
 
-def listed(made: Editions) -> dict[str, str]:
-    return {f"{id.server}.{id.name}": tool.listed for id, tool in made.current.edition.tools.items()}
+def listed(made: Publisher) -> dict[str, str]:
+    return {f"{id.server}.{id.name}": tool.listed for id, tool in made.current.snapshot.tools.items()}
 
 
 @pytest.mark.requirement("S4-6", "S4-E7")
 def test_only_code_gives_way_whatever_comes_first() -> None:
     order = ["local", "notes", "warehouse", "archive", "github"]
     for servers in (order, order[::-1]):
-        made = editions("warehouse", "archive")
+        made = publisher("warehouse", "archive")
         for server in servers:
             offer(made, server, *(["read", "write"] if server == "local" else ["read"]))
         found = listed(made)
@@ -42,7 +42,7 @@ def test_only_code_gives_way_whatever_comes_first() -> None:
 
 @pytest.mark.requirement("S4-E7")
 def test_a_registry_that_may_not_override_is_listed_with_its_name() -> None:
-    made = editions("warehouse")
+    made = publisher("warehouse")
     offer(made, "local", "read", "write")
     offer(made, "archive", "read", "own")
     assert listed(made) == {
@@ -61,25 +61,25 @@ def test_a_registry_that_may_not_override_is_listed_with_its_name() -> None:
 def test_an_override_is_logged_once_noted_on_the_tool_and_undone_when_it_goes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made = editions("warehouse")
+    made = publisher("warehouse")
     offer(made, "local", "read")
     with caplog.at_level(logging.WARNING):
         offer(made, "warehouse", "read")
         offer(made, "github", "other")
     assert len([line for line in caplog.messages if "takes the place of" in line]) == 1
-    winner = made.current.edition.tools[ToolId("warehouse", "read")]
+    winner = made.current.snapshot.tools[ToolId("warehouse", "read")]
     assert winner.notes == ("takes the place of local.read",)
     offer(made, "warehouse")
     assert listed(made) == {"github.other": "github__other", "local.read": "read"}
 
 
 def test_other_chapters_stay_the_same_objects() -> None:
-    made = editions("warehouse")
+    made = publisher("warehouse")
     offer(made, "github", "a")
     offer(made, "local", "read")
-    github = made.current.edition.chapters["github"]
+    github = made.current.snapshot.sections["github"]
     offer(made, "warehouse", "read")
-    assert made.current.edition.chapters["github"] is github
-    local = made.current.edition.chapters["local"]
+    assert made.current.snapshot.sections["github"] is github
+    local = made.current.snapshot.sections["local"]
     offer(made, "warehouse", "read", "more")
-    assert made.current.edition.chapters["local"] is local
+    assert made.current.snapshot.sections["local"] is local

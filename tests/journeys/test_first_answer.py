@@ -19,7 +19,7 @@ from portico.config import find_paths
 from portico.config.load import load_settings
 from portico.server.greeting import UNDERSTOOD, Asked, asked_over_stdio
 from portico.surfaces.cli.app import app
-from portico.surfaces.cli.context import Desk, Options
+from portico.surfaces.cli.context import CliContext, Options
 
 from .kit import definition, serving
 from .running import environment
@@ -244,8 +244,8 @@ def test_a_command_line_is_read_as_the_real_parser_reads_it(line: list[str]) -> 
     def serve(config: str | None, **options: Any) -> None:
         seen.update(options, config=config)
 
-    desk = Desk(open_house=None, serve=serve, demo=None, version="", surface_tokens=None)  # type: ignore[arg-type]
-    typer.main.get_command(app).main(line, obj=Options(desk=desk), standalone_mode=False)
+    cli_context = CliContext(open_app=None, serve=serve, demo=None, version="", surface_tokens=None)  # type: ignore[arg-type]
+    typer.main.get_command(app).main(line, obj=Options(cli_context=cli_context), standalone_mode=False)
     assert seen.pop("stdio")
     assert asked_over_stdio(line) == Asked(config=seen["config"], surface=seen["surface"], profile=seen["profile"])
 

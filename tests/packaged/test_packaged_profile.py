@@ -39,14 +39,14 @@ def offering(tools: Iterable[LocalTool], shop: DatabaseSource) -> Gateway:
     """The gateway of a house with these tools."""
     providers = providers_of(tools, inject=injected(shop))
     assert [provider.problems for provider in providers.values()] == [[]]
-    house = assemble(Parts(providers=dict(providers)))
-    house.gateway.editions.accept([(provider.offering(), "local") for provider in providers.values()])
-    return house.gateway
+    application = assemble(Parts(providers=dict(providers)))
+    application.gateway.publisher.accept([(provider.offering(), "local") for provider in providers.values()])
+    return application.gateway
 
 
 def scores(gateway: Gateway, text: str) -> dict[str, float]:
-    edition = gateway.edition
-    found = build_keyword_index(edition, None).query(text, within=edition.tools.keys(), limit=100)
+    snapshot = gateway.snapshot
+    found = build_keyword_index(snapshot, None).query(text, within=snapshot.tools.keys(), limit=100)
     return {hit.tool.id.name: hit.score for hit in found.hits}
 
 
@@ -69,7 +69,7 @@ def test_the_documented_sample_comes_out_of_the_packaged_docstrings(shop: Databa
 
 @pytest.mark.requirement("S0-40", "S0-15", "S0-20")
 def test_the_core_tool_is_documented_as_promised(gateway: Gateway):
-    tool = next(tool for id, tool in gateway.edition.tools.items() if id.name == "base_readQuery")
+    tool = next(tool for id, tool in gateway.snapshot.tools.items() if id.name == "base_readQuery")
     assert summary(tool) == "Execute a SQL query via SQLAlchemy, bind parameters if provided."
     assert tool.properties["sql"]["description"] == "SQL text, with optional bind-parameter placeholders"
 
@@ -77,7 +77,7 @@ def test_the_core_tool_is_documented_as_promised(gateway: Gateway):
 @pytest.mark.requirement("S0-16", "S0-48", "S0-54", "S0-55", "S0-58", "S0-59", "S0-61", "S0-62", "S0-63")
 def test_every_tool_stands_on_its_shelf_reads_only_and_hides_its_connection(gateway: Gateway):
     counted: dict[str, int] = {}
-    for tool in gateway.edition.tools.values():
+    for tool in gateway.snapshot.tools.values():
         counted[tool.category] = counted.get(tool.category, 0) + 1
         assert "conn" not in tool.properties
         assert tool.definition["annotations"]["readOnlyHint"] is True

@@ -33,14 +33,14 @@ def test_deny_wins_and_an_empty_allow_means_all(
 
 
 @pytest.fixture
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     spec = ServerSpec(name="s", transport="stdio", command="x", tools=ToolFilter(deny=("drop_*",)))
     return furnish({"s": [definition("drop_table", "Drop a table"), definition("list_tables")]}, specs=[spec])
 
 
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING", "T45")
-async def test_a_denied_tool_is_nowhere(house: FakeHouse) -> None:
-    gateway = house.gateway
+async def test_a_denied_tool_is_nowhere(application: FakeHouse) -> None:
+    gateway = application.gateway
     assert [tool.handle for tool in gateway.listing(AGENT)] == ["s.list_tables"]
     assert [hit.name for hit in gateway.hits(AGENT, Query(text="drop table")).hits] == ["list_tables"]
     for text in ("", "s.drop_table", "drop"):
@@ -49,13 +49,13 @@ async def test_a_denied_tool_is_nowhere(house: FakeHouse) -> None:
     for spelling in ("s.drop_table", "s::drop_table", "drop_table", "S.DROP_TABLE", "s__drop_table", "/s/drop_table"):
         with pytest.raises(UnknownTool):
             await gateway.call(AGENT, Call(tool=spelling, arguments={}))
-    assert house.provider("s").calls == []
+    assert application.provider("s").calls == []
 
 
 @pytest.mark.requirement("T45")
-def test_a_tool_that_slipped_through_is_still_refused(house: FakeHouse) -> None:
+def test_a_tool_that_slipped_through_is_still_refused(application: FakeHouse) -> None:
     policy = GlobPolicy({"s": ToolFilter(deny=("*",))})
-    tool = house.gateway.listing(AGENT)[0]
+    tool = application.gateway.listing(AGENT)[0]
     with pytest.raises(Refused):
         policy.admit(AGENT, tool, {})
 

@@ -26,7 +26,7 @@ OFFERING = Offering(
 async def test_what_the_profile_does_not_offer_is_not_there(mode: str):
     patterns = {"prompt": (read_pattern("^base_"),), "resource": (read_pattern("docs://[^x]"),)}
     gateway = furnish({"fake": []}, profile=Profile(name="mine", **patterns)).gateway
-    gateway.editions.accept([(OFFERING, "upstream")])
+    gateway.publisher.accept([(OFFERING, "upstream")])
     async with Client(SurfaceServer(gateway, Static(gateway), "1"), mode=mode) as connected:
         assert [prompt.name for prompt in (await connected.list_prompts()).prompts] == ["fake__base_explain"]
         assert [str(resource.uri) for resource in (await connected.list_resources()).resources] == ["docs://one"]

@@ -9,24 +9,24 @@ from portico.domain.call import Caller
 from portico.domain.patterns import read_pattern
 from portico.domain.profile import OPEN, Profile
 from portico.domain.server import Offering, ToolFilter
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.errors import Refused
 from portico.testing import AGENT, FakeHouse, definition, furnish
 
 SOURCES = {"local": "local", "notes": "yaml", "warehouse": "database", "github": "upstream"}
 
 
-def offer(house: FakeHouse, server: str, *names: str) -> None:
+def offer(application: FakeHouse, server: str, *names: str) -> None:
     tools = tuple(definition(name) for name in names)
-    house.gateway.editions.accept([(Offering(server=server, tools=tools), SOURCES[server])])
+    application.gateway.publisher.accept([(Offering(server=server, tools=tools), SOURCES[server])])
 
 
 @pytest.fixture
-def house() -> FakeHouse:
-    house = furnish({})
+def application() -> FakeHouse:
+    application = furnish({})
     for server in SOURCES:
-        offer(house, server, "base_read", "dba_drop")
-    return house
+        offer(application, server, "base_read", "dba_drop")
+    return application
 
 
 def profile(**lists: list[str]) -> Profile:
@@ -35,59 +35,59 @@ def profile(**lists: list[str]) -> Profile:
     return Profile(name="mine", servers=servers, **patterns)
 
 
-def shown(policy: ProfilePolicy, edition: Edition) -> list[str]:
-    return sorted(f"{id.server}.{id.name}" for id in policy.visible(AGENT, edition))
+def shown(policy: ProfilePolicy, snapshot: CatalogSnapshot) -> list[str]:
+    return sorted(f"{id.server}.{id.name}" for id in policy.visible(AGENT, snapshot))
 
 
 @pytest.mark.requirement("S4-48", "S4-49")
-def test_names_are_asked_of_code_only(house: FakeHouse):
-    edition = house.gateway.edition
+def test_names_are_asked_of_code_only(application: FakeHouse):
+    snapshot = application.gateway.snapshot
     policy = ProfilePolicy(GlobPolicy(), profile(tool=["^base_"]))
     theirs = ["github.base_read", "github.dba_drop"]
     registry = ["warehouse.base_read", "warehouse.dba_drop"]
-    assert shown(policy, edition) == sorted([*theirs, *registry, "local.base_read", "notes.base_read"])
+    assert shown(policy, snapshot) == sorted([*theirs, *registry, "local.base_read", "notes.base_read"])
     none = ProfilePolicy(GlobPolicy(), profile(tool=["X"]))
-    assert shown(none, edition) == sorted([*theirs, *registry])
+    assert shown(none, snapshot) == sorted([*theirs, *registry])
     alone = ProfilePolicy(GlobPolicy(), profile(tool=["X"], servers=["warehouse"]))
-    assert shown(alone, edition) == registry
+    assert shown(alone, snapshot) == registry
 
 
-def test_servers_that_are_not_named_are_left_out(house: FakeHouse):
+def test_servers_that_are_not_named_are_left_out(application: FakeHouse):
     policy = ProfilePolicy(GlobPolicy(), profile(servers=["git*", "local"]))
-    assert {id.server for id in policy.visible(AGENT, house.gateway.edition)} == {"github", "local"}
-    assert shown(ProfilePolicy(GlobPolicy(), profile(servers=[])), house.gateway.edition) == []
+    assert {id.server for id in policy.visible(AGENT, application.gateway.snapshot)} == {"github", "local"}
+    assert shown(ProfilePolicy(GlobPolicy(), profile(servers=[])), application.gateway.snapshot) == []
 
 
 @pytest.mark.requirement("P-POLICY-CONTRACT", "P-PROFILES")
-def test_it_only_ever_narrows(house: FakeHouse):
-    edition = house.gateway.edition
+def test_it_only_ever_narrows(application: FakeHouse):
+    snapshot = application.gateway.snapshot
     inner = GlobPolicy({"local": ToolFilter(deny=("base_*",)), "github": ToolFilter(allow=("dba_*",))})
     policy = ProfilePolicy(inner, profile(tool=[".*"], servers=["*"]))
-    assert policy.visible(AGENT, edition) == inner.visible(AGENT, edition)
+    assert policy.visible(AGENT, snapshot) == inner.visible(AGENT, snapshot)
     narrow = ProfilePolicy(inner, profile(tool=["^base_"]))
-    assert set(narrow.visible(AGENT, edition)) < set(inner.visible(AGENT, edition))
+    assert set(narrow.visible(AGENT, snapshot)) < set(inner.visible(AGENT, snapshot))
 
 
-def test_what_it_shows_is_worked_out_once_and_stays_the_same_object(house: FakeHouse):
-    edition = house.gateway.edition
+def test_what_it_shows_is_worked_out_once_and_stays_the_same_object(application: FakeHouse):
+    snapshot = application.gateway.snapshot
     policy = ProfilePolicy(GlobPolicy(), profile(tool=["^base_"]))
-    first = policy.visible(AGENT, edition)
-    assert policy.visible(Caller(name="another"), edition) is first
-    offer(house, "local", "base_read", "base_write")
-    assert "local.base_write" in shown(policy, house.gateway.edition)
-    assert policy.visible(AGENT, edition) is first
+    first = policy.visible(AGENT, snapshot)
+    assert policy.visible(Caller(name="another"), snapshot) is first
+    offer(application, "local", "base_read", "base_write")
+    assert "local.base_write" in shown(policy, application.gateway.snapshot)
+    assert policy.visible(AGENT, snapshot) is first
 
 
-def test_without_a_filter_the_inner_answer_is_passed_on(house: FakeHouse):
+def test_without_a_filter_the_inner_answer_is_passed_on(application: FakeHouse):
     inner = GlobPolicy()
-    edition = house.gateway.edition
-    assert ProfilePolicy(inner).visible(AGENT, edition) is inner.visible(AGENT, edition)
+    snapshot = application.gateway.snapshot
+    assert ProfilePolicy(inner).visible(AGENT, snapshot) is inner.visible(AGENT, snapshot)
     assert OPEN.permits_tool("anything", "local")
     assert not OPEN.wants_packaged
 
 
-def test_a_tool_that_slipped_through_is_still_refused(house: FakeHouse):
-    tools = {f"{id.server}.{id.name}": tool for id, tool in house.gateway.edition.tools.items()}
+def test_a_tool_that_slipped_through_is_still_refused(application: FakeHouse):
+    tools = {f"{id.server}.{id.name}": tool for id, tool in application.gateway.snapshot.tools.items()}
     policy = ProfilePolicy(GlobPolicy({"github": ToolFilter(deny=("*",))}), profile(tool=["^base_"]))
     policy.admit(AGENT, tools["local.base_read"], {})
     for handle in ("local.dba_drop", "github.base_read"):

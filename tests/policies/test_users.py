@@ -7,7 +7,7 @@ import pytest
 from portico.catalog.policies import GlobPolicy, UserPolicy
 from portico.domain.call import Caller
 from portico.domain.server import Offering, ToolFilter
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.errors import Refused
 from portico.testing import AGENT, FakeHouse, definition, furnish
@@ -16,34 +16,34 @@ ALICE, BOB = Caller(name="alice"), Caller(name="bob")
 
 
 @pytest.fixture
-def house() -> FakeHouse:
-    house = furnish({"github": [definition("open")]})
+def application() -> FakeHouse:
+    application = furnish({"github": [definition("open")]})
     users = {"mine": ("alice",), "ours": ("alice", "bob"), "all": ("*",), "none": ()}
     tools = tuple(definition(name) for name in (*users, "unnamed"))
-    house.gateway.editions.accept([(Offering(server="warehouse", tools=tools, users=users), "database")])
-    return house
+    application.gateway.publisher.accept([(Offering(server="warehouse", tools=tools, users=users), "database")])
+    return application
 
 
-def shown(policy: UserPolicy, caller: Caller, edition: Edition) -> set[str]:
-    return {id.name for id in policy.visible(caller, edition)}
+def shown(policy: UserPolicy, caller: Caller, snapshot: CatalogSnapshot) -> set[str]:
+    return {id.name for id in policy.visible(caller, snapshot)}
 
 
 @pytest.mark.requirement("S4-P5", "P-REGISTRY-USERS")
-def test_a_caller_sees_what_is_its_own_or_everybodys(house: FakeHouse) -> None:
-    policy, edition = UserPolicy(GlobPolicy()), house.gateway.edition
-    assert shown(policy, ALICE, edition) == {"open", "mine", "ours", "all"}
-    assert shown(policy, BOB, edition) == {"open", "ours", "all"}
-    assert shown(policy, AGENT, edition) == {"open", "all"}
-    assert shown(policy, Caller(name="Alice"), edition) == {"open", "all"}
-    assert shown(policy, Caller(name="*"), edition) == {"open", "all"}
+def test_a_caller_sees_what_is_its_own_or_everybodys(application: FakeHouse) -> None:
+    policy, snapshot = UserPolicy(GlobPolicy()), application.gateway.snapshot
+    assert shown(policy, ALICE, snapshot) == {"open", "mine", "ours", "all"}
+    assert shown(policy, BOB, snapshot) == {"open", "ours", "all"}
+    assert shown(policy, AGENT, snapshot) == {"open", "all"}
+    assert shown(policy, Caller(name="Alice"), snapshot) == {"open", "all"}
+    assert shown(policy, Caller(name="*"), snapshot) == {"open", "all"}
 
 
 @pytest.mark.requirement("P-REGISTRY-USERS", "P-POLICY-CONTRACT", "T25")
-def test_what_is_not_shown_is_not_admitted_and_inner_links_still_narrow(house: FakeHouse) -> None:
+def test_what_is_not_shown_is_not_admitted_and_inner_links_still_narrow(application: FakeHouse) -> None:
     inner = GlobPolicy({"warehouse": ToolFilter(deny=("ours",))})
-    policy, edition = UserPolicy(inner), house.gateway.edition
-    visible = policy.visible(ALICE, edition)
-    for id, tool in edition.tools.items():
+    policy, snapshot = UserPolicy(inner), application.gateway.snapshot
+    visible = policy.visible(ALICE, snapshot)
+    for id, tool in snapshot.tools.items():
         if id in visible:
             policy.admit(ALICE, tool, {})
         else:
@@ -52,26 +52,26 @@ def test_what_is_not_shown_is_not_admitted_and_inner_links_still_narrow(house: F
     assert ToolId("warehouse", "ours") not in visible
 
 
-def test_equal_sets_are_one_object_and_without_rights_the_inner_set_is_passed_on(house: FakeHouse) -> None:
-    policy, edition = UserPolicy(GlobPolicy()), house.gateway.edition
-    first = policy.visible(Caller(name="one"), edition)
-    assert policy.visible(Caller(name="two"), edition) is first
-    assert policy.visible(Caller(name="one"), edition) is first
-    plain = furnish({"github": [definition("open")]}).gateway.edition
+def test_equal_sets_are_one_object_and_without_rights_the_inner_set_is_passed_on(application: FakeHouse) -> None:
+    policy, snapshot = UserPolicy(GlobPolicy()), application.gateway.snapshot
+    first = policy.visible(Caller(name="one"), snapshot)
+    assert policy.visible(Caller(name="two"), snapshot) is first
+    assert policy.visible(Caller(name="one"), snapshot) is first
+    plain = furnish({"github": [definition("open")]}).gateway.snapshot
     inner = GlobPolicy()
     assert UserPolicy(inner).visible(ALICE, plain) is inner.visible(ALICE, plain)
     for number in range(300):
-        policy.visible(Caller(name=f"caller {number}"), edition)
-    assert policy.visible(ALICE, edition) == policy.visible(ALICE, edition)
+        policy.visible(Caller(name=f"caller {number}"), snapshot)
+    assert policy.visible(ALICE, snapshot) == policy.visible(ALICE, snapshot)
 
 
 @pytest.mark.requirement("P-REGISTRY-USERS")
-def test_rights_that_change_make_another_edition(house: FakeHouse) -> None:
-    policy, editions = UserPolicy(GlobPolicy()), house.gateway.editions
+def test_rights_that_change_make_another_edition(application: FakeHouse) -> None:
+    policy, publisher = UserPolicy(GlobPolicy()), application.gateway.publisher
     tools = (definition("mine"),)
-    before = editions.accept([(Offering(server="warehouse", tools=tools, users={"mine": ("alice",)}), "database")])
-    same = editions.accept([(Offering(server="warehouse", tools=tools, users={"mine": ("alice",)}), "database")])
-    after = editions.accept([(Offering(server="warehouse", tools=tools, users={"mine": ("bob",)}), "database")])
+    before = publisher.accept([(Offering(server="warehouse", tools=tools, users={"mine": ("alice",)}), "database")])
+    same = publisher.accept([(Offering(server="warehouse", tools=tools, users={"mine": ("alice",)}), "database")])
+    after = publisher.accept([(Offering(server="warehouse", tools=tools, users={"mine": ("bob",)}), "database")])
     assert (same, after.number) == (before, before.number + 1)
     assert shown(policy, BOB, after) == {"open", "mine"}
     assert shown(policy, BOB, before) == {"open"}

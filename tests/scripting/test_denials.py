@@ -11,7 +11,7 @@ from portico.domain.call import Limits, Script
 from portico.errors import ScriptError
 from portico.scripting.engine import LuaEngine
 from tests.scripting.denials import DENIALS, DONE, WALL
-from tests.scripting.kit import Desk, children, nurseries, until
+from tests.scripting.kit import CliContext, children, nurseries, until
 
 SMALL = Limits(
     seconds=30.0, cpu_seconds=0.15, memory_mb=16, calls=50, in_flight=4, output_bytes=50_000, printed_bytes=5_000
@@ -28,14 +28,14 @@ async def test_every_denial_is_ended_by_its_limit_and_leaves_nothing(engine: Lua
 
     async def end(name: str) -> None:
         wanted, source = DENIALS[name]
-        desk = Desk()
+        cli_context = CliContext()
         async with gate:
             limits = replace(SMALL, seconds=0.5) if wanted == (WALL,) else SMALL
-            limit = await _limit_of(engine, Script(source=source, limits=limits), desk)
+            limit = await _limit_of(engine, Script(source=source, limits=limits), cli_context)
         if limit not in wanted:
             wrong[name] = f"ended by {limit!r}, not by {wanted}"
-        if len(desk.calls) > SMALL.calls or desk.in_flight:
-            wrong[name] = f"{len(desk.calls)} calls, {desk.in_flight} of them still under way"
+        if len(cli_context.calls) > SMALL.calls or cli_context.in_flight:
+            wrong[name] = f"{len(cli_context.calls)} calls, {cli_context.in_flight} of them still under way"
 
     with anyio.fail_after(100):
         async with anyio.create_task_group() as tasks:
@@ -55,25 +55,25 @@ async def test_no_call_is_accepted_after_the_deadline(engine: LuaEngine):
       pcall(function() local x <close> = setmetatable({}, { __close = function() calculator.echo() end }) error() end)
     end
     """
-    desk = Desk()
+    cli_context = CliContext()
     with pytest.raises(ScriptError) as caught:
-        await engine.run(Script(source=source, limits=Limits(seconds=1.0, cpu_seconds=20, calls=10**9)), desk)
-    made = len(desk.calls)
+        await engine.run(Script(source=source, limits=Limits(seconds=1.0, cpu_seconds=20, calls=10**9)), cli_context)
+    made = len(cli_context.calls)
     assert caught.value.limit == "seconds"
     assert made > 0
-    await engine.run(Script(source="return 1"), Desk())
-    assert len(desk.calls) == made
+    await engine.run(Script(source="return 1"), CliContext())
+    assert len(cli_context.calls) == made
 
 
 @pytest.mark.requirement("S3-E12", "T61")
 async def test_calls_stop_exactly_at_their_limit(engine: LuaEngine):
-    desk = Desk()
+    cli_context = CliContext()
     script = Script(
         source="local n = 0 for i = 1, 100 do if pcall(calculator.echo, {}) then n = n + 1 end end return n",
         limits=Limits(calls=7),
     )
-    assert (await engine.run(script, desk)).value == 7
-    assert len(desk.calls) == 7
+    assert (await engine.run(script, cli_context)).value == 7
+    assert len(cli_context.calls) == 7
 
 
 @pytest.mark.requirement("S3-E12", "F44")
@@ -82,7 +82,9 @@ async def test_a_hundred_endless_scripts_do_not_stop_others(engine: LuaEngine):
 
     async def endless() -> None:
         try:
-            await engine.run(Script(source="while true do end", limits=Limits(seconds=60, cpu_seconds=0.05)), Desk())
+            await engine.run(
+                Script(source="while true do end", limits=Limits(seconds=60, cpu_seconds=0.05)), CliContext()
+            )
         except ScriptError as error:
             (stopped if error.limit == "cpu_seconds" else refused).append(error.reason)
 
@@ -93,12 +95,12 @@ async def test_a_hundred_endless_scripts_do_not_stop_others(engine: LuaEngine):
     assert len(stopped) == 8 + 32
     assert len(refused) == 60
     assert all("too many scripts are running: 8 may run and 32 may wait" in reason for reason in refused)
-    assert (await engine.run(Script(source="return 1"), Desk())).value == 1
+    assert (await engine.run(Script(source="return 1"), CliContext())).value == 1
 
 
-async def _limit_of(engine: LuaEngine, script: Script, desk: Desk) -> str:
+async def _limit_of(engine: LuaEngine, script: Script, cli_context: CliContext) -> str:
     try:
-        await engine.run(script, desk)
+        await engine.run(script, cli_context)
     except ScriptError as error:
         return error.limit
     return DONE

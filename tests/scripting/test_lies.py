@@ -16,20 +16,20 @@ from portico.domain.call import Limits, Script
 from portico.scripting.fork_client import HELD, Worker
 from portico.scripting.framing import BadFrame, Splitter, dumped, loaded, packed
 from portico.scripting.run import LATE, LOST, Run, start_frame
-from tests.scripting.kit import BOUND, Desk
+from tests.scripting.kit import BOUND, CliContext
 
 LIMITS = Limits(seconds=5, memory_mb=32, calls=3, in_flight=2, output_bytes=1_000, printed_bytes=10)
 
 
 @asynccontextmanager
-async def taken_over(limits: Limits = LIMITS) -> AsyncIterator[tuple[Run, socket.socket, Desk, list[str]]]:
+async def taken_over(limits: Limits = LIMITS) -> AsyncIterator[tuple[Run, socket.socket, CliContext, list[str]]]:
     """A run, and the worker's end of its wire in our hands."""
     ours, theirs = socket.socketpair()
-    worker, desk, ended = Worker(1), Desk(), []
+    worker, cli_context, ended = Worker(1), CliContext(), []
     await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
     with theirs:
         theirs.setblocking(False)
-        yield Run(worker, Script(source="", limits=limits), desk), theirs, desk, ended
+        yield Run(worker, Script(source="", limits=limits), cli_context), theirs, cli_context, ended
     worker.close()
     await anyio.lowlevel.checkpoint()
 
@@ -39,16 +39,16 @@ def frame(**fields: object) -> bytes:
     return packed(json.dumps(fields).encode())
 
 
-async def said(*frames: bytes, limits: Limits = LIMITS) -> tuple[object, Run, Desk]:
+async def said(*frames: bytes, limits: Limits = LIMITS) -> tuple[object, Run, CliContext]:
     """What comes of a worker that says this and is gone."""
-    async with taken_over(limits) as (run, wire, desk, ended):
+    async with taken_over(limits) as (run, wire, cli_context, ended):
         for one in frames:
             wire.send(one)
         wire.shutdown(socket.SHUT_WR)
         with anyio.fail_after(BOUND):
             last = await run.converse(start_frame(Script(source=""), []), lambda: ended.append("ended"))
         assert ended == ["ended"]
-        return last, run, desk
+        return last, run, cli_context
 
 
 @pytest.mark.parametrize(
@@ -76,18 +76,18 @@ async def said(*frames: bytes, limits: Limits = LIMITS) -> tuple[object, Run, De
     ],
 )
 async def test_nonsense_ends_the_run_and_is_not_used(nonsense: bytes):
-    last, run, desk = await said(nonsense, frame(kind="done", value="after that"))
+    last, run, cli_context = await said(nonsense, frame(kind="done", value="after that"))
     assert last is LOST
     assert run._worker.has_misbehaved
-    assert desk.calls == []
+    assert cli_context.calls == []
 
 
 async def test_calls_beyond_the_limit_are_not_made_and_end_the_run():
     calls = [frame(kind="call", id=n, server="calculator", tool="echo", arguments={}) for n in range(10)]
-    last, run, desk = await said(*calls, frame(kind="ask", id=11, question="search", arguments={}))
+    last, run, cli_context = await said(*calls, frame(kind="ask", id=11, question="search", arguments={}))
     assert (last, run._worker.has_misbehaved) == (LOST, True)
-    assert len(desk.calls) <= 3
-    assert desk.questions == []
+    assert len(cli_context.calls) <= 3
+    assert cli_context.questions == []
 
 
 async def test_an_endless_error_is_told_in_part():

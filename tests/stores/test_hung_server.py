@@ -20,11 +20,11 @@ from tests.stores.test_journal_faults import invocation, spelled
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
 from portico.storage.addresses import PostgresAddress, postgres_address
-from portico.storage.changes import DatabaseSignals
+from portico.storage.changes import DatabaseChangeFeed
 from portico.storage.database import Work
 from portico.storage.journal import Pace, StoredJournal
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.postgres import PostgresBell, PostgresDatabase
+from portico.storage.postgres import PostgresChanges, PostgresDatabase
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be stopped there")
 
@@ -109,7 +109,7 @@ def test_connections_that_hung_are_replaced_by_others(hasty: PostgresDatabase, m
 
 
 def test_whoever_follows_others_goes_on_with_a_new_connection(hasty: PostgresDatabase, migrated_url: str) -> None:
-    signals = DatabaseSignals(hasty, PostgresBell(hasty))
+    signals = DatabaseChangeFeed(hasty, PostgresChanges(hasty))
     signals.announce("tiers")
     assert signals.numbers() == {"tiers": 1}
     with stopped(*backends(migrated_url)):
@@ -119,7 +119,7 @@ def test_whoever_follows_others_goes_on_with_a_new_connection(hasty: PostgresDat
 
 
 def test_a_job_whose_lock_cannot_be_given_back_ends_all_the_same(hasty: PostgresDatabase, migrated_url: str) -> None:
-    signals = DatabaseSignals(hasty, PostgresBell(hasty))
+    signals = DatabaseChangeFeed(hasty, PostgresChanges(hasty))
     hanging: list[int] = []
 
     def work() -> bool:
@@ -155,11 +155,11 @@ def test_closing_does_not_wait_for_whoever_tries_to_listen_in_vain() -> None:
         silent.bind(str(Path(folder) / ".s.PGSQL.5432"))
         silent.listen()
         database = PostgresDatabase(PostgresAddress(database="db", options={"host": folder}))
-        bell = PostgresBell(database)
+        change_source = PostgresChanges(database)
         pool = ThreadPoolExecutor(1)
-        begun = pool.submit(bell.begin)
+        begun = pool.submit(change_source.begin)
         connected, _ = silent.accept()
-        bell.close()
+        change_source.close()
         assert not begun.done()
         with pytest.raises(StoreError, match="did not answer"):
             begun.result(WAIT_SECONDS)

@@ -18,7 +18,7 @@ from portico.domain.journal import Entry, Look, Lookup
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import StoreError, StoreRefused
-from portico.storage.crash_counter import Tally
+from portico.storage.crash_counter import WriterCounter
 from portico.storage.journal import LARGEST, URGENT, JournalState, Pace, StoredJournal
 
 NEVER = 3_600.0
@@ -43,7 +43,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def ended_writer(folder: Path, recorded: int) -> str:
     """The name of a writer that was killed before it stored anything."""
-    tally = Tally(folder)
+    tally = WriterCounter(folder)
     tally.numbers[0] += recorded
     tally.close(keep=True)
     return tally.writer

@@ -20,7 +20,7 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Batch
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
-from portico.storage.crash_counter import Tally
+from portico.storage.crash_counter import WriterCounter
 from portico.storage.database import Database
 from portico.storage.journal import JournalState, Pace, StoredJournal
 from portico.storage.ledger import DatabaseLedger
@@ -264,7 +264,7 @@ def test_processes_write_to_one_file_at_once_and_the_sums_are_right(tmp_path: Pa
 def test_processes_that_start_at_once_settle_each_ended_writer_once(tmp_path: Path) -> None:
     folder = tmp_path / "writers"
     for number in range(30):
-        tally = Tally(folder)
+        tally = WriterCounter(folder)
         tally.numbers[0] += 10 + number
         tally.close(keep=True)
     open_database("sqlite", tmp_path).close()

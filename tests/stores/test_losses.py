@@ -12,7 +12,7 @@ from tests.stores.fake_ledger import FakeLedger
 
 from portico.errors import StoreError
 from portico.storage import crash_counter as losses
-from portico.storage.crash_counter import MARK, SUFFIX, Tally
+from portico.storage.crash_counter import MARK, SUFFIX, WriterCounter
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def settle(folder: Path, ledger: FakeLedger) -> int:
 
 def left_behind(folder: Path, recorded: int) -> str:
     """The name of a writer that ended without notice."""
-    tally = Tally(folder)
+    tally = WriterCounter(folder)
     tally.numbers[0] += recorded
     tally.close(keep=True)
     return tally.writer
@@ -55,7 +55,7 @@ def test_a_writer_that_had_stored_everything_lost_nothing_and_is_said_to_be_gone
 
 
 def test_a_writer_that_lives_is_left_alone(tmp_path: Path, ledger: FakeLedger) -> None:
-    alive = Tally(tmp_path)
+    alive = WriterCounter(tmp_path)
     alive.numbers[0] += 5
     assert alive.is_kept
     assert settle(tmp_path, ledger) == 0
@@ -67,7 +67,7 @@ def test_a_writer_that_lives_is_left_alone(tmp_path: Path, ledger: FakeLedger) -
 
 
 def test_the_number_is_in_the_file_without_a_word_to_the_disk(tmp_path: Path) -> None:
-    tally = Tally(tmp_path)
+    tally = WriterCounter(tmp_path)
     for _ in range(1_000):
         tally.numbers[0] += 1
     (file,) = tmp_path.iterdir()
@@ -142,7 +142,7 @@ def test_a_new_file_that_was_taken_for_an_ended_writers_is_begun_again(
         return lock(file)
 
     monkeypatch.setattr(losses, "_lock", late)
-    tally = Tally(tmp_path)
+    tally = WriterCounter(tmp_path)
     tally.numbers[0] += 7
     assert tally.is_kept
     assert [path.stem for path in tmp_path.iterdir()] == [tally.writer]
@@ -155,10 +155,10 @@ def test_where_no_file_can_be_had_nothing_is_counted_and_nothing_fails(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     with caplog.at_level(logging.DEBUG, "portico.storage.crash_counter"):
-        blocked = Tally(tmp_path / "file" / "writers")
+        blocked = WriterCounter(tmp_path / "file" / "writers")
     assert len(caplog.records) == 1
     monkeypatch.setattr(losses, "fcntl", None)
-    for tally in (blocked, Tally(None), Tally(tmp_path)):
+    for tally in (blocked, WriterCounter(None), WriterCounter(tmp_path)):
         tally.numbers[0] += 1
         assert not tally.is_kept
         tally.close(keep=True)

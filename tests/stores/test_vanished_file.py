@@ -19,11 +19,11 @@ from portico.domain.tool import ToolId
 from portico.errors import StoreError
 from portico.storage import open as opening
 from portico.storage.catalog import DatabaseStore
-from portico.storage.crash_counter import Tally, settle
+from portico.storage.crash_counter import WriterCounter, settle
 from portico.storage.database import Database
 from portico.storage.journal import JournalState, Pace, StoredJournal
 from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database, open_signals
+from portico.storage.open import open_change_feed, open_database
 from portico.storage.sqlite import SqliteDatabase
 
 WAIT_SECONDS = 30
@@ -125,7 +125,11 @@ def test_a_file_that_is_deleted_after_the_last_entry_is_missed_at_the_end(databa
 def test_a_writer_that_was_killed_after_its_file_was_deleted_lost_all_that_is_not_in_the_new_one(
     database: Database, tmp_path: Path
 ) -> None:
-    ledger, tally, entries = DatabaseLedger(database), Tally(tmp_path / "writers"), tuple(map(invocation, range(10)))
+    ledger, tally, entries = (
+        DatabaseLedger(database),
+        WriterCounter(tmp_path / "writers"),
+        tuple(map(invocation, range(10))),
+    )
     tally.numbers[0] = 25
     assert ledger.append(Batch(writer=tally.writer, entries=entries)) == 0
     delete(tmp_path)
@@ -153,7 +157,7 @@ def test_a_file_that_was_replaced_by_an_older_copy_has_lost_what_came_after(data
 
 
 def test_whatever_is_asked_first_notices_that_the_file_is_gone(database: Database, tmp_path: Path) -> None:
-    store, signals = DatabaseStore(database), open_signals(database)
+    store, signals = DatabaseStore(database), open_change_feed(database)
     store.save(Offering(server="s"), "1")
     delete(tmp_path)
     assert store.load({"s": "1"}) == {}

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from portico.domain.call import Caller
 from portico.domain.profile import OPEN, Profile
 from portico.domain.server import ToolFilter
-from portico.domain.snapshot import Chapter, Edition
+from portico.domain.snapshot import CatalogSnapshot, ServerSection
 from portico.domain.tool import Tool, ToolId, identifier
 from portico.errors import Refused
 from portico.protocols import Policy
@@ -88,24 +88,24 @@ class GlobPolicy:
     """What the config's `tools: {allow, deny}` leave of each server, the same for every caller."""
 
     filters: Mapping[str, ToolFilter] = field(default_factory=dict)
-    _visible: WeakKeyDictionary[Edition, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
-    _permitted: WeakKeyDictionary[Chapter, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
+    _visible: WeakKeyDictionary[CatalogSnapshot, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
+    _permitted: WeakKeyDictionary[ServerSection, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
 
-    def visible(self, caller: Caller, edition: Edition) -> Set[ToolId]:
+    def visible(self, caller: Caller, snapshot: CatalogSnapshot) -> Set[ToolId]:
         """The tools that the globs let through; worked out once per chapter and put together once per edition."""
-        found = self._visible.get(edition)
+        found = self._visible.get(snapshot)
         if found is None:
-            found = frozenset().union(*map(self._of, edition.chapters.values()))
-            self._visible[edition] = found
+            found = frozenset().union(*map(self._of, snapshot.sections.values()))
+            self._visible[snapshot] = found
         return found
 
-    def _of(self, chapter: Chapter) -> Iterable[ToolId]:
-        if self.filters.get(chapter.server.name, _OPEN) == _OPEN:
-            return chapter.tools
-        found = self._permitted.get(chapter)
+    def _of(self, section: ServerSection) -> Iterable[ToolId]:
+        if self.filters.get(section.server.name, _OPEN) == _OPEN:
+            return section.tools
+        found = self._permitted.get(section)
         if found is None:
-            found = frozenset(id for id, tool in chapter.tools.items() if self._permits(tool))
-            self._permitted[chapter] = found
+            found = frozenset(id for id, tool in section.tools.items() if self._permits(tool))
+            self._permitted[section] = found
         return found
 
     def admit(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
@@ -133,23 +133,23 @@ class ProfilePolicy:
 
     inner: Policy
     profile: Profile = OPEN
-    _offered: WeakKeyDictionary[Edition, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
-    _permitted: WeakKeyDictionary[Chapter, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
-    _visible: WeakKeyDictionary[Edition, dict[frozenset[ToolId], frozenset[ToolId]]] = field(
+    _offered: WeakKeyDictionary[CatalogSnapshot, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
+    _permitted: WeakKeyDictionary[ServerSection, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
+    _visible: WeakKeyDictionary[CatalogSnapshot, dict[frozenset[ToolId], frozenset[ToolId]]] = field(
         default_factory=WeakKeyDictionary
     )
 
-    def visible(self, caller: Caller, edition: Edition) -> Set[ToolId]:
+    def visible(self, caller: Caller, snapshot: CatalogSnapshot) -> Set[ToolId]:
         """What the inner policy shows of what is offered; the same object while both stay the same."""
-        shown = self.inner.visible(caller, edition)
+        shown = self.inner.visible(caller, snapshot)
         if self.profile.tool is None and self.profile.servers is None:
             return shown
-        known = self._visible.setdefault(edition, {})
+        known = self._visible.setdefault(snapshot, {})
         key = frozenset(shown)
         if key not in known:
             if len(known) >= PROFILES_KEPT:
                 known.clear()
-            known[key] = key & self._offered_by(edition)
+            known[key] = key & self._offered_by(snapshot)
         return known[key]
 
     def admit(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
@@ -170,18 +170,18 @@ class ProfilePolicy:
         """Whether a resource or template is offered, by its original URI."""
         return self.profile.permits_resource(uri)
 
-    def _offered_by(self, edition: Edition) -> frozenset[ToolId]:
-        found = self._offered.get(edition)
+    def _offered_by(self, snapshot: CatalogSnapshot) -> frozenset[ToolId]:
+        found = self._offered.get(snapshot)
         if found is None:
-            found = frozenset().union(*map(self._of, edition.chapters.values()))
-            self._offered[edition] = found
+            found = frozenset().union(*map(self._of, snapshot.sections.values()))
+            self._offered[snapshot] = found
         return found
 
-    def _of(self, chapter: Chapter) -> Iterable[ToolId]:
-        found = self._permitted.get(chapter)
+    def _of(self, section: ServerSection) -> Iterable[ToolId]:
+        found = self._permitted.get(section)
         if found is None:
-            found = frozenset(id for id, tool in chapter.tools.items() if self._permits(tool))
-            self._permitted[chapter] = found
+            found = frozenset(id for id, tool in section.tools.items() if self._permits(tool))
+            self._permitted[section] = found
         return found
 
     def _permits(self, tool: Tool) -> bool:
@@ -203,16 +203,16 @@ class UserPolicy:
     """
 
     inner: Policy
-    _restricted: WeakKeyDictionary[Edition, tuple[Tool, ...]] = field(default_factory=WeakKeyDictionary)
-    _visible: WeakKeyDictionary[Edition, _Sets] = field(default_factory=WeakKeyDictionary)
+    _restricted: WeakKeyDictionary[CatalogSnapshot, tuple[Tool, ...]] = field(default_factory=WeakKeyDictionary)
+    _visible: WeakKeyDictionary[CatalogSnapshot, _Sets] = field(default_factory=WeakKeyDictionary)
 
-    def visible(self, caller: Caller, edition: Edition) -> Set[ToolId]:
+    def visible(self, caller: Caller, snapshot: CatalogSnapshot) -> Set[ToolId]:
         """What the inner policy shows, without the tools that are others' alone; the same object for the same set."""
-        shown = self.inner.visible(caller, edition)
-        restricted = self._restricted_in(edition)
+        shown = self.inner.visible(caller, snapshot)
+        restricted = self._restricted_in(snapshot)
         if not restricted:
             return shown
-        known = self._visible.setdefault(edition, {})
+        known = self._visible.setdefault(snapshot, {})
         key = (caller.name, frozenset(shown))
         if key not in known:
             if len(known) >= RIGHTS_KEPT:
@@ -231,10 +231,10 @@ class UserPolicy:
             raise Refused(tool.handle)
         self.inner.admit(caller, tool, arguments)
 
-    def _restricted_in(self, edition: Edition) -> tuple[Tool, ...]:
-        found = self._restricted.get(edition)
+    def _restricted_in(self, snapshot: CatalogSnapshot) -> tuple[Tool, ...]:
+        found = self._restricted.get(snapshot)
         if found is None:
-            found = self._restricted[edition] = tuple(_restricted(edition.tools.values()))
+            found = self._restricted[snapshot] = tuple(_restricted(snapshot.tools.values()))
         return found
 
 

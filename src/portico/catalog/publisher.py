@@ -10,12 +10,22 @@ from portico.domain.foreign_text import imitations
 from portico.domain.items import Items, collect
 from portico.domain.profile import CODE
 from portico.domain.server import Offering, Server
-from portico.domain.snapshot import EMPTY, Chapter, Edition, bind
+from portico.domain.snapshot import EMPTY, CatalogSnapshot, ServerSection, bind
 from portico.domain.tool import META_TOOLS, ToolId
 from portico.protocols import Index, IndexBuilder
 
 from .categories import CategoryRule
-from .sections import Accepted, Apart, Handles, Terms, name_servers, prefixed, take_in, tell_apart, write
+from .sections import (
+    Accepted,
+    Apart,
+    Handles,
+    SectionInputs,
+    accept_offering,
+    name_servers,
+    prefixed,
+    tell_apart,
+    write,
+)
 
 REGISTRY = "database"
 """The source of registered tools."""
@@ -77,12 +87,12 @@ logger = logging.getLogger(__name__)
 class Published:
     """An edition and its index, which always agree."""
 
-    edition: Edition
+    snapshot: CatalogSnapshot
     index: Index
 
 
 @dataclass(slots=True, kw_only=True)
-class Editions:
+class Publisher:
     """Holds the current edition and replaces it whole; readers keep the one they took."""
 
     build_index: IndexBuilder
@@ -97,57 +107,57 @@ class Editions:
     """Databases whose registered tools take the place of code tools of the same name."""
     _overridden: Mapping[ToolId, ToolId] = field(default_factory=dict)
     _accepted: dict[str, Accepted] = field(default_factory=dict)
-    _terms: dict[str, Terms] = field(default_factory=dict)
+    _terms: dict[str, SectionInputs] = field(default_factory=dict)
     """Those of the current edition's chapters."""
     _shelves: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _apart: Apart = field(default_factory=Apart)
     _current: Published | None = None
-    _listeners: list[Callable[[Edition], None]] = field(default_factory=list)
+    _listeners: list[Callable[[CatalogSnapshot], None]] = field(default_factory=list)
 
     @property
     def current(self) -> Published:
         """The newest edition with its index."""
         if self._current is None:
-            self._current = Published(edition=EMPTY, index=self.build_index(EMPTY, None))
+            self._current = Published(snapshot=EMPTY, index=self.build_index(EMPTY, None))
         return self._current
 
-    def accept(self, offerings: Iterable[tuple[Offering, str]]) -> Edition:
+    def accept(self, offerings: Iterable[tuple[Offering, str]]) -> CatalogSnapshot:
         """Take in whole offerings, each with its provider's source, and publish one edition for all of them."""
         changed = False
         for offering, source in offerings:
             known = self._accepted.get(offering.server)
             if known is None or known.offering != offering:
-                self._accepted[offering.server] = take_in(offering, source, known)
+                self._accepted[offering.server] = accept_offering(offering, source, known)
                 self.aliases.setdefault(offering.server, "")
                 changed = True
-        return self._publish() if changed else self.current.edition
+        return self._publish() if changed else self.current.snapshot
 
-    def withdraw(self, server: str) -> Edition:
+    def withdraw(self, server: str) -> CatalogSnapshot:
         """Publish an edition without a server."""
         self.aliases.pop(server, None)
-        return self._publish() if self._accepted.pop(server, None) else self.current.edition
+        return self._publish() if self._accepted.pop(server, None) else self.current.snapshot
 
-    def shelve(self, id: ToolId, category: str) -> Edition:
+    def shelve(self, id: ToolId, category: str) -> CatalogSnapshot:
         """Put one tool on a shelf whatever the rule says, at once or when it comes."""
         self._shelves[id.server] = {**self._shelves.get(id.server, {}), id.name: category}
-        same = self.current.edition.tools.get(id)
-        return self._publish() if same and same.category != category else self.current.edition
+        same = self.current.snapshot.tools.get(id)
+        return self._publish() if same and same.category != category else self.current.snapshot
 
-    def subscribe(self, listener: Callable[[Edition], None]) -> None:
+    def subscribe(self, listener: Callable[[CatalogSnapshot], None]) -> None:
         """Call a listener with each new edition."""
         self._listeners.append(listener)
 
-    def _publish(self) -> Edition:
+    def _publish(self) -> CatalogSnapshot:
         terms = self._settle()
-        chapters = self._write(terms)
-        edition = bind(self.current.edition.number + 1, chapters, self._items(chapters))
-        index = self.build_index(edition, self.current.index)
-        self._current, self._terms = Published(edition=edition, index=index), terms
+        sections = self._write(terms)
+        snapshot = bind(self.current.snapshot.number + 1, sections, self._items(sections))
+        index = self.build_index(snapshot, self.current.index)
+        self._current, self._terms = Published(snapshot=snapshot, index=index), terms
         for listener in self._listeners:
-            listener(edition)
-        return edition
+            listener(snapshot)
+        return snapshot
 
-    def _settle(self) -> dict[str, Terms]:
+    def _settle(self) -> dict[str, SectionInputs]:
         """What each chapter follows from; only here does one server's offering matter to another's."""
         accepted = dict(sorted(self._accepted.items()))
         identifiers = name_servers(self.aliases)
@@ -160,7 +170,7 @@ class Editions:
             Handles({identifiers[name]: a.names for name, a in accepted.items()}),
         )
         return {
-            name: Terms(
+            name: SectionInputs(
                 accepted=a,
                 identifier=identifiers[name],
                 description=self.descriptions.get(name, ""),
@@ -191,23 +201,23 @@ class Editions:
                 logger.warning("%s from the registry takes the place of the code tool %s", by, id)
         self._overridden = overrides.taken
 
-    def _write(self, terms: Mapping[str, Terms]) -> dict[str, Chapter]:
+    def _write(self, terms: Mapping[str, SectionInputs]) -> dict[str, ServerSection]:
         """The chapters, in a fixed order; one whose terms are the same is not written again."""
-        before = self.current.edition.chapters
+        before = self.current.snapshot.sections
         return {
             name: before[name] if own == self._terms.get(name) else write(own, self.rule, before.get(name))
             for name, own in terms.items()
         }
 
-    def _items(self, chapters: Mapping[str, Chapter]) -> Items:
+    def _items(self, sections: Mapping[str, ServerSection]) -> Items:
         """Prompts and resources, gathered again only when one of their servers has changed."""
-        now, before = _givers(chapters), _givers(self.current.edition.chapters)
+        now, before = _givers(sections), _givers(self.current.snapshot.sections)
         identifiers = name_servers(self.aliases)
-        known = self.current.edition.items
+        known = self.current.snapshot.items
         return known if now == before and identifiers == known.identifiers else collect(now, identifiers)
 
 
-def _givers(chapters: Mapping[str, Chapter]) -> list[Server]:
+def _givers(sections: Mapping[str, ServerSection]) -> list[Server]:
     """The servers that offer something beside tools, be it what they say of themselves."""
-    servers = (chapter.server for chapter in chapters.values())
+    servers = (section.server for section in sections.values())
     return [own for own in servers if own.prompts or own.resources or own.templates or own.instructions]

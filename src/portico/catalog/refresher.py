@@ -12,11 +12,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from portico.domain.server import Offering
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.errors import CallError, StoreError, UnknownServer
 from portico.protocols import Provider, Store
 
-from .publisher import Editions
+from .publisher import Publisher
 
 PARALLEL_OFFERS = 8
 """Servers asked at the same time: a cold start of a hundred must not start a hundred processes at once."""
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class Intake:
+class Refresher:
     """Asks providers for their offerings, remembers them and publishes editions.
 
     It owns one task group, given by whoever runs it; without one, everything happens when it is asked for.
     """
 
     providers: Mapping[str, Provider]
-    editions: Editions
+    publisher: Publisher
     store: Store
     failures: dict[str, str] = field(default_factory=dict)
     """Why each server's last offering could not be had; gone when one succeeds."""
@@ -60,10 +60,10 @@ class Intake:
         except StoreError as error:
             logger.warning("nothing is remembered, definitions are fetched again: %s", error)
             known = {}
-        self.editions.accept((offering, self.providers[name].source) for name, offering in known.items())
+        self.publisher.accept((offering, self.providers[name].source) for name, offering in known.items())
         return self.providers.keys() - known.keys()
 
-    async def reload(self) -> Edition:
+    async def reload(self) -> CatalogSnapshot:
         """Publish what other processes have fetched since: what the store remembers under today's fingerprints.
 
         No server is started. An answer that was given here, and that the store did not have yet, is newer and stays.
@@ -78,7 +78,7 @@ class Intake:
         older = {name: offering for name, offering in known.items() if name not in own}
         for name in older.keys() - failed.keys():
             self.failures.pop(name, None)
-        return self.editions.accept((offering, self.providers[name].source) for name, offering in older.items())
+        return self.publisher.accept((offering, self.providers[name].source) for name, offering in older.items())
 
     def watch(self, tasks: TaskGroup) -> None:
         """From now on refresh in this task group whenever a provider says that something changed."""
@@ -110,7 +110,7 @@ class Intake:
         """Whether some server is being asked for the first time."""
         return any(self._is_awaited(name) for name in self._pending)
 
-    async def settled(self, seconds: float) -> set[str]:
+    async def wait_until_ready(self, seconds: float) -> set[str]:
         """Wait until no server is being asked for the first time, at most so long; returns those that still are."""
         with anyio.move_on_after(seconds):
             while waiting := [event for name, event in self._pending.items() if self._is_awaited(name)]:
@@ -121,7 +121,7 @@ class Intake:
         """The servers that are being asked for the first time."""
         return {name for name in self._pending if self._is_awaited(name)}
 
-    async def refresh(self, server: str) -> Edition:
+    async def refresh(self, server: str) -> CatalogSnapshot:
         """Ask one server now and publish what it says.
 
         Raises:
@@ -132,9 +132,9 @@ class Intake:
             known = ", ".join(sorted(self.providers)) or "none"
             raise UnknownServer(f"no server is called {server!r}; configured: {known}")
         offering = await self._ask(server)
-        edition = self.editions.accept([(offering, self.providers[server].source)])
+        snapshot = self.publisher.accept([(offering, self.providers[server].source)])
         await self._in_background(self._save, server)
-        return edition
+        return snapshot
 
     async def refresh_all(
         self, servers: set[str], on_done: Callable[[str, CallError | None], None] | None = None
@@ -234,4 +234,4 @@ class Intake:
         return not self._is_known(server) and server not in self.failures
 
     def _is_known(self, server: str) -> bool:
-        return server in self.editions.current.edition.servers
+        return server in self.publisher.current.snapshot.servers

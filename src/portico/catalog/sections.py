@@ -11,7 +11,7 @@ from itertools import chain
 from portico.domain.foreign_text import strangeness
 from portico.domain.items import refusals
 from portico.domain.server import Offering, Server
-from portico.domain.snapshot import Chapter
+from portico.domain.snapshot import ServerSection
 from portico.domain.tool import (
     LISTED_LIMIT,
     META_TOOLS,
@@ -168,7 +168,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class SectionInputs:
     """All that a chapter follows from: as long as these are equal, so is the chapter."""
 
     accepted: Accepted
@@ -191,7 +191,7 @@ class Terms:
     """Tools whose names look like others, with those; they are refused."""
 
 
-def take_in(offering: Offering, source: str, known: Accepted | None = None) -> Accepted:
+def accept_offering(offering: Offering, source: str, known: Accepted | None = None) -> Accepted:
     """Normalise an offering; a definition that is known already is not looked at again."""
     before = known.definitions if known else {}
     definitions: dict[str, Definition] = {}
@@ -217,7 +217,7 @@ def take_in(offering: Offering, source: str, known: Accepted | None = None) -> A
     )
 
 
-def write(terms: Terms, rule: CategoryRule, known: Chapter | None = None) -> Chapter:
+def write(terms: SectionInputs, rule: CategoryRule, known: ServerSection | None = None) -> ServerSection:
     """The chapter that follows from its terms; tools that say the same as before are the same objects."""
     accepted = terms.accepted
     before = known.tools if known else {}
@@ -242,10 +242,10 @@ def write(terms: Terms, rule: CategoryRule, known: Chapter | None = None) -> Cha
         )
         same = before.get(tool.id)
         tools[tool.id] = same if same is not None and same == tool else tool
-    return Chapter(server=server, tools=tools, rejected=(*accepted.rejected, *_imitating(server.name, terms)))
+    return ServerSection(server=server, tools=tools, rejected=(*accepted.rejected, *_imitating(server.name, terms)))
 
 
-def _imitating(server: str, terms: Terms) -> list[Rejected]:
+def _imitating(server: str, terms: SectionInputs) -> list[Rejected]:
     reason = "its name looks like {!r}, which is another one's: rename it in letters that cannot be mistaken"
     return [
         Rejected(server=server, name=ascii(name)[1:-1][:80], reason=reason.format(like))
@@ -270,7 +270,7 @@ def _shown(raw: object) -> str:
     return name[:80] if isinstance(name, str) and name else "(no name)"
 
 
-def _server(terms: Terms) -> Server:
+def _server(terms: SectionInputs) -> Server:
     offering = terms.accepted.offering
     return Server(
         name=offering.server,

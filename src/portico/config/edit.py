@@ -357,8 +357,8 @@ def _files(source: str, environ: Mapping[str, str], cwd: Path, platform: str) ->
     # The project's file may be the user's own, in the home folder.
     found = tuple(dict.fromkeys(file for file in places if os.path.exists(file)))
     if not found:
-        looked = " and ".join(str(file) for file in places)
-        raise ConfigError(f"{client.title} has no config file", fix=f"Looked for {looked}; name the file instead.")
+        searched = " and ".join(str(file) for file in places)
+        raise ConfigError(f"{client.title} has no config file", fix=f"Looked for {searched}; name the file instead.")
     return found
 
 
@@ -444,12 +444,12 @@ def _comparable(entry: Any, dialect: Dialect) -> dict[str, Any]:
 
 def _settled(entry: dict[str, Any], variables: Variables) -> dict[str, Any]:
     """The entry without words that mean the folder of the file it came from."""
-    settled: dict[str, Any] = _replaced(entry, variables)
+    wait_until_ready: dict[str, Any] = _replaced(entry, variables)
     for key in ("cwd", "envFile"):
-        path = settled.get(key)
+        path = wait_until_ready.get(key)
         if isinstance(path, str) and path and not path.startswith(("$", "~")):
-            settled[key] = os.fspath(variables.folder / path)
-    return settled
+            wait_until_ready[key] = os.fspath(variables.folder / path)
+    return wait_until_ready
 
 
 def _replaced(value: Any, variables: Variables) -> Any:

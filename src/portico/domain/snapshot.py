@@ -119,7 +119,7 @@ def _rows(names: Iterable[str], width: int) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Chapter:
+class ServerSection:
     """What one server gives to an edition; the same object in every edition until something in it changes."""
 
     server: Server
@@ -168,12 +168,12 @@ class Resolver:
     A tool outside `within` does not exist here: it is neither found nor named as a candidate.
     """
 
-    def __init__(self, chapters: Mapping[str, Chapter], identifiers: Mapping[str, str] | None = None) -> None:
-        self._chapters = chapters
-        self._owners = Owners(identifiers or {name: own.server.identifier for name, own in chapters.items()})
-        self._by_identifier = {chapter.server.identifier: chapter for chapter in chapters.values()}
-        self._exact = _Spellings(chapters, str, attrgetter("exact"), self._owners)
-        self._folded = _Spellings(chapters, str.casefold, attrgetter("folded"), self._owners)
+    def __init__(self, sections: Mapping[str, ServerSection], identifiers: Mapping[str, str] | None = None) -> None:
+        self._chapters = sections
+        self._owners = Owners(identifiers or {name: own.server.identifier for name, own in sections.items()})
+        self._by_identifier = {section.server.identifier: section for section in sections.values()}
+        self._exact = _Spellings(sections, str, attrgetter("exact"), self._owners)
+        self._folded = _Spellings(sections, str.casefold, attrgetter("folded"), self._owners)
 
     def resolve(self, spelling: str, within: Set[ToolId]) -> Tool:
         """The one permitted tool that a spelling means.
@@ -206,7 +206,7 @@ class Resolver:
 
     @cached_property
     def _slots(self) -> tuple[Tool | None, ...]:
-        return tuple(tool for chapter in self._chapters.values() for tool in chapter.letters.slots)
+        return tuple(tool for section in self._chapters.values() for tool in section.letters.slots)
 
     def _groups(self, form: _Form, within: Set[ToolId], nearest: _Nearest) -> Iterator[_Group]:
         """Permitted tools by how many pairs of letters they share with the spelling, those with most first."""
@@ -214,7 +214,7 @@ class Resolver:
             known = (self._chapters[id.server].tools.get(id) for id in within if id.server in self._chapters)
             yield _Group(1.0, form, (tool for tool in known if tool))
             return
-        letters = [chapter.letters for chapter in self._chapters.values()]
+        letters = [section.letters for section in self._chapters.values()]
         lengths = b"".join(map(form.lengths, letters))
         for shared, bits in form.levels(letters, lengths):
             reach = form.reach(shared, nearest.floor)
@@ -232,8 +232,8 @@ class Resolver:
 
     def _by_handle(self, spelling: str) -> Iterable[Tool]:
         """What most callers say: the handle names the chapter, so that no other is asked."""
-        chapter = self._by_identifier.get(spelling.partition(".")[0])
-        return chapter.exact.whole.find(spelling) if chapter else ()
+        section = self._by_identifier.get(spelling.partition(".")[0])
+        return section.exact.whole.find(spelling) if section else ()
 
     def _unknown(self, spelling: str, within: Set[ToolId]) -> UnknownTool:
         near = self.near(spelling[:SHOWN_LENGTH], within)
@@ -257,21 +257,21 @@ class _Spellings:
 
     def __init__(
         self,
-        chapters: Mapping[str, Chapter],
+        sections: Mapping[str, ServerSection],
         fold: Callable[[str], str],
-        table: Callable[[Chapter], Spellings],
+        table: Callable[[ServerSection], Spellings],
         owners: Owners,
     ) -> None:
-        self._chapters, self._table, self._owners = chapters, table, owners
-        self._servers: dict[str, list[Chapter]] = {}
-        for chapter in chapters.values():
-            for spelling in {fold(chapter.server.name), fold(chapter.server.identifier)}:
-                self._servers.setdefault(spelling, []).append(chapter)
+        self._chapters, self._table, self._owners = sections, table, owners
+        self._servers: dict[str, list[ServerSection]] = {}
+        for section in sections.values():
+            for spelling in {fold(section.server.name), fold(section.server.identifier)}:
+                self._servers.setdefault(spelling, []).append(section)
         self._longest_server = max(map(len, self._servers), default=0)
 
     def stages(self, spelling: str, within: Set[ToolId]) -> Iterator[Iterable[Tool]]:
         """The tools that a spelling may mean, those of the most exact reading first."""
-        tables = [self._table(chapter) for chapter in self._chapters.values()]
+        tables = [self._table(section) for section in self._chapters.values()]
         yield [tool for table in tables for tool in table.whole.find(spelling)]
         if self._owners.is_reserved(spelling, self._chapters.keys()):
             return
@@ -285,8 +285,8 @@ class _Spellings:
         """Every reading of `server SEP tool`; a percent-encoded path is one of them."""
         for text in {spelling, unquote(spelling.removeprefix("/"))}:
             for server_part, tool_part in splits(text, self._longest_server):
-                for chapter in self._servers.get(server_part, ()):
-                    yield from kind(self._table(chapter)).find(tool_part)
+                for section in self._servers.get(server_part, ()):
+                    yield from kind(self._table(section)).find(tool_part)
 
     def _may_be_bare(self, spelling: str, tool: Tool, within: Set[ToolId]) -> bool:
         """Whether a name without a server can mean this tool: not where it names another server, or a tool of one."""
@@ -297,10 +297,10 @@ class _Spellings:
 
     def _has(self, server: str, rest: str, within: Set[ToolId]) -> bool:
         """Whether a server has a tool of that name, as far as the caller sees, or may have one that is not known."""
-        chapter = self._chapters.get(server)
-        if chapter is None:
+        section = self._chapters.get(server)
+        if section is None:
             return True
-        table = self._table(chapter)
+        table = self._table(section)
         return any(tool.id in within for tool in (*table.names.find(rest), *table.identifiers.find(rest)))
 
 
@@ -494,11 +494,11 @@ def _ambiguous(spelling: str, tools: list[Tool]) -> AmbiguousTool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
-class Edition:
+class CatalogSnapshot:
     """All tools at one moment, in a fixed order; a change makes the next edition."""
 
     number: int
-    chapters: Mapping[str, Chapter] = field(repr=False)
+    sections: Mapping[str, ServerSection] = field(repr=False)
     tools: Mapping[ToolId, Tool]
     servers: Mapping[str, Server]
     rejected: tuple[Rejected, ...]
@@ -514,19 +514,19 @@ class Edition:
         return dict(sorted(counts.items()))
 
 
-def bind(number: int, chapters: Mapping[str, Chapter], items: Items) -> Edition:
+def bind(number: int, sections: Mapping[str, ServerSection], items: Items) -> CatalogSnapshot:
     """Make an edition of chapters, in their order; of each tool only its place is written anew."""
     tools: dict[ToolId, Tool] = {}
-    for chapter in chapters.values():
-        tools.update(chapter.tools)
-    return Edition(
+    for section in sections.values():
+        tools.update(section.tools)
+    return CatalogSnapshot(
         number=number,
-        chapters=chapters,
+        sections=sections,
         tools=tools,
-        servers={name: chapter.server for name, chapter in chapters.items()},
-        rejected=tuple(refusal for chapter in chapters.values() for refusal in chapter.rejected),
+        servers={name: section.server for name, section in sections.items()},
+        rejected=tuple(refusal for section in sections.values() for refusal in section.rejected),
         items=items,
-        resolver=Resolver(chapters, items.identifiers),
+        resolver=Resolver(sections, items.identifiers),
     )
 
 

@@ -17,7 +17,7 @@ import anyio
 
 from portico.domain.call import START_WAIT, Call, Caller, Invocation, Outcome, Result
 from portico.domain.journal import Entry, Look
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Effect, Tool, ToolId
 from portico.domain.usage import counts
 from portico.errors import (
@@ -35,11 +35,11 @@ from portico.errors import (
 )
 from portico.protocols import Journal, Policy, Provider
 from portico.results.preview import is_small
-from portico.results.truncate import Shaper
+from portico.results.truncate import Truncator
 
 from .arguments import NEXT_SIZE, ArgumentCheck, Checked
 from .hooks import Hooks
-from .learning import Shapes, TokenGauge, text_of_arguments, text_of_result
+from .learning import Shapes, TokenSampler, text_of_arguments, text_of_result
 
 QUEUE = 1_000
 WAIT_SECONDS = 60.0
@@ -221,7 +221,7 @@ SECONDS_KEPT = 1_800.0
 
 
 @dataclass(slots=True)
-class Trail:
+class SearchRank:
     """Remembers the places at which searches have shown tools, until the tool is called."""
 
     clock: Callable[[], float] = monotonic
@@ -258,22 +258,22 @@ class Executor:
     provider_of: Callable[[str], Provider]
     policy: Policy
     journal: Journal
-    gauge: TokenGauge | None = None
+    gauge: TokenSampler | None = None
     """What counts the tokens of calls; without one they are not counted."""
     arguments: ArgumentCheck = field(default_factory=ArgumentCheck)
     hooks: Hooks | None = None
     """Operators' own code around calls; None costs nothing."""
-    shaper: Shaper | None = None
+    truncator: Truncator | None = None
     """What makes results fit; without it they are passed on whole."""
     shapes: Shapes = field(default_factory=Shapes)
-    trail: Trail = field(default_factory=Trail)
+    search_rank: SearchRank = field(default_factory=SearchRank)
     counts: Counts = field(default_factory=Counts)
     turns: Turns = field(default_factory=Turns)
     """Who may call next where calls hold threads or connections."""
     running: Counter[str] = field(default_factory=Counter)
     """How many calls each server is at work on."""
 
-    async def run(self, caller: Caller, call: Call, edition: Edition) -> Result:
+    async def run(self, caller: Caller, call: Call, snapshot: CatalogSnapshot) -> Result:
         """Run one call and return what the tool returned: unchanged when it fits, else shortened.
 
         Raises:
@@ -285,7 +285,7 @@ class Executor:
         outcome, code, ended = Outcome.FAILED, "", 0.0
         START_WAIT.set(0.0)
         try:
-            tool = edition.resolver.resolve(call.tool, self.policy.visible(caller, edition))
+            tool = snapshot.resolver.resolve(call.tool, self.policy.visible(caller, snapshot))
             result = await self._run(caller, call, tool)
             outcome, ended = Outcome.FAILED if result.is_error else Outcome.DONE, time.perf_counter()
             result = await self._shaped(caller, call, tool, result)
@@ -326,7 +326,7 @@ class Executor:
                 self.shapes.learn(tool, result)
             except Exception as error:  # noqa: BLE001  a result that cannot be learned from is a result all the same
                 _say("learning the shape of a result", error)
-        return await self.shaper.shaped(caller, call, tool, result) if self.shaper is not None else result
+        return await self.truncator.shaped(caller, call, tool, result) if self.truncator is not None else result
 
     def record(self, entry: Entry) -> None:
         """Write an entry to the journal, and count it; never raises."""
@@ -349,7 +349,7 @@ class Executor:
 
     def _rank(self, caller: Caller, tool: Tool | None, outcome: Outcome) -> int:
         try:
-            return self.trail.rank(caller, tool.id) if tool and counts(outcome) else 0
+            return self.search_rank.rank(caller, tool.id) if tool and counts(outcome) else 0
         except Exception as error:  # noqa: BLE001  as above
             _say("looking up where a search had shown a tool", error)
             return 0

@@ -119,7 +119,7 @@ SURELY_LESS, SURELY_MORE = 0.6, 1.7
 
 
 @dataclass(slots=True)
-class TokenGauge:
+class TokenSampler:
     """Counts the first text of each kind and every thirty-second after it; the others go by their length."""
 
     counter: TokenCounter

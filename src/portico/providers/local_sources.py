@@ -79,7 +79,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class Workshop:
+class LocalSources:
     """Loads tools from their files, keeps one provider for each server that they name, and loads them again."""
 
     python: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ class Workshop:
         return injected(self.database) if self.database is not None else {}
 
 
-def open_workshop(
+def open_local_sources(
     *,
     python: tuple[str, ...],
     yaml: tuple[str, ...],
@@ -179,18 +179,18 @@ def open_workshop(
     database: str,
     allow_superuser: bool = False,
     data: Path,
-) -> Workshop:
+) -> LocalSources:
     """A workshop with everything loaded; packaged tools read the demo's data where no database is named."""
-    workshop = Workshop(python=python, yaml=yaml, folder=folder, packaged=packaged, taken=taken)
+    local_sources = LocalSources(python=python, yaml=yaml, folder=folder, packaged=packaged, taken=taken)
     url = database or (demo_url(data) if packaged else "")
     bad: tuple[ConfigError, ...] = ()
     try:
-        workshop.database = DatabaseSource(url, allow_superuser=allow_superuser) if url else None
+        local_sources.database = DatabaseSource(url, allow_superuser=allow_superuser) if url else None
     except ConfigError as error:
         bad = (error,)
-    workshop.load()
-    workshop.problems = (*bad, *workshop.problems)
-    return workshop
+    local_sources.load()
+    local_sources.problems = (*bad, *local_sources.problems)
+    return local_sources
 
 
 def _grouped(tools: Iterable[LocalTool]) -> dict[str, list[LocalTool]]:

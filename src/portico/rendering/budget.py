@@ -13,12 +13,12 @@ from typing import Any, overload
 import orjson
 
 from portico.domain.disclosure import Card, Disclosure, Level
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.errors import ConfigError
 from portico.execution.learning import tokens_per_letter
 from portico.protocols import TokenCounter
 
-from .cache import PerEdition
+from .cache import PerSnapshot
 
 _CLASSES = (
     (re.compile(r"[A-Z]?[a-z]{1,10}|[A-Z]{1,4}"), 98),
@@ -93,11 +93,11 @@ class ListingCosts:
     """Tokens of lists of definitions; each list is made and counted once in an edition."""
 
     counter: TokenCounter
-    _known: PerEdition[int] = field(default_factory=PerEdition)
+    _known: PerSnapshot[int] = field(default_factory=PerSnapshot)
 
-    def tokens(self, edition: Edition, key: Hashable, make: Callable[[], Definitions]) -> int:
+    def tokens(self, snapshot: CatalogSnapshot, key: Hashable, make: Callable[[], Definitions]) -> int:
         """Tokens of a list, about, when it is a long one; `key` tells it from every other list of the edition."""
-        return self._known.get(edition, key, lambda: sampled_tokens(_dumped(make()), self.counter))
+        return self._known.get(snapshot, key, lambda: sampled_tokens(_dumped(make()), self.counter))
 
 
 def sampled_tokens(text: str, counter: TokenCounter) -> int:
@@ -141,7 +141,7 @@ class Texts(Sequence[tuple[Level, str]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rungs:
+class Variants:
     """One tool at falling detail: each rung is a level and its text, the last one is the bare handle."""
 
     handle: str
@@ -171,7 +171,7 @@ class _Frame:
 
 
 def fit(
-    cards: Sequence[Rungs],
+    cards: Sequence[Variants],
     *,
     tokens: int,
     counter: TokenCounter,
@@ -207,7 +207,7 @@ def fit(
     )
 
 
-def fair(items: Sequence[Rungs], room: int, counter: TokenCounter) -> list[Rungs]:
+def balance(items: Sequence[Variants], room: int, counter: TokenCounter) -> list[Variants]:
     """The items, where one that takes far more than its share begins at a lower rung, so that not all pay for it."""
     costs = [counter.count(item.card(0).text) + 1 for item in items]
     share = water_level(costs, room)
@@ -217,28 +217,28 @@ def fair(items: Sequence[Rungs], room: int, counter: TokenCounter) -> list[Rungs
     ]
 
 
-def fill(items: Sequence[Rungs], cards: Sequence[Card], room: int, counter: TokenCounter) -> list[Card]:
+def fill(items: Sequence[Variants], cards: Sequence[Card], room: int, counter: TokenCounter) -> list[Card]:
     """The cards of these items, raised rung by rung in turns: what some gave up for nothing is not wasted.
 
     Whether the whole fits is for the caller to count: joined texts may count more or less than their parts.
     """
     chosen = list(cards)
-    rungs = [_rung(item, card) for item, card in zip(items, cards, strict=False)]
+    variants = [_rung(item, card) for item, card in zip(items, cards, strict=False)]
     left = room - sum(counter.count(card.text) + 1 for card in cards)
     turn = list(range(len(chosen)))
     while turn:
         following = []
         for number in turn:
-            higher = items[number].card(rungs[number] - 1) if rungs[number] else chosen[number]
+            higher = items[number].card(variants[number] - 1) if variants[number] else chosen[number]
             more = counter.count(higher.text) - counter.count(chosen[number].text)
-            if rungs[number] and more <= left:
-                chosen[number], rungs[number], left = higher, rungs[number] - 1, left - more
+            if variants[number] and more <= left:
+                chosen[number], variants[number], left = higher, variants[number] - 1, left - more
                 following.append(number)
         turn = following
     return chosen
 
 
-def _rung(item: Rungs, card: Card) -> int:
+def _rung(item: Variants, card: Card) -> int:
     """Which of an item's rungs a card is; the lower ones are looked at first, since they cost less to make."""
     return next(rung for rung in range(len(item.texts) - 1, -1, -1) if item.card(rung).text == card.text)
 
@@ -257,12 +257,12 @@ def water_level(sizes: Sequence[int], room: int) -> int:
     return max(sizes, default=0) + (left // len(sizes) if sizes else room)
 
 
-def _lowered(item: Rungs, share: int, counter: TokenCounter) -> Rungs:
+def _lowered(item: Variants, share: int, counter: TokenCounter) -> Variants:
     rung = next((n for n in range(len(item.texts)) if counter.count(item.card(n).text) <= share), len(item.texts) - 1)
-    return Rungs(handle=item.handle, texts=item.texts[rung:])
+    return Variants(handle=item.handle, texts=item.texts[rung:])
 
 
-def _fullest(cards: Sequence[Rungs], frame: _Frame, tokens: int, counter: TokenCounter) -> list[Card]:
+def _fullest(cards: Sequence[Variants], frame: _Frame, tokens: int, counter: TokenCounter) -> list[Card]:
     """All cards, each at the highest rung at which they fit together; nothing when not even the lowest ones do."""
     around = counter.count(frame.head) + counter.count(frame.tail)
     for chosen, cost in _descent(cards, counter):
@@ -272,7 +272,7 @@ def _fullest(cards: Sequence[Rungs], frame: _Frame, tokens: int, counter: TokenC
     return []
 
 
-def _descent(cards: Sequence[Rungs], counter: TokenCounter) -> Iterator[tuple[list[Card], int]]:
+def _descent(cards: Sequence[Variants], counter: TokenCounter) -> Iterator[tuple[list[Card], int]]:
     """The cards at full detail, then one of them a rung lower each time, from the last card to the first; with costs.
 
     A rung that saves nothing is passed over.

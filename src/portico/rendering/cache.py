@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 
 ENTRIES_KEPT = 1_024
@@ -178,17 +178,17 @@ class AnswerCache:
 
 
 @dataclass(slots=True)
-class PerEdition(Generic[T]):
+class PerSnapshot(Generic[T]):
     """Values that follow from an edition: each is made once, and gone with its edition."""
 
-    _kept: WeakKeyDictionary[Edition, dict[Hashable, T]] = field(default_factory=WeakKeyDictionary)
+    _kept: WeakKeyDictionary[CatalogSnapshot, dict[Hashable, T]] = field(default_factory=WeakKeyDictionary)
     _lock: Lock = field(default_factory=Lock)
     """Answers of the tiers are written in a worker thread."""
 
-    def get(self, edition: Edition, key: Hashable, make: Callable[[], T]) -> T:
+    def get(self, snapshot: CatalogSnapshot, key: Hashable, make: Callable[[], T]) -> T:
         """The value under a key; of very many, the one that was made first makes room."""
         with self._lock:
-            kept = self._kept.setdefault(edition, {})
+            kept = self._kept.setdefault(snapshot, {})
             if key in kept:
                 return kept[key]
         value = make()
@@ -203,11 +203,13 @@ class PerEdition(Generic[T]):
 class Sights:
     """A number for each set of tools that a caller sees, so that no key keeps the set of an edition long gone."""
 
-    _numbers: WeakKeyDictionary[Edition, dict[frozenset[ToolId], int]] = field(default_factory=WeakKeyDictionary)
+    _numbers: WeakKeyDictionary[CatalogSnapshot, dict[frozenset[ToolId], int]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
-    def number(self, edition: Edition, visible: frozenset[ToolId]) -> int:
+    def number(self, snapshot: CatalogSnapshot, visible: frozenset[ToolId]) -> int:
         """What tells this set from every other set of the same edition."""
-        known = self._numbers.setdefault(edition, {})
+        known = self._numbers.setdefault(snapshot, {})
         return known.setdefault(visible, len(known))
 
 

@@ -20,7 +20,7 @@ from portico.domain.schema_values import proposals
 from portico.domain.tool import Tool
 from portico.errors import NextCall
 
-from .budget import Rungs, Texts
+from .budget import Texts, Variants
 
 Spell = Callable[[NextCall], str]
 """How a surface words the call that would move its caller on."""
@@ -544,14 +544,14 @@ _DATA = frozenset({"enum", "const", "default", "required", "dependentRequired"})
 
 def card(tool: Tool, level: Level, spell: Spell = as_meta_tool) -> Card:
     """A tool at one level: 0 its handle, 1 a summary line, 2 a signature, 3 everything."""
-    return ladder(tool, level, spell).card(0)
+    return variants_of(tool, level, spell).card(0)
 
 
-def ladder(tool: Tool, level: Level, spell: Spell = as_meta_tool) -> Rungs:
+def variants_of(tool: Tool, level: Level, spell: Spell = as_meta_tool) -> Variants:
     """A tool from one level down to its handle, in every detail between them; a rung is rendered when it is read."""
     steps = [(Level(step), render) for step in range(level, -1, -1) for render in _RENDERED[Level(step)]]
     texts = Texts([(step, partial(_rendered, tool, spell, level, step, render)) for step, render in steps])
-    return Rungs(handle=tool.handle, texts=texts)
+    return Variants(handle=tool.handle, texts=texts)
 
 
 def shortened(schema: Any, words: int = 0, *, names: bool = False) -> Any:

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from portico.domain.disclosure import Budget, Disclosure, Hit, Level, Query
 from portico.domain.foreign_text import one_line
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Category, Tool, ToolId, unwritten
 from portico.domain.usage import Usage
 from portico.errors import NextCall
@@ -16,8 +16,8 @@ from portico.protocols import TokenCounter
 from portico.search.filters import Facets
 from portico.search.index import settle
 
-from .budget import Rungs, fit
-from .cards import Spell, ladder
+from .budget import Variants, fit
+from .cards import Spell, variants_of
 from .json_forms import performance_words
 
 REPEATED_LENGTH = 200
@@ -71,9 +71,9 @@ class Listed:
                 return Page(disclosure=disclosure, hits=hits, start=start)
             size = disclosure.shown
 
-    def _line(self, tool: Tool) -> Rungs:
+    def _line(self, tool: Tool) -> Variants:
         """A tool as one line; whoever asks for fast or good ones is told how it has done."""
-        card = ladder(tool, Level.PARAMETERS)
+        card = variants_of(tool, Level.PARAMETERS)
         if not self.query.max_latency_ms and not self.query.min_success:
             return card
         words = performance_words(self.usage.get(tool.id))
@@ -114,7 +114,9 @@ _LAST_LINE = 10
 """Tokens of the line that counts what is withheld."""
 
 
-def map_answer(hot: Sequence[Rungs], ways: str, lines: Sequence[str], tokens: int, counter: TokenCounter) -> Disclosure:
+def map_answer(
+    hot: Sequence[Variants], ways: str, lines: Sequence[str], tokens: int, counter: TokenCounter
+) -> Disclosure:
     """The hot tools, the ways on from there, and the map below them."""
     cards = [_numbered(place, card) for place, card in enumerate(hot, 1)]
     lines = [ways, *lines] if cards else lines
@@ -128,7 +130,7 @@ def nothing_answer(lines: Sequence[str], tokens: int, counter: TokenCounter) -> 
     return replace(fit((), tokens=tokens, counter=counter, tail=text), next="", fits=False)
 
 
-def _numbered(place: int, card: Rungs) -> Rungs:
+def _numbered(place: int, card: Variants) -> Variants:
     """A card with its place in the list before each of its texts."""
     return replace(card, texts=[(level, f"{place}. {text}") for level, text in card.texts])
 
@@ -141,7 +143,7 @@ def ways_on(facets: Facets, spell: Spell) -> str:
 
 
 def map_lines(
-    edition: Edition, facets: Facets, known: Mapping[str, Category], unavailable: Iterable[str] = ()
+    snapshot: CatalogSnapshot, facets: Facets, known: Mapping[str, Category], unavailable: Iterable[str] = ()
 ) -> list[str]:
     """Every category and every server with the number of tools that a caller sees there."""
     lines = [f"{_counted(sum(facets.servers.values()), 'tool')} on {_counted(len(facets.servers), 'server')}."]
@@ -152,7 +154,7 @@ def map_lines(
         lines.append(f"not available: {missing}")
     lines.append("servers:")
     for name, count in facets.servers.items():
-        server = edition.servers[name]
+        server = snapshot.servers[name]
         about = one_line((server.description or server.title or "").strip().split("\n", 1)[0])[:80]
         about = "" if about.casefold() == name.casefold() else about
         lines.append(f"- {server.identifier} ({count})" + (f": {about}" if about else ""))

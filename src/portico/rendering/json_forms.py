@@ -16,7 +16,7 @@ from portico.domain.server import Packaging, Server
 from portico.domain.tool import Category, Tool
 from portico.domain.usage import Usage
 
-from .budget import Rungs, Texts
+from .budget import Texts, Variants
 from .cards import (
     BRIEF_LENGTH,
     WORDS_LENGTH,
@@ -201,7 +201,7 @@ def short_name(server: Server, aliases: Mapping[str, str]) -> str:
     return server.identifier if aliases.get(server.name) else server.name
 
 
-def hot_forms(shown: Shown) -> Rungs:
+def hot_forms(shown: Shown) -> Variants:
     """A tool in the hot list: names of its parameters, how long it takes, and how often it ends well."""
     usage = shown.usage or Usage()
     measured = {"avg_latency": latency_text(usage.mean_ms), "success_rate": success_text(usage.success)}
@@ -215,7 +215,7 @@ def hot_forms(shown: Shown) -> Rungs:
     )
 
 
-def summary_forms(shown: Shown) -> Rungs:
+def summary_forms(shown: Shown) -> Variants:
     """A tool among others of its category or answer: its parameters with their types."""
     tool = shown.tool
     latency = {"avg_latency": latency_text(shown.usage.mean_ms if shown.usage else None)}
@@ -238,7 +238,7 @@ def summary_forms(shown: Shown) -> Rungs:
     )
 
 
-def schema_forms(shown: Shown) -> Rungs:
+def schema_forms(shown: Shown) -> Variants:
     """One tool with everything that is known of it, and then with less and less."""
     tool = shown.tool
     brief = first_sentence(tool.description or tool.title, BRIEF_LENGTH)
@@ -299,7 +299,7 @@ def _learned_schema(shown: Shown) -> Mapping[str, Any] | None:
     return shown.learned if is_short else {"description": shape_line(shown.learned)}
 
 
-def category_forms(category: Category, tools: int, servers: int, popular: Iterable[str]) -> Rungs:
+def category_forms(category: Category, tools: int, servers: int, popular: Iterable[str]) -> Variants:
     """A category with what stands on its shelf."""
     named = {"category": category.name, "display_name": category.title}
     counted = {"tool_count": tools, "server_count": servers}
@@ -314,7 +314,7 @@ def category_forms(category: Category, tools: int, servers: int, popular: Iterab
         lambda: {"category": category.name, **counted},
         lambda: {"category": category.name},
     ]
-    return Rungs(handle=category.name, texts=forms(makes))
+    return Variants(handle=category.name, texts=forms(makes))
 
 
 def examples(tool: Tool) -> list[Json]:
@@ -404,5 +404,5 @@ def _cut(text: str) -> str:
     return text if len(text) <= CUT_LENGTH else f"{text[:CUT_LENGTH].rsplit(' ', 1)[0]}…"
 
 
-def _rungs(shown: Shown, *makes: Make) -> Rungs:
-    return Rungs(handle=shown.tool.handle, texts=forms(makes))
+def _rungs(shown: Shown, *makes: Make) -> Variants:
+    return Variants(handle=shown.tool.handle, texts=forms(makes))

@@ -14,7 +14,7 @@ from portico.domain.foreign_text import fence, json_text, one_line
 from portico.domain.server import Server
 from portico.domain.tool import LUA_KEYWORDS, Tool
 
-from .budget import Rungs, Texts
+from .budget import Texts, Variants
 from .cards import CHOICES_SHOWN, example_arguments, example_value, first_sentence, followed, shape, shape_of, type_text
 
 NUMBER = 42
@@ -117,14 +117,14 @@ def lua_name(tool: Tool) -> str:
     return tool.handle.partition(".")[2]
 
 
-def server_lines(server: Server) -> Rungs:
+def server_lines(server: Server) -> Variants:
     """A server: its name and identifier, what it says of itself, its version and instructions."""
     head = f"## {server.name} (Lua: {server.identifier})"
     about = one_line(server.description or ("" if server.title.casefold() == server.name.casefold() else server.title))
     version = f"Version: {one_line(server.version)}" if server.version else ""
     told = _cut(server.instructions.strip(), INSTRUCTIONS)
     instructions = f"Instructions:{_beside(told)}" if told else ""
-    return Rungs(
+    return Variants(
         handle=server.identifier,
         texts=(
             (Level.FULL, _lines(head, fence(about), version, instructions)),
@@ -135,17 +135,17 @@ def server_lines(server: Server) -> Rungs:
     )
 
 
-def failed_lines(name: str, identifier: str) -> Rungs:
+def failed_lines(name: str, identifier: str) -> Variants:
     """A server that could not be asked."""
     head = f"## {name} (Lua: {identifier})"
-    return Rungs(handle=identifier, texts=((Level.SUMMARY, f"{head}\n{FAILED}"), (Level.NAME, f"{head} {FAILED}")))
+    return Variants(handle=identifier, texts=((Level.SUMMARY, f"{head}\n{FAILED}"), (Level.NAME, f"{head} {FAILED}")))
 
 
-def tool_line(tool: Tool) -> Rungs:
+def tool_line(tool: Tool) -> Variants:
     """A tool on one line: its name, its identifier, and what it does."""
     head = f"- {tool.id.name} (Lua: {lua_name(tool)})"
     text = tool.description or tool.title
-    return Rungs(
+    return Variants(
         handle=tool.handle,
         texts=Texts(
             [
@@ -158,7 +158,7 @@ def tool_line(tool: Tool) -> Rungs:
     )
 
 
-def details(tool: Tool, returns: Mapping[str, Any] | None = None) -> Rungs:
+def details(tool: Tool, returns: Mapping[str, Any] | None = None) -> Variants:
     """A tool in full: description, parameters, and an example that runs; `returns` is what is known of its answers."""
     schema = "" if _is_plain(tool.input_schema) else f"### Input Schema\n\n{_json(tool.input_schema)}"
     output = f"### Returns\n\n{_json(returns)}" if returns else ""
@@ -180,7 +180,7 @@ def details(tool: Tool, returns: Mapping[str, Any] | None = None) -> Rungs:
 
     levels = (Level.FULL, Level.FULL, Level.PARAMETERS, Level.PARAMETERS)
     renders = zip(levels, (whole, readable, brief, names), strict=True)
-    return Rungs(handle=tool.handle, texts=Texts([*renders, (Level.NAME, lambda: head)]))
+    return Variants(handle=tool.handle, texts=Texts([*renders, (Level.NAME, lambda: head)]))
 
 
 def _parameters(tool: Tool, *, words: int | None = None, depth: int = DEPTH) -> str:

@@ -23,7 +23,7 @@ from portico.protocols import TokenCounter
 
 from .kept import Results, away
 from .preview import CUT, dumps, name_at, read_outline, read_value, shorten, shorten_text
-from .truncate import LETTERS_PER_TOKEN, Shaper, fitted
+from .truncate import LETTERS_PER_TOKEN, Truncator, fitted
 
 WINDOW = 1 << 16
 """Letters that are looked through at a time."""
@@ -145,17 +145,17 @@ class Reading:
 class Reader:
     """Answers questions about kept results, each within what its caller may spend."""
 
-    shaper: Shaper
+    truncator: Truncator
     """Which knows what a result may cost."""
     paths: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATHS_AT_ONCE))
 
     @property
     def _results(self) -> Results:
-        return self.shaper.results
+        return self.truncator.results
 
     @property
     def _counter(self) -> TokenCounter:
-        return self.shaper.counter
+        return self.truncator.counter
 
     async def read(self, caller: Caller, reading: Reading) -> Disclosure:
         """The answer in `text`, and in `next` what it shows and the way on.
@@ -172,7 +172,7 @@ class Reader:
 
     def _read(self, caller: Caller, reading: Reading) -> Disclosure:
         kept = self._results.find(caller, reading.id)
-        limit = min(kept.tokens, self.shaper.limit(caller)) if kept.tokens else self.shaper.limit(caller)
+        limit = min(kept.tokens, self.truncator.limit(caller)) if kept.tokens else self.truncator.limit(caller)
         tokens = max(LEAST_TOKENS, limit - TAIL_TOKENS)
         if reading.path:
             kept = _selected(kept, reading, tokens)

@@ -186,14 +186,14 @@ def _lines(text: str) -> tuple[Segment, ...]:
 
 
 def _read_json(text: str, room: int) -> Outline:
-    walk = _Walk(text, room)
-    at = walk.after_space(0)
-    value, end, _ = walk.read(at, ())
-    if walk.after_space(end) != len(text):
+    tier_answers = _Walk(text, room)
+    at = tier_answers.after_space(0)
+    value, end, _ = tier_answers.read(at, ())
+    if tier_answers.after_space(end) != len(text):
         raise ValueError("more than one value")
     # An empty list or object has no units, however much space stands in it.
-    segments = tuple(walk.segments) or _lines(text)
-    return Outline(part=Part(text=text, segments=segments, is_json=bool(walk.segments)), value=value)
+    segments = tuple(tier_answers.segments) or _lines(text)
+    return Outline(part=Part(text=text, segments=segments, is_json=bool(tier_answers.segments)), value=value)
 
 
 @dataclass(slots=True)

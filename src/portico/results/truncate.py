@@ -200,7 +200,7 @@ class _Cut:
 
 
 @dataclass(slots=True, kw_only=True)
-class Shaper:
+class Truncator:
     """Gives each caller results that fit."""
 
     counter: TokenCounter

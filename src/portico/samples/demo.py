@@ -73,11 +73,13 @@ async def _demo(settings: Settings, *, once: bool, port: int) -> None:
 async def _show(serving: Serving) -> None:
     say(f"Portico stands in front of {len(SAMPLES)} sample servers: {', '.join(SAMPLES)}.")
     say("Starting them once to learn their tools ...")
-    await serving.house.gateway.settled()
-    for server, reason in serving.house.admin.intake.failures.items():
+    await serving.application.gateway.wait_until_ready()
+    for server, reason in serving.application.admin.refresher.failures.items():
         say(f"  {server} did not start: {reason}")
     say("\nThe token bill, before the first question:\n")
-    print_bill(serving.house.admin.bill(surface_tokens(serving.house.gateway, scripts=serving.house.scripts)))
+    print_bill(
+        serving.application.admin.bill(surface_tokens(serving.application.gateway, scripts=serving.application.scripts))
+    )
     async with Client(serving.url) as client:
         tools = (await client.list_tools()).tools
         say(f"\nAn agent connects to {serving.url} and sees {len(tools)} tools: {', '.join(t.name for t in tools)}.")

@@ -13,7 +13,7 @@ import anyio
 
 from portico.domain.call import Limits, Ran, Sandbox, Script
 from portico.errors import ScriptError, install_hint
-from portico.protocols import Reach
+from portico.protocols import ScriptApi
 
 from . import run as endings
 from .fork_client import COMMAND, GONE, Minder, Worker
@@ -198,7 +198,7 @@ class LuaEngine:
         self._running = self._waiting = 0
         self._is_closed = False
 
-    async def run(self, script: Script, reach: Reach) -> Ran:
+    async def run(self, script: Script, reach: ScriptApi) -> Ran:
         """Run a script to its end; when this is cancelled, the script and its calls are gone at once.
 
         Raises:
@@ -269,7 +269,7 @@ class LuaEngine:
             self._running -= 1
             self._turns.release()
 
-    async def _run(self, script: Script, reach: Reach, start: bytes) -> Ran:
+    async def _run(self, script: Script, reach: ScriptApi, start: bytes) -> Ran:
         pool = self._opened()
         await pool.open()
         if self._require_hardening and pool.missing:
@@ -295,7 +295,7 @@ async def _code(ended: asyncio.Future[int]) -> int:
     return GONE
 
 
-def _checked(script: Script, reach: Reach) -> bytes:
+def _checked(script: Script, reach: ScriptApi) -> bytes:
     size, most = len(script.source.encode("utf-8", "replace")), script.limits.source_bytes
     if size > most:
         raise ScriptError(

@@ -19,7 +19,7 @@ import anyio
 
 from portico.errors import ScriptError
 
-from .framing import BEAR, END, ORDER, REPORT, BadFrame, Splitter, loaded, packed
+from .framing import END, FORK, ORDER, REPORT, BadFrame, Splitter, loaded, packed
 
 HELD = 1 << 20
 """Bytes of frames that wait to be read before the worker has to wait."""
@@ -176,7 +176,7 @@ class Minder:
         ours, theirs = _sockets()
         # A nursery that does not take orders is as good as gone; its workers are lost with it.
         with theirs, suppress(OSError):
-            socket.send_fds(self._orders, [ORDER.pack(BEAR, worker.number)], [theirs.fileno()])
+            socket.send_fds(self._orders, [ORDER.pack(FORK, worker.number)], [theirs.fileno()])
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
         except BaseException:

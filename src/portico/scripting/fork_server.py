@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .framing import ALLOWANCE, BEAR, ORDER, REPORT, read_exactly, read_frame, write_frame
+from .framing import ALLOWANCE, FORK, ORDER, REPORT, read_exactly, read_frame, write_frame
 from .hardening import NO_DEATH_SIGNAL, address_space, die_with, enclose, seal
 
 WIRE = 0
@@ -107,7 +107,7 @@ def _has_room(state: Any, size: int) -> bool:
     return bool(state.get_memory_used() <= most)
 
 
-NEVER_BORN = 1 << 8
+FORK_FAILED = 1 << 8
 """How a worker ended that could not be forked: as if it had exited with 1."""
 
 
@@ -141,7 +141,7 @@ def _take_orders(lua: Any, orders: socket.socket) -> None:
     with suppress(ConnectionError):  # the gateway has gone in the middle of something
         while (order := socket.recv_fds(orders, ORDER.size, 1))[0]:
             letter, number = ORDER.unpack(order[0])
-            if letter == BEAR:
+            if letter == FORK:
                 workers[number] = _bear(lua, order[1][0])
             else:
                 ended = _end(workers.pop(number, 0))
@@ -167,7 +167,7 @@ def _bear(lua: Any, wire: int) -> int:
 def _end(pid: int) -> int:
     """End a worker that may have ended already, and say how it did."""
     if not pid:
-        return NEVER_BORN
+        return FORK_FAILED
     os.kill(pid, signal.SIGKILL)
     return os.waitpid(pid, 0)[1]
 

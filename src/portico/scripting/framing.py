@@ -14,7 +14,7 @@ HEADER = 4
 """Bytes of length before the body of a frame."""
 ORDER = struct.Struct("!cI")
 """What the gateway asks of the nursery: a letter and the number of a worker."""
-BEAR, END = b"B", b"E"
+FORK, END = b"B", b"E"
 REPORT = struct.Struct("!Ii")
 """What the nursery tells: the number of a worker that has ended, and how, as `wait` has it."""
 ALLOWANCE = struct.Struct("!dQ")

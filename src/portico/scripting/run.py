@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 
 from portico.domain.call import Limits, Ran, Script
 from portico.errors import CallError, ScriptError, Sent
-from portico.protocols import Reach
+from portico.protocols import ScriptApi
 
 from .fork_client import GONE, Worker
 from .framing import ALLOWANCE, BadFrame, dumped, loaded
@@ -129,7 +129,7 @@ LATE: Mapping[str, Any] = {"kind": "late"}
 class Run:
     """One script in one worker."""
 
-    def __init__(self, worker: Worker, script: Script, reach: Reach) -> None:
+    def __init__(self, worker: Worker, script: Script, reach: ScriptApi) -> None:
         self.printed = Printed(script.limits.printed_bytes)
         self._worker, self._script, self._reach = worker, script, reach
         self._turns = anyio.Semaphore(max(1, script.limits.in_flight))

@@ -111,7 +111,7 @@ SENT, DONE, FAILED = "sent, outcome unknown", "done", "failed"
 
 
 @dataclass(slots=True)
-class Deed:
+class CallRecord:
     """A call that a script has made: the tool, what it does to the world, and how it ended."""
 
     handle: str
@@ -123,7 +123,7 @@ class Deed:
 
 
 @dataclass(slots=True, kw_only=True)
-class Errand:
+class ScriptSession:
     """Implements what a script can reach with the gateway's own doors, as the caller and as nobody else."""
 
     gateway: Gateway
@@ -131,7 +131,7 @@ class Errand:
     id: str
     """The parent of every call in the journal."""
     servers: Sequence[str] = ()
-    deeds: list[Deed] = field(default_factory=list)
+    deeds: list[CallRecord] = field(default_factory=list)
 
     async def call(self, server: str, tool: str, arguments: Any) -> Any:
         """Call a tool through the one executor; what it returned is the value, what it refused is an error.
@@ -142,7 +142,7 @@ class Errand:
         spelling = f"{server}.{tool}"
         given = _arguments(spelling, arguments)
         known = self.gateway.find(self.caller, spelling)
-        deed = Deed(known.handle, str(known.effect)) if known else Deed(spelling, "write")
+        deed = CallRecord(known.handle, str(known.effect)) if known else CallRecord(spelling, "write")
         self.deeds.append(deed)
         try:
             call = Call(tool=spelling, arguments=given, parent=self.id, whole=True)
@@ -216,7 +216,7 @@ class Errand:
         tools = [hit.tool for hit in found.hits] if found.fits else []
         told = Disclosure(text="", tokens=0, shown=len(tools), total=len(tools), fits=found.fits)
         look = Look.SEARCH if query.text.strip() else Look.BROWSE
-        self.gateway.looked(self.caller, look, query.text, told, since=since)
+        self.gateway.record_lookup(self.caller, look, query.text, told, since=since)
         if (hooks := self.gateway.executor.hooks) is not None and look is Look.SEARCH:
             hooks.searched(self.caller, query.text, found)
         return [{**_place(tool), "effect": str(tool.effect), "signature": signature(tool)} for tool in tools]
@@ -224,12 +224,12 @@ class Errand:
     async def _describe(self, asked: Any) -> Any:
         given = _named(asked, "names").get("names")
         names = _names(given)
-        edition = self.gateway.edition
-        visible = self.gateway.policy.visible(self.caller, edition)
+        snapshot = self.gateway.snapshot
+        visible = self.gateway.policy.visible(self.caller, snapshot)
         since = perf_counter()
-        tools = [edition.resolver.resolve(name, visible) for name in names]
+        tools = [snapshot.resolver.resolve(name, visible) for name in names]
         told = Disclosure(text="", tokens=0, shown=len(tools), total=len(names))
-        self.gateway.looked(self.caller, Look.DESCRIBE, " ".join(names), told, since=since)
+        self.gateway.record_lookup(self.caller, Look.DESCRIBE, " ".join(names), told, since=since)
         cards = [_card(tool) for tool in tools]
         return cards[0] if isinstance(given, str) else cards
 
@@ -243,8 +243,8 @@ class Errand:
 
     async def _list_resources(self, asked: Any) -> list[dict[str, Any]]:
         wanted = _named(asked, "server").get("server")
-        edition = self.gateway.edition
-        rows = [(edition.servers[item.server].identifier, item) for item in self.gateway.items.resources]
+        snapshot = self.gateway.snapshot
+        rows = [(snapshot.servers[item.server].identifier, item) for item in self.gateway.items.resources]
         return [{**item.definition, "server": server} for server, item in rows if wanted in (None, server, item.server)]
 
     async def _read_resource(self, asked: Any) -> Any:
@@ -252,7 +252,7 @@ class Errand:
         if not isinstance(uri, str) or not uri:
             wanted = ('its URI, as in: _gateway.read_resource("file:///notes.txt"):await()',)
             raise InvalidArguments("_gateway.read_resource", details=wanted)
-        item = self.gateway.annex.resource(self.gateway.edition, uri)
+        item = self.gateway.item_search.resource(self.gateway.snapshot, uri)
         answer = await self.gateway.pass_on(item, "resources/read", {"uri": item.original})
         contents = answer.get("contents")
         only = contents[0] if isinstance(contents, list) and len(contents) == 1 else {}
@@ -326,7 +326,7 @@ HINTS = 3
 
 
 @dataclass(slots=True, kw_only=True)
-class Scripts:
+class ScriptRunner:
     """Runs scripts for callers; the engine is made when the first one comes."""
 
     gateway: Gateway
@@ -357,20 +357,20 @@ class Scripts:
             ScriptError: it did not come to its end; the calls that it had made by then are told.
         """
         at, started = time(), perf_counter()
-        await self.gateway.settled()
-        errand = self._errand(caller)
+        await self.gateway.wait_until_ready()
+        script_session = self._errand(caller)
         script = Script(source=source, arguments=arguments or {}, limits=self._limits(seconds))
         result: Result | None = None
         outcome, code = Outcome.FAILED, ""
         try:
             async with self.turns.turn(caller.client, "the script", seconds=script.limits.seconds):
-                result = answer_of(await self.engine.run(script, errand))
+                result = answer_of(await self.engine.run(script, script_session))
             result = await self.gateway.fitted(caller, Call(tool=SPELLED, arguments={}, whole=whole), result)
             outcome = Outcome.DONE
         except ScriptError as error:
             outcome = Outcome.TIMED_OUT if error.limit == "seconds" else Outcome.FAILED
             code = error.code
-            _explain(error, source, errand)
+            _explain(error, source, script_session)
             raise
         except Busy as error:
             outcome, code = Outcome.REFUSED, error.code
@@ -390,7 +390,7 @@ class Scripts:
                 at=at,
                 tokens_in=sampled(source, self.gateway.counter),
                 tokens_out=sampled(result.text, self.gateway.counter) if result else 0,
-                parent=errand.id,
+                parent=script_session.id,
             )
             self.gateway.executor.record(entry)
             note = await self.gateway.executor.journal.written() if outcome is not Outcome.CANCELLED else ""
@@ -434,22 +434,22 @@ class Scripts:
         if engine is not None:
             await engine.aclose()
 
-    def _errand(self, caller: Caller) -> Errand:
-        edition = self.gateway.edition
-        visible = self.gateway.policy.visible(caller, edition)
-        chapters = (chapter for chapter in edition.chapters.values() if not visible.isdisjoint(chapter.tools))
-        servers = tuple(chapter.server.identifier for chapter in chapters)
-        return Errand(gateway=self.gateway, caller=caller, id=f"script-{urandom(8).hex()}", servers=servers)
+    def _errand(self, caller: Caller) -> ScriptSession:
+        snapshot = self.gateway.snapshot
+        visible = self.gateway.policy.visible(caller, snapshot)
+        sections = (section for section in snapshot.sections.values() if not visible.isdisjoint(section.tools))
+        servers = tuple(section.server.identifier for section in sections)
+        return ScriptSession(gateway=self.gateway, caller=caller, id=f"script-{urandom(8).hex()}", servers=servers)
 
     def _limits(self, seconds: float | None) -> Limits:
         asked = self.limits.seconds if seconds is None or isnan(seconds) else seconds
         return replace(self.limits, seconds=min(max(asked, 0.0), self.max_seconds))
 
 
-def _explain(error: ScriptError, source: str, errand: Errand) -> None:
+def _explain(error: ScriptError, source: str, script_session: ScriptSession) -> None:
     """Say what had been done by then, and what the author may have meant."""
-    error.sent = errand.sent
-    for hint in hints(source, error.reason, errand.servers)[:HINTS]:
+    error.sent = script_session.sent
+    for hint in hints(source, error.reason, script_session.servers)[:HINTS]:
         error.add(f"hint: {hint}")
-    if told := errand.told():
+    if told := script_session.told():
         error.add(told)

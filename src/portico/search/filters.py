@@ -10,7 +10,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from portico.domain.disclosure import Query
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Effect, ToolId
 from portico.domain.usage import Usage
 from portico.errors import InvalidArguments, NextCall, UnknownFilter
@@ -49,13 +49,15 @@ class Facets:
 class Filters:
     """Narrows a visible set; each selection is made once and stays the same object, so that an index can know it."""
 
-    _selections: WeakKeyDictionary[Edition, dict[Hashable, frozenset[ToolId]]] = field(
+    _selections: WeakKeyDictionary[CatalogSnapshot, dict[Hashable, frozenset[ToolId]]] = field(
         default_factory=WeakKeyDictionary
     )
-    _facets: WeakKeyDictionary[Edition, dict[frozenset[ToolId], Facets]] = field(default_factory=WeakKeyDictionary)
+    _facets: WeakKeyDictionary[CatalogSnapshot, dict[frozenset[ToolId], Facets]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
     def narrow(
-        self, edition: Edition, visible: frozenset[ToolId], query: Query, usage: Mapping[ToolId, Usage]
+        self, snapshot: CatalogSnapshot, visible: frozenset[ToolId], query: Query, usage: Mapping[ToolId, Usage]
     ) -> frozenset[ToolId]:
         """The visible tools that pass all filters of a query.
 
@@ -67,23 +69,23 @@ class Filters:
             return visible
         poor = _poor(query, usage)
         values = {facet: value.casefold() for facet in _FACETS if (value := getattr(query, facet))}
-        kept = self._selections.setdefault(edition, {})
+        kept = self._selections.setdefault(snapshot, {})
         key = (visible, *values.items(), query.read_only, poor)
         found = _taken(kept, key)
         if found is None:
-            found = self._select(edition, visible, query, values) - poor
+            found = self._select(snapshot, visible, query, values) - poor
             found = visible if found == visible else found
         return _put(kept, key, found, SELECTIONS_KEPT)
 
-    def facets(self, edition: Edition, visible: frozenset[ToolId]) -> Facets:
+    def facets(self, snapshot: CatalogSnapshot, visible: frozenset[ToolId]) -> Facets:
         """What the visible tools can be told apart by; worked out once."""
-        kept = self._facets.setdefault(edition, {})
-        return _put(kept, visible, _taken(kept, visible) or _facets_of(edition, visible), FACETS_KEPT)
+        kept = self._facets.setdefault(snapshot, {})
+        return _put(kept, visible, _taken(kept, visible) or _facets_of(snapshot, visible), FACETS_KEPT)
 
     def _select(
-        self, edition: Edition, visible: frozenset[ToolId], query: Query, values: Mapping[str, str]
+        self, snapshot: CatalogSnapshot, visible: frozenset[ToolId], query: Query, values: Mapping[str, str]
     ) -> frozenset[ToolId]:
-        facets = self.facets(edition, visible)
+        facets = self.facets(snapshot, visible)
         found = facets.reading if query.read_only else visible
         for facet, value in values.items():
             if value not in facets.having[facet]:
@@ -108,20 +110,20 @@ def _poor(query: Query, usage: Mapping[ToolId, Usage]) -> frozenset[ToolId]:
     )
 
 
-def _facets_of(edition: Edition, visible: frozenset[ToolId]) -> Facets:
+def _facets_of(snapshot: CatalogSnapshot, visible: frozenset[ToolId]) -> Facets:
     having: dict[str, dict[str, set[ToolId]]] = {facet: defaultdict(set) for facet in _FACETS}
     names: dict[str, dict[str, str]] = {facet: {} for facet in _FACETS}
     servers: dict[str, int] = defaultdict(int)
     categories: dict[str, int] = defaultdict(int)
     reading: set[ToolId] = set()
-    for id, tool in edition.tools.items():
+    for id, tool in snapshot.tools.items():
         if id not in visible:
             continue
         servers[id.server] += 1
         categories[tool.category] += 1
         if tool.effect is Effect.READ:
             reading.add(id)
-        identifier = edition.servers[id.server].identifier
+        identifier = snapshot.servers[id.server].identifier
         having["server"][id.server.casefold()].add(id)
         shown = [("server", identifier), ("category", tool.category), ("source", tool.source)]
         for facet, value in [*shown, *(("tag", tag) for tag in tool.tags)]:

@@ -13,7 +13,7 @@ from itertools import compress, islice
 import numpy as np
 
 from portico.domain.disclosure import Findings, Hit
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Tool, ToolId
 from portico.domain.usage import Usage
 from portico.protocols import Index, MeaningSource
@@ -520,10 +520,10 @@ def _begins(name: str, wanted: str) -> bool:
     return name[:1].casefold() == wanted[:1] and plain(name).startswith(wanted)
 
 
-def build_index(edition: Edition, previous: Index | None, source: MeaningSource | None = None) -> ToolIndex:
+def build_index(snapshot: CatalogSnapshot, previous: Index | None, source: MeaningSource | None = None) -> ToolIndex:
     """Index an edition; what is known of tools that did not change is taken from the previous index."""
     before = previous if isinstance(previous, ToolIndex) else None
-    index = index_tools(list(edition.tools.values()), before)
+    index = index_tools(list(snapshot.tools.values()), before)
     if source is not None:
         index.semantics = read_tools(source, index.tools, before.semantics if before is not None else None)
     return index

@@ -11,12 +11,12 @@ from portico.domain.disclosure import Level, Query
 from portico.domain.foreign_text import fence, one_line
 from portico.domain.items import Item, Items, Kind
 from portico.domain.profile import OPEN, Profile
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Effect, Tool, ToolId
 from portico.errors import InvalidArguments, NextCall, UnknownItem, UpstreamError
 from portico.protocols import Provider
-from portico.rendering.budget import Rungs, Texts
-from portico.rendering.cache import PerEdition
+from portico.rendering.budget import Texts, Variants
+from portico.rendering.cache import PerSnapshot
 from portico.rendering.cards import Spell, first_sentence
 
 from .index import ToolIndex, index_tools
@@ -144,14 +144,14 @@ def entry_line(item: Item) -> str:
     return f"[{item.kind}] {item.listed}{arguments} {about}".rstrip()
 
 
-def entry_card(item: Item, spell: Spell) -> Rungs:
+def entry_card(item: Item, spell: Spell) -> Variants:
     """An item in full, down to its bare spelling."""
     texts: list[tuple[Level, Callable[[], str]]] = [
         (Level.FULL, lambda: _whole(item, spell)),
         (Level.SUMMARY, lambda: entry_line(item)),
         (Level.NAME, lambda: item.listed),
     ]
-    return Rungs(handle=item.listed, texts=Texts(texts))
+    return Variants(handle=item.listed, texts=Texts(texts))
 
 
 def reading_call(item: Item) -> NextCall:
@@ -251,53 +251,53 @@ _ITEM_FILTERS = {"server"}
 
 
 @dataclass(slots=True, kw_only=True)
-class Annex:
+class ItemSearch:
     """The items of the current edition that the profile offers, within the servers that a caller sees."""
 
     provider_of: Callable[[str], Provider]
     profile: Profile = OPEN
     entries: Entries = field(default_factory=Entries)
-    _items: PerEdition[Items] = field(default_factory=PerEdition)
+    _items: PerSnapshot[Items] = field(default_factory=PerSnapshot)
 
-    def items(self, edition: Edition) -> Items:
+    def items(self, snapshot: CatalogSnapshot) -> Items:
         """The prompts, resources, templates and documents that are offered, sorted out once per edition."""
-        return self._items.get(edition, "items", lambda: self.profile.offered(edition.items))
+        return self._items.get(snapshot, "items", lambda: self.profile.offered(snapshot.items))
 
-    def resource(self, edition: Edition, uri: str) -> Item:
+    def resource(self, snapshot: CatalogSnapshot, uri: str) -> Item:
         """The resource of a URI, listed or given by a template.
 
         Raises:
             UnknownItem: there is none, or the profile does not offer it.
         """
-        item = self.items(edition).resource(uri)
+        item = self.items(snapshot).resource(uri)
         if item.kind is not Kind.DOCUMENT and not self.profile.permits_resource(item.original):
             raise UnknownItem(uri, details=("no resource of that name",))
         return item
 
-    def find(self, edition: Edition, spelling: str, servers: Set[str]) -> Item | None:
+    def find(self, snapshot: CatalogSnapshot, spelling: str, servers: Set[str]) -> Item | None:
         """The item that is spelled so; what a server says of itself is told to those who see something of it."""
-        item = self.items(edition).find(spelling)
+        item = self.items(snapshot).find(spelling)
         is_hidden = item is not None and item.kind is Kind.DOCUMENT and item.server not in servers
         return None if is_hidden else item
 
-    def search(self, edition: Edition, query: Query, servers: Set[str], limit: int) -> list[Found]:
+    def search(self, snapshot: CatalogSnapshot, query: Query, servers: Set[str], limit: int) -> list[Found]:
         """The items that answer a query, best first; filters that only tools can pass leave none."""
         if query.cursor or set(query.filters) - _ITEM_FILTERS:
             return []
-        items = self.items(edition)
+        items = self.items(snapshot)
         allowed = servers | {item.server for item in items.all if item.kind is not Kind.DOCUMENT}
         if query.server:
-            allowed = {name for name in allowed if _is_called(edition, name, query.server)}
+            allowed = {name for name in allowed if _is_called(snapshot, name, query.server)}
         return self.entries.search(items, query.text, allowed, limit)
 
-    async def read(self, edition: Edition, call: Call, servers: Set[str]) -> Result:
+    async def read(self, snapshot: CatalogSnapshot, call: Call, servers: Set[str]) -> Result:
         """A resource or prompt as the result of a tool.
 
         Raises:
             InvalidArguments: the call does not say what to read.
             CallError: there is no such item, or its server does not give it.
         """
-        item = self._wanted(edition, call, servers)
+        item = self._wanted(snapshot, call, servers)
         if item.kind is Kind.DOCUMENT:
             return Result(document_result(item))
         own = call.arguments.get("arguments")
@@ -308,14 +308,14 @@ class Annex:
             raise InvalidArguments(item.listed, details=details, next_call=reading_call(item))
         return Result(await read_item(self.provider_of(item.server), item, arguments))
 
-    def _wanted(self, edition: Edition, call: Call, servers: Set[str]) -> Item:
-        items = self.items(edition)
+    def _wanted(self, snapshot: CatalogSnapshot, call: Call, servers: Set[str]) -> Item:
+        items = self.items(snapshot)
         key = "name" if call.tool == GET_PROMPT else "uri"
         spelling = call.arguments.get(key)
         if not isinstance(spelling, str) or not spelling:
             example = NextCall("search", {"query": ""})
             raise InvalidArguments(call.tool, details=(f"missing: {key} (string)",), next_call=example)
-        item = items.prompt(spelling) if call.tool == GET_PROMPT else self.resource(edition, spelling)
+        item = items.prompt(spelling) if call.tool == GET_PROMPT else self.resource(snapshot, spelling)
         if item.kind is Kind.DOCUMENT and item.server not in servers:
             raise UnknownItem(spelling, details=("no resource of that name",))
         return item
@@ -328,8 +328,8 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 """What the calls take that read an item; a server's tool of such a name is called by its handle."""
 
 
-def _is_called(edition: Edition, server: str, wanted: str) -> bool:
-    known = edition.servers.get(server)
+def _is_called(snapshot: CatalogSnapshot, server: str, wanted: str) -> bool:
+    known = snapshot.servers.get(server)
     return wanted.casefold() in (server.casefold(), known.identifier.casefold() if known else "")
 
 

@@ -11,10 +11,10 @@ from typing import TypeVar
 import anyio
 
 from portico.admin import OPERATOR, Admin
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.errors import StoreError
-from portico.protocols import Signals
-from portico.tiers.tiers import Walk
+from portico.protocols import ChangeFeed
+from portico.tiers.tiers import TierAnswers
 
 START_SECONDS = 2.0
 """For so long a gateway that has just started belongs to its first callers alone."""
@@ -39,7 +39,7 @@ class Upkeep:
     """Runs in the background until it is cancelled; a store that is away only makes it wait."""
 
     admin: Admin
-    walk: Walk
+    tier_answers: TierAnswers
     _published: anyio.Event = field(default_factory=anyio.Event)
     _seen: dict[str, int] = field(default_factory=dict)
     _listening: int = 0
@@ -47,7 +47,7 @@ class Upkeep:
 
     async def run(self) -> None:
         """Do all of it."""
-        self.admin.intake.editions.subscribe(self._note)
+        self.admin.refresher.publisher.subscribe(self._note)
         await self._prepare()
         await anyio.sleep(START_SECONDS)
         self._published.set()
@@ -81,7 +81,7 @@ class Upkeep:
 
     async def _sweep(self) -> None:
         """Let go of results that nobody may read any more."""
-        results = self.walk.gateway.reader.shaper.results
+        results = self.tier_answers.gateway.reader.truncator.results
         await anyio.sleep(SWEEP_SECONDS)
         results.sweep()
         await anyio.to_thread.run_sync(results.sweep_store, abandon_on_cancel=True)
@@ -101,7 +101,7 @@ class Upkeep:
     async def _prepare(self) -> None:
         """Make the first answers before somebody asks; whoever asks meanwhile waits for the same ones."""
         try:
-            await self.walk.prepare(OPERATOR)
+            await self.tier_answers.prepare(OPERATOR)
         except Exception:
             logger.exception("the first answers could not be prepared")
 
@@ -134,7 +134,7 @@ class Upkeep:
         self._listening += 1
         return await anyio.to_thread.run_sync(asked, abandon_on_cancel=True)
 
-    async def _hang_up(self, signals: Signals) -> None:
+    async def _hang_up(self, signals: ChangeFeed) -> None:
         """At the end wake the thread that waits for others, and wait for it a while: the database is closed next."""
         try:
             await anyio.sleep_forever()
@@ -144,5 +144,5 @@ class Upkeep:
                 while self._listening:  # noqa: ASYNC110  it ends in a thread
                     await anyio.sleep(0.01)
 
-    def _note(self, edition: Edition) -> None:
+    def _note(self, snapshot: CatalogSnapshot) -> None:
         self._published.set()

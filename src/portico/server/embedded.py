@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from portico import config
-from portico.application import House
+from portico.application import Application
 from portico.config.load import read_settings, with_database
 from portico.config.profiles import with_profile
 from portico.documents.document import parse_document
@@ -29,7 +29,7 @@ from portico.providers.local_sources import LateDatabase
 from portico.providers.python import LocalProvider
 from portico.providers.python.decorator import Source
 from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
-from portico.wiring import Parts, assemble, load_hooks, open_house
+from portico.wiring import Parts, assemble, load_hooks, open_app
 
 from .run import SURFACES, keep_in_step, serve_over_http
 
@@ -88,7 +88,7 @@ class App(SurfaceServer):
         self._database = LateDatabase(partial(_database_url, settings))
         self.catalog = catalog if catalog is not None else Catalog(inject=_sources(settings, self._database))
         """What the program itself adds."""
-        self._houses: dict[int, House] = {}
+        self._houses: dict[int, Application] = {}
         for server in self.catalog.providers:
             self._check(server)
         self.catalog.subscribe(self._follow)
@@ -126,11 +126,11 @@ class App(SurfaceServer):
         Raises:
             ConfigError: the address cannot or must not be used.
         """
-        opened: list[House] = []
+        opened: list[Application] = []
 
-        def furnish(house: House) -> None:
-            self._furnish(house)
-            opened.append(house)
+        def furnish(application: Application) -> None:
+            self._furnish(application)
+            opened.append(application)
 
         try:
             await serve_over_http(
@@ -142,14 +142,14 @@ class App(SurfaceServer):
                 on_open=furnish,
             )
         finally:
-            for house in opened:
-                del self._houses[id(house)]
+            for application in opened:
+                del self._houses[id(application)]
 
-    def _move_into(self, house: House) -> None:
+    def _move_into(self, application: Application) -> None:
         """Answer from this house from now on."""
         manager = getattr(self, "_session_manager", None)
-        surface = SURFACES[self.settings.surface](house, self.settings)
-        super().__init__(house.gateway, surface, VERSION, house.walk)
+        surface = SURFACES[self.settings.surface](application, self.settings)
+        super().__init__(application.gateway, surface, VERSION, application.tier_answers)
         self._session_manager = manager
         self.lifespan = self._live
 
@@ -174,24 +174,24 @@ class App(SurfaceServer):
 
     async def _open(self, stack: AsyncExitStack) -> None:
         self._is_empty = anyio.Event()
-        house = await stack.enter_async_context(open_house(self.settings))
-        self._furnish(house)
-        stack.callback(self._houses.pop, id(house))
+        application = await stack.enter_async_context(open_app(self.settings))
+        self._furnish(application)
+        stack.callback(self._houses.pop, id(application))
         stack.callback(self._database.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        self._move_into(house)
-        keep_in_step(house, tasks, {self.settings.surface: self})
+        self._move_into(application)
+        keep_in_step(application, tasks, {self.settings.surface: self})
 
-    def _furnish(self, house: House) -> None:
+    def _furnish(self, application: Application) -> None:
         """Offer what the catalog has, now and from now on."""
         for provider in self.catalog.providers.values():
-            _offer(house, provider)
-        self._houses[id(house)] = house
+            _offer(application, provider)
+        self._houses[id(application)] = application
 
     def _follow(self, provider: LocalProvider) -> None:
-        for house in self._houses.values():
-            _offer(house, provider)
+        for application in self._houses.values():
+            _offer(application, provider)
 
     def _check(self, server: str) -> None:
         """Refuse the name of a server of the settings.
@@ -213,14 +213,14 @@ def _sources(settings: config.Settings, database: LateDatabase) -> Mapping[type,
     return database.sources if has_database else {}
 
 
-def _offer(house: House, provider: LocalProvider) -> None:
+def _offer(application: Application, provider: LocalProvider) -> None:
     """Publish what a provider of the program has, in one server with the settings' own functions of that server.
 
     Raises:
         ConfigError: the settings have another server of that name.
     """
-    providers, server = house.admin.providers, provider.server
-    shared = house.workshop.providers.get(server) if house.workshop is not None else None
+    providers, server = application.admin.providers, provider.server
+    shared = application.local_sources.providers.get(server) if application.local_sources is not None else None
     if shared is not None:
         for name in shared.borrow(provider):
             logging.getLogger("portico").warning("the program's %r takes the place of the settings' function", name)
@@ -229,8 +229,8 @@ def _offer(house: House, provider: LocalProvider) -> None:
     assert isinstance(providers, dict), "so the wiring makes them"
     shown = providers[server] = shared or provider
     for name, category in shown.categories.items():
-        house.gateway.editions.shelve(ToolId(server, name), category)
-    house.gateway.editions.accept([(shown.offering(), shown.source)])
+        application.gateway.publisher.shelve(ToolId(server, name), category)
+    application.gateway.publisher.accept([(shown.offering(), shown.source)])
 
 
 def _strange(server: str) -> ConfigError:

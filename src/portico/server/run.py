@@ -15,14 +15,14 @@ import anyio
 import orjson
 from starlette.types import ASGIApp
 
-from portico.application import House
+from portico.application import Application
 from portico.config import Settings
 from portico.domain.call import Caller
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.version import VERSION
 from portico.errors import ConfigError
 from portico.gateway import Gateway
-from portico.scripting.session import Scripts
+from portico.scripting.session import ScriptRunner
 from portico.surfaces import lua_gateway as gateway_tools
 from portico.surfaces import search as search
 from portico.surfaces.capabilities.surface import Capabilities
@@ -35,13 +35,13 @@ from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
 from portico.surfaces.mcp.surface import Surface
 from portico.surfaces.search import Search
 from portico.surfaces.static import Static
-from portico.wiring import open_house, watch
+from portico.wiring import open_app, watch
 
 from .background import Upkeep
 from .greeting import STABLE, remember
 
 
-def surface_tokens(gateway: Gateway, surface: str = "discover", scripts: Scripts | None = None) -> int:
+def surface_tokens(gateway: Gateway, surface: str = "discover", scripts: ScriptRunner | None = None) -> int:
     """Tokens of the listed tools and of the instructions, as they go over the wire."""
     caller = Caller(surface=surface)
     if surface == "static":
@@ -61,12 +61,12 @@ def surface_tokens(gateway: Gateway, surface: str = "discover", scripts: Scripts
     return gateway.counter.count(orjson.dumps(listed).decode()) + gateway.counter.count(instructions)
 
 
-SURFACES: Mapping[str, Callable[[House, Settings], Surface]] = {
-    "discover": lambda house, settings: Discover(house.gateway, house.scripts),
-    "static": lambda house, settings: Static(house.gateway),
-    "search": lambda house, settings: Search(house.gateway, settings.search.order),
-    "capabilities": lambda house, settings: Capabilities(house.gateway, **asdict(settings.capabilities)),
-    "gateway": lambda house, settings: GatewaySurface(house.gateway, house.scripts),
+SURFACES: Mapping[str, Callable[[Application, Settings], Surface]] = {
+    "discover": lambda application, settings: Discover(application.gateway, application.scripts),
+    "static": lambda application, settings: Static(application.gateway),
+    "search": lambda application, settings: Search(application.gateway, settings.search.order),
+    "capabilities": lambda application, settings: Capabilities(application.gateway, **asdict(settings.capabilities)),
+    "gateway": lambda application, settings: GatewaySurface(application.gateway, application.scripts),
 }
 USAGE_SECONDS = 5.0
 """How long a start waits for what the database knows of usage."""
@@ -80,7 +80,7 @@ class Serving:
     """A gateway that can be reached, and the way to stop it."""
 
     url: str
-    house: House
+    application: Application
     stop: Callable[[], None]
 
 
@@ -91,7 +91,7 @@ async def serve_over_http(
     host: str,
     port: int,
     on_ready: Callable[[Serving], None],
-    on_open: Callable[[House], None] | None = None,
+    on_open: Callable[[Application], None] | None = None,
 ) -> None:
     """Serve every surface until a signal comes; `surface` is the one at `/mcp`.
 
@@ -103,16 +103,16 @@ async def serve_over_http(
     _check_surface(surface)
     listener = _listen(host, port)
     actual = listener.getsockname()[1]
-    async with open_house(settings) as house, anyio.create_task_group() as tasks:
+    async with open_app(settings) as application, anyio.create_task_group() as tasks:
         if on_open is not None:
-            on_open(house)
-        await _read_usage(house)
-        servers = {name: _surface_server(house, settings, name) for name in SURFACES}
-        keep_in_step(house, tasks, servers)
-        app = build_app(servers, default=surface, port=actual, api=_api(house), settings=settings.http)
+            on_open(application)
+        await _read_usage(application)
+        servers = {name: _surface_server(application, settings, name) for name in SURFACES}
+        keep_in_step(application, tasks, servers)
+        app = build_app(servers, default=surface, port=actual, api=_api(application), settings=settings.http)
         _settle_memory()
         url = f"http://{_shown(host)}:{actual}/mcp"
-        ready = partial(_ready, on_ready, url, house)
+        ready = partial(_ready, on_ready, url, application)
         await serve(app, listener, on_ready=ready, limits=settings.http.limits)
         tasks.cancel_scope.cancel()
 
@@ -124,17 +124,19 @@ async def serve_over_stdio(settings: Settings, *, surface: str, pipe: EarlyPipe 
         ConfigError: there is no such surface.
     """
     _check_surface(surface)
-    async with open_house(settings) as house, anyio.create_task_group() as tasks:
-        await _read_usage(house)
-        server = _surface_server(house, settings, surface)
-        keep_in_step(house, tasks, {surface: server})
-        _keep_greeting(house, tasks, settings, server)
+    async with open_app(settings) as application, anyio.create_task_group() as tasks:
+        await _read_usage(application)
+        server = _surface_server(application, settings, surface)
+        keep_in_step(application, tasks, {surface: server})
+        _keep_greeting(application, tasks, settings, server)
         _settle_memory()
         await serve_stdio(server, pipe)
         tasks.cancel_scope.cancel()
 
 
-def _keep_greeting(house: House, tasks: anyio.abc.TaskGroup, settings: Settings, server: SurfaceServer) -> None:
+def _keep_greeting(
+    application: Application, tasks: anyio.abc.TaskGroup, settings: Settings, server: SurfaceServer
+) -> None:
     """Remember what a client is told first, so that the next start can say it at once."""
     turn = anyio.Lock()
 
@@ -145,52 +147,54 @@ def _keep_greeting(house: House, tasks: anyio.abc.TaskGroup, settings: Settings,
                 tools = await server.surface.tools(server.caller)
             await anyio.to_thread.run_sync(remember, settings, server.surface.name, text, tools)
 
-    def published(edition: Edition) -> None:
+    def published(snapshot: CatalogSnapshot) -> None:
         tasks.start_soon(keep)
 
-    house.gateway.editions.subscribe(published)
-    if not house.unknown:
+    application.gateway.publisher.subscribe(published)
+    if not application.unknown:
         tasks.start_soon(keep)
 
 
-def _ready(on_ready: Callable[[Serving], None], url: str, house: House, stop: Callable[[], None]) -> None:
-    on_ready(Serving(url, house, stop))
+def _ready(on_ready: Callable[[Serving], None], url: str, application: Application, stop: Callable[[], None]) -> None:
+    on_ready(Serving(url, application, stop))
 
 
-def _api(house: House) -> ASGIApp:
+def _api(application: Application) -> ASGIApp:
     # What REST is made of takes a sixth of a second to load, which a client over stdio must not pay.
     from portico.surfaces.rest.app import build_api
 
-    api: ASGIApp = build_api(house)
+    api: ASGIApp = build_api(application)
     return api
 
 
-async def _read_usage(house: House) -> None:
+async def _read_usage(application: Application) -> None:
     """Begin with the journal: count what others lost, and read usage, neither on the event loop nor in a request."""
-    if house.journal is not None:
-        house.journal.start()
+    if application.journal is not None:
+        application.journal.start()
     with anyio.move_on_after(USAGE_SECONDS):
-        await anyio.to_thread.run_sync(house.gateway.executor.journal.usage, abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(application.gateway.executor.journal.usage, abandon_on_cancel=True)
 
 
-def _surface_server(house: House, settings: Settings, surface: str) -> SurfaceServer:
-    return SurfaceServer(house.gateway, SURFACES[surface](house, settings), VERSION, house.walk)
+def _surface_server(application: Application, settings: Settings, surface: str) -> SurfaceServer:
+    return SurfaceServer(
+        application.gateway, SURFACES[surface](application, settings), VERSION, application.tier_answers
+    )
 
 
-def keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:
+def keep_in_step(application: Application, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:
     """Tell clients what changes, say what is wrong with tools of our own, and start what is not known yet."""
-    for problem in house.workshop.problems if house.workshop is not None else ():
+    for problem in application.local_sources.problems if application.local_sources is not None else ():
         logger.warning("%s", problem)
-    last = [house.gateway.edition]
+    last = [application.gateway.snapshot]
     for server in servers.values():
         server.begin()
 
-    def published(edition: Edition) -> None:
-        before, last[0] = last[0], edition
-        logger.info("edition %d: %d tools of %d servers", edition.number, len(edition.tools), len(edition.servers))
+    def published(snapshot: CatalogSnapshot) -> None:
+        before, last[0] = last[0], snapshot
+        logger.info("edition %d: %d tools of %d servers", snapshot.number, len(snapshot.tools), len(snapshot.servers))
         for server in servers.values():
             # At once and in order, or a list that changes and changes back between two looks would look the same.
-            tasks.start_soon(server.tell, server.publish(before, edition))
+            tasks.start_soon(server.tell, server.publish(before, snapshot))
 
     def noticed(name: str, method: str, params: Mapping[str, Any]) -> None:
         for server in servers.values():
@@ -200,11 +204,11 @@ def keep_in_step(house: House, tasks: anyio.abc.TaskGroup, servers: Mapping[str,
         for server in servers.values():
             tasks.start_soon(server.announce_tiers)
 
-    house.gateway.editions.subscribe(published)
-    house.gateway.standings.subscribe(stood)
-    house.notices.append(noticed)
-    watch(house, tasks)
-    tasks.start_soon(Upkeep(house.admin, house.walk).run)
+    application.gateway.publisher.subscribe(published)
+    application.gateway.standings.subscribe(stood)
+    application.notices.append(noticed)
+    watch(application, tasks)
+    tasks.start_soon(Upkeep(application.admin, application.tier_answers).run)
 
 
 def _check_surface(surface: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from portico.domain.server import Offering, Packaging
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Standing, Tier
 from portico.errors import StoreError
@@ -208,11 +208,14 @@ class DatabaseTiers:
         return found
 
     def keep_catalog(
-        self, edition: Edition, packaging: Mapping[str, Packaging], standings: Mapping[ToolId, Standing] | None = None
+        self,
+        snapshot: CatalogSnapshot,
+        packaging: Mapping[str, Packaging],
+        standings: Mapping[ToolId, Standing] | None = None,
     ) -> None:
         """Write down servers and tools as they are now; what has not changed is passed over."""
-        tools = dict(_tool_rows(edition, standings or {}))
-        servers = {row["name"]: row for row in _server_rows(edition, packaging)}
+        tools = dict(_tool_rows(snapshot, standings or {}))
+        servers = {row["name"]: row for row in _server_rows(snapshot, packaging)}
         with self._database.transaction() as work:
             kept_servers = {row[0]: row for row in work.rows(_SERVERS)}
             kept = {(server, name): rest for server, name, *rest in work.rows(_TOOLS)}
@@ -259,8 +262,8 @@ class DatabaseTiers:
                 _run(work, _DROP_CATEGORY, gone)
 
 
-def _server_rows(edition: Edition, packaging: Mapping[str, Packaging]) -> Iterator[dict[str, Any]]:
-    for name, server in edition.servers.items():
+def _server_rows(snapshot: CatalogSnapshot, packaging: Mapping[str, Packaging]) -> Iterator[dict[str, Any]]:
+    for name, server in snapshot.servers.items():
         packed = packaging.get(name, Packaging())
         yield {
             "name": key(name),
@@ -270,8 +273,10 @@ def _server_rows(edition: Edition, packaging: Mapping[str, Packaging]) -> Iterat
         }
 
 
-def _tool_rows(edition: Edition, standings: Mapping[ToolId, Standing]) -> Iterator[tuple[_Key, dict[str, Any]]]:
-    for id, tool in edition.tools.items():
+def _tool_rows(
+    snapshot: CatalogSnapshot, standings: Mapping[ToolId, Standing]
+) -> Iterator[tuple[_Key, dict[str, Any]]]:
+    for id, tool in snapshot.tools.items():
         row, standing = _tool_row(tool), standings.get(id)
         row["tier"] = str(standing.tier if standing else Tier.COLD)
         row["score"] = standing.score if standing else 0.0

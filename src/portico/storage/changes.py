@@ -27,7 +27,7 @@ ON CONFLICT (job) DO UPDATE SET ran_at = excluded.ran_at
 """
 
 
-class Bell(Protocol):
+class ChangeSource(Protocol):
     """What differs between databases: how one hears of changes, and how one is alone with a job."""
 
     def ring(self, work: Work) -> None:
@@ -51,11 +51,11 @@ class Bell(Protocol):
         ...
 
 
-class DatabaseSignals:
-    """The `Signals` of a database: numbers that only ever grow, and a bell that spares looking at them."""
+class DatabaseChangeFeed:
+    """The `ChangeFeed` of a database: numbers that only ever grow, and a bell that spares looking at them."""
 
-    def __init__(self, database: Database, bell: Bell, *, now: Callable[[], float] = time) -> None:
-        self._database, self._bell, self._now = database, bell, now
+    def __init__(self, database: Database, change_source: ChangeSource, *, now: Callable[[], float] = time) -> None:
+        self._database, self._bell, self._now = database, change_source, now
         self._seen: dict[str, int] | None = None
         self._is_closed = Event()
 
@@ -111,7 +111,7 @@ class DatabaseSignals:
         return dict(self._database.rows("SELECT topic, number FROM signals"))
 
 
-class FileBell:
+class FileChanges:
     """Looks twice a second whether another connection has changed the SQLite file."""
 
     def __init__(self, database: SqliteDatabase) -> None:

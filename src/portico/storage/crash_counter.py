@@ -28,7 +28,7 @@ _TRIES = 10
 logger = logging.getLogger(__name__)
 
 
-class Tally:
+class WriterCounter:
     """How many entries a new writer has recorded, in a file that is locked while the writer lives."""
 
     def __init__(self, folder: Path | None) -> None:

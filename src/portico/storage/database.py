@@ -252,13 +252,13 @@ class RecentJournal:
     """Keeps the newest invocations and the usage of the tools that were called last, and no more."""
 
     recent: deque[Invocation] = field(default_factory=lambda: deque(maxlen=1_000))
-    looked: deque[Lookup] = field(default_factory=lambda: deque(maxlen=1_000))
+    lookups: deque[Lookup] = field(default_factory=lambda: deque(maxlen=1_000))
     _usage: dict[ToolId, Usage] = field(default_factory=dict)
 
     def record(self, entry: Entry) -> None:
         """Keep one entry, and count it."""
         if isinstance(entry, Lookup):
-            self.looked.append(entry)
+            self.lookups.append(entry)
             return
         self.recent.append(entry)
         if entry.tool is None:

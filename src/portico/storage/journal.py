@@ -19,7 +19,7 @@ from portico.domain.usage import Usage
 from portico.errors import StoreError, StoreRefused
 from portico.protocols import Ledger
 
-from .crash_counter import Tally, counted, settle
+from .crash_counter import WriterCounter, counted, settle
 from .ledger import CacheCounts, CacheDeltas, UsageBook
 
 LARGEST = 5_000
@@ -50,7 +50,7 @@ class _Parcel:
     """What is to be said when the batch is stored."""
 
 
-class Outbox:
+class WriteQueue:
     """Sends entries in their order, each exactly once; for one thread."""
 
     def __init__(self, ledger: Ledger, writer: str) -> None:
@@ -197,7 +197,7 @@ class StoredJournal:
         self._caches = CacheDeltas(caches)
         self._book = UsageBook(ledger)
         self._thread: threading.Thread | None = None
-        self._tally = Tally(None)
+        self._tally = WriterCounter(None)
         self._taken_at, self._is_quiet, self._settle_at = 0.0, False, 0.0
         self._bell, self._closing, self._given_up = threading.Event(), threading.Event(), threading.Event()
         # What follows is guarded by the lock, which nobody holds for longer than it takes to swap a list.
@@ -348,7 +348,7 @@ class StoredJournal:
             )
 
     def _start(self) -> None:
-        self._tally = Tally(self._folder)
+        self._tally = WriterCounter(self._folder)
         self._numbers = self._tally.numbers
         self._thread = threading.Thread(target=self._run, name="portico-journal", daemon=True)
         try:
@@ -371,15 +371,15 @@ class StoredJournal:
     # From here on everything runs in the writing thread.
 
     def _run(self) -> None:
-        outbox = Outbox(self._ledger, self._tally.writer)
+        write_queue = WriteQueue(self._ledger, self._tally.writer)
         self._book.begin()
         self._taken_at = monotonic()
         pause = 0.0
         while not self._given_up.is_set():
             is_last = self._closing.is_set()
-            self._await_entries(outbox)
-            self._take(outbox)
-            if self._send(outbox):
+            self._await_entries(write_queue)
+            self._take(write_queue)
+            if self._send(write_queue):
                 pause = 0.0
                 self._settle()
                 if is_last:
@@ -388,12 +388,12 @@ class StoredJournal:
             else:
                 pause = min(max(2 * pause, self._pace.first_pause), self._pace.longest_pause)
                 (self._given_up if is_last else self._closing).wait(pause)
-        self._end(outbox)
+        self._end(write_queue)
 
-    def _await_entries(self, outbox: Outbox) -> None:
+    def _await_entries(self, write_queue: WriteQueue) -> None:
         """Wait for something to write, and then a moment for more of it, unless there is reason for haste."""
         self._is_quiet = False
-        if not outbox.is_empty or self._closing.is_set():
+        if not write_queue.is_empty or self._closing.is_set():
             return
         with self._lock:
             is_idle = self._is_idle = not self._buffer and self._told >= self._dropped
@@ -431,19 +431,19 @@ class StoredJournal:
         if age >= limit and (self._is_quiet or age >= self._pace.overdue * limit):
             self._book.refresh()
 
-    def _take(self, outbox: Outbox) -> None:
+    def _take(self, write_queue: WriteQueue) -> None:
         self._taken_at = monotonic()
         with self._lock:
             entries, self._buffer, self._is_hurried = self._buffer, [], False
         if entries:
             self._book.add(entries)
-            outbox.take(entries)
+            write_queue.take(entries)
 
-    def _send(self, outbox: Outbox) -> bool:
+    def _send(self, write_queue: WriteQueue) -> bool:
         """Send everything that was taken; says whether the store took it."""
-        while outbox.is_packed or self._pack(outbox):
+        while write_queue.is_packed or self._pack(write_queue):
             try:
-                receipt = outbox.send()
+                receipt = write_queue.send()
             except StoreError as error:
                 self._note_trouble(error)
                 return False
@@ -451,15 +451,15 @@ class StoredJournal:
                 self._account(receipt)
         return True
 
-    def _pack(self, outbox: Outbox) -> bool:
+    def _pack(self, write_queue: WriteQueue) -> bool:
         with self._lock:
             dropped = self._dropped - self._told
-        is_needed = bool(dropped) or not outbox.is_empty
+        is_needed = bool(dropped) or not write_queue.is_empty
         at_once = is_needed or self._closing.is_set()
         caches = self._caches.take(every=0.0 if at_once else self._pace.caches)
         if is_needed or caches:
-            outbox.pack(dropped, caches)
-        return outbox.is_packed
+            write_queue.pack(dropped, caches)
+        return write_queue.is_packed
 
     def _account(self, receipt: Receipt) -> None:
         with self._lock:
@@ -499,9 +499,9 @@ class StoredJournal:
             logger.debug("what other processes lost cannot be counted now: %s", error)
         self._settle_at = monotonic() + pause
 
-    def _end(self, outbox: Outbox) -> None:
+    def _end(self, write_queue: WriteQueue) -> None:
         with self._lock:
-            is_all_told = outbox.is_empty and not self._buffer and self._told >= self._dropped
+            is_all_told = write_queue.is_empty and not self._buffer and self._told >= self._dropped
         if is_all_told and self._tally.numbers[0]:
             with suppress(StoreError):  # a writer that is gone need not be remembered, but what it stored must be there
                 stored = self._ledger.stored(self._tally.writer)

@@ -12,7 +12,7 @@ from time import monotonic, time
 from portico.errors import StoreError, StoreRefused, extra_for
 
 from .addresses import postgres_address, sqlite_file
-from .changes import DatabaseSignals, FileBell
+from .changes import DatabaseChangeFeed, FileChanges
 from .database import Database, bring_up
 from .sqlite import (
     BUSY_SECONDS,
@@ -119,14 +119,14 @@ def open_file(
     return _open_file(path, durable, busy_seconds)
 
 
-def open_signals(database: Database) -> DatabaseSignals:
+def open_change_feed(database: Database) -> DatabaseChangeFeed:
     """How the processes that share this database tell each other of changes; closed before the database is."""
     if isinstance(database, SqliteDatabase):
-        return DatabaseSignals(database, FileBell(database))
-    from portico.storage.postgres import PostgresBell, PostgresDatabase
+        return DatabaseChangeFeed(database, FileChanges(database))
+    from portico.storage.postgres import PostgresChanges, PostgresDatabase
 
     assert isinstance(database, PostgresDatabase), "there is no third kind"
-    return DatabaseSignals(database, PostgresBell(database))
+    return DatabaseChangeFeed(database, PostgresChanges(database))
 
 
 def _open_file(path: Path | None, durable: bool, busy_seconds: float) -> Database:

@@ -343,7 +343,7 @@ CLOSE_SECONDS = 1.0
 """How long the end waits for whoever listens; a server that hangs must not hold it up."""
 
 
-class PostgresBell:
+class PostgresChanges:
     """Hears at once; a connection that was lost is opened again, and then whatever was missed counts as heard."""
 
     def __init__(self, database: PostgresDatabase) -> None:

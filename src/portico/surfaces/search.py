@@ -15,7 +15,7 @@ from portico.domain.disclosure import FILTERS, Disclosure, Findings, Hit, Query
 from portico.domain.foreign_text import own_block
 from portico.domain.items import Item
 from portico.domain.journal import Look
-from portico.domain.snapshot import SEPARATORS, Edition
+from portico.domain.snapshot import SEPARATORS, CatalogSnapshot
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, InvalidArguments, NextCall
 from portico.execution.arguments import unwrap
@@ -212,10 +212,10 @@ class KeywordIndex:
         return any(id in within for id in self._named.get(_plain(text), ()))
 
 
-def build_keyword_index(edition: Edition, previous: Index | None) -> KeywordIndex:
+def build_keyword_index(snapshot: CatalogSnapshot, previous: Index | None) -> KeywordIndex:
     """Index an edition; tools that did not change are taken from the previous index."""
     known = {id(e.tool): e for e in previous.entries} if isinstance(previous, KeywordIndex) else {}
-    return KeywordIndex([known.get(id(tool)) or _entry(tool) for tool in edition.tools.values()])
+    return KeywordIndex([known.get(id(tool)) or _entry(tool) for tool in snapshot.tools.values()])
 
 
 def _entry(tool: Tool) -> _Entry:
@@ -451,7 +451,7 @@ class Search:
             question = _question(arguments)
         except InvalidArguments as error:
             return error_result(error, self.spell)
-        loading = await self.gateway.settled()
+        loading = await self.gateway.wait_until_ready()
         if self.order == "meaning":
             await self.gateway.warm(question.text)
         started = perf_counter()
@@ -467,8 +467,8 @@ class Search:
 
     async def _execute(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
         spelling = str(arguments.get("tool_name"))
-        if self.gateway.intake.is_starting and self.gateway.parameters_of(caller, spelling) is None:
-            await self.gateway.settled()  # what is malformed can only be told with the tool's own parameters
+        if self.gateway.refresher.is_starting and self.gateway.parameters_of(caller, spelling) is None:
+            await self.gateway.wait_until_ready()  # what is malformed can only be told with the tool's own parameters
         request = unwrap(arguments, lambda name: self.gateway.parameters_of(caller, name), named="tool_name")
         if not request.name:
             call = NextCall("call", {"name": "...", "arguments": {}})
@@ -504,26 +504,26 @@ class Search:
         names = shown_names(answer)
         if question.text:
             found = [tool for name in names if (tool := self.gateway.find(caller, name))]
-            self.gateway.executor.trail.showed(caller, [tool.id for tool in found])
+            self.gateway.executor.search_rank.showed(caller, [tool.id for tool in found])
             if (hooks := self.gateway.executor.hooks) is not None:
                 hits = tuple(Hit(tool=tool, score=0.0) for tool in found)
                 hooks.searched(caller, question.text, Findings(hits=hits, fits=bool(hits)))
         tokens = sampled_tokens(text, self.gateway.counter)
         disclosure = Disclosure(text="", tokens=tokens, shown=len(names), total=len(names), fits=bool(names))
         look = Look.SEARCH if question.text else Look.BROWSE
-        self.gateway.looked(caller, look, question.text, disclosure, since=started)
+        self.gateway.record_lookup(caller, look, question.text, disclosure, since=started)
 
     def _named(self, caller: Caller, text: str) -> Tool | None:
         """The one permitted tool that the whole query is a name of, in any spelling and case."""
         if len(text) > NAME_LENGTH:
             return None
         is_qualified = not any(map(str.isspace, text)) and any(mark in text for mark in SEPARATORS)
-        visible = self.gateway.policy.visible(caller, self.gateway.edition)
+        visible = self.gateway.policy.visible(caller, self.gateway.snapshot)
         return self.gateway.find(caller, text) if is_qualified or self._keywords().names(text, within=visible) else None
 
     def _approximate(self, caller: Caller, question: Question) -> Answer:
         within = self._within(caller, question)
-        found = self._keywords().query(question.text, within=within, limit=len(self.gateway.edition.tools)).hits
+        found = self._keywords().query(question.text, within=within, limit=len(self.gateway.snapshot.tools)).hits
         scores = {hit.tool.id: hit.score for hit in found}
         if self.order == "meaning":
             findings = self.gateway.hits(caller, replace(question.narrowing, text=question.text))
@@ -532,17 +532,17 @@ class Search:
 
     def _within(self, caller: Caller, question: Question) -> Set[ToolId]:
         """The tools that a caller sees and that pass the filters."""
-        edition = self.gateway.edition
-        visible = frozenset(self.gateway.policy.visible(caller, edition))
-        return self.gateway.within(edition, visible, question.narrowing)
+        snapshot = self.gateway.snapshot
+        visible = frozenset(self.gateway.policy.visible(caller, snapshot))
+        return self.gateway.within(snapshot, visible, question.narrowing)
 
     def _keywords(self) -> KeywordIndex:
         """The index of the current edition; made at its first search, from the last one as far as that still holds."""
-        edition = self.gateway.edition
+        snapshot = self.gateway.snapshot
         known, index = self._built
-        if index is None or known is not edition:
-            index = build_keyword_index(edition, index)
-            self._built = (edition, index)
+        if index is None or known is not snapshot:
+            index = build_keyword_index(snapshot, index)
+            self._built = (snapshot, index)
         return index
 
 

@@ -25,7 +25,7 @@ class Static:
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """Every permitted definition; waits for servers that are being asked for the first time."""
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         return self.listed(caller)
 
     def listed(self, caller: Caller) -> list[JsonObject]:
@@ -53,8 +53,8 @@ class Static:
 
 def listed_name(gateway: Gateway, spelling: str) -> str:
     """The listed name of a tool that one of our own texts spells in another way."""
-    edition = gateway.edition
+    snapshot = gateway.snapshot
     try:
-        return edition.resolver.resolve(spelling, edition.tools.keys()).listed
+        return snapshot.resolver.resolve(spelling, snapshot.tools.keys()).listed
     except CallError:
         return spelling

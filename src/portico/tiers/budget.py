@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
-from portico.domain.snapshot import Chapter, Edition
+from portico.domain.snapshot import CatalogSnapshot, ServerSection
 from portico.domain.tool import Tool, ToolId
 from portico.errors import InvalidArguments
 from portico.rendering.json_forms import SUMMARY_LENGTH
@@ -92,17 +92,17 @@ def raised_level(level: int, ladders: Sequence[Sequence[int]], room: int, most: 
     Each answer is given by what its rungs cost, the fullest first. One that is too large is shown at its next rung that
     fits, which may leave a great deal of its share to the others.
     """
-    steps = sorted({cost for rungs in ladders for cost in rungs if cost > level})
+    steps = sorted({cost for variants in ladders for cost in variants if cost > level})
     for higher in (*(step - APART for step in steps), *(step + APART for step in steps[-1:])):
-        if sum(nlargest(most, (served_cost(rungs, higher) for rungs in ladders))) > room:
+        if sum(nlargest(most, (served_cost(variants, higher) for variants in ladders))) > room:
             break
         level = max(level, higher)
     return level
 
 
-def served_cost(rungs: Sequence[int], level: int) -> int:
+def served_cost(variants: Sequence[int], level: int) -> int:
     """What an answer costs at most at a level: its first rung that fits, or all that it may."""
-    return next((cost for cost in rungs if cost <= level), level)
+    return next((cost for cost in variants if cost <= level), level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,37 +189,37 @@ T = TypeVar("T")
 class Sizes:
     """How large definitions are, in bytes: enough to tell those apart that are worth counting."""
 
-    _kept: WeakKeyDictionary[Chapter, list[tuple[int, ToolId]]] = field(default_factory=WeakKeyDictionary)
-    _counted: WeakKeyDictionary[Chapter, dict[ToolId, tuple[int, int]]] = field(default_factory=WeakKeyDictionary)
-    _rungs: WeakKeyDictionary[Chapter, dict[ToolId, tuple[int, tuple[int, ...]]]] = field(
+    _kept: WeakKeyDictionary[ServerSection, list[tuple[int, ToolId]]] = field(default_factory=WeakKeyDictionary)
+    _counted: WeakKeyDictionary[ServerSection, dict[ToolId, tuple[int, int]]] = field(default_factory=WeakKeyDictionary)
+    _rungs: WeakKeyDictionary[ServerSection, dict[ToolId, tuple[int, tuple[int, ...]]]] = field(
         default_factory=WeakKeyDictionary
     )
-    _summaries: WeakKeyDictionary[Chapter, dict[ToolId, int]] = field(default_factory=WeakKeyDictionary)
+    _summaries: WeakKeyDictionary[ServerSection, dict[ToolId, int]] = field(default_factory=WeakKeyDictionary)
 
-    def largest(self, edition: Edition, visible: Set[ToolId], limit: int) -> list[tuple[int, Tool]]:
+    def largest(self, snapshot: CatalogSnapshot, visible: Set[ToolId], limit: int) -> list[tuple[int, Tool]]:
         """The visible tools with the largest definitions, largest first, with their sizes."""
-        sizes = (row for chapter in edition.chapters.values() for row in self._of(chapter) if row[1] in visible)
-        return [(size, edition.tools[id]) for size, id in nlargest(limit, sizes)]
+        sizes = (row for section in snapshot.sections.values() for row in self._of(section) if row[1] in visible)
+        return [(size, snapshot.tools[id]) for size, id in nlargest(limit, sizes)]
 
-    def counted(self, edition: Edition, tool: Tool, learned: int, count: Callable[[], int]) -> int:
+    def counted(self, snapshot: CatalogSnapshot, tool: Tool, learned: int, count: Callable[[], int]) -> int:
         """What a tool costs by a count that is made once, and again when more is learned of its results."""
-        return _once(self._counted, edition, tool, lambda: (learned, count()), lambda kept: kept[0] == learned)[1]
+        return _once(self._counted, snapshot, tool, lambda: (learned, count()), lambda kept: kept[0] == learned)[1]
 
-    def rungs(
-        self, edition: Edition, tool: Tool, learned: int, count: Callable[[], tuple[int, ...]]
+    def variants(
+        self, snapshot: CatalogSnapshot, tool: Tool, learned: int, count: Callable[[], tuple[int, ...]]
     ) -> tuple[int, ...]:
         """What a tool costs in each of its forms, counted as often as what it costs."""
-        return _once(self._rungs, edition, tool, lambda: (learned, count()), lambda kept: kept[0] == learned)[1]
+        return _once(self._rungs, snapshot, tool, lambda: (learned, count()), lambda kept: kept[0] == learned)[1]
 
-    def summary(self, edition: Edition, tool: Tool) -> int:
+    def summary(self, snapshot: CatalogSnapshot, tool: Tool) -> int:
         """About how many letters a tool has in a list of summaries."""
-        return _once(self._summaries, edition, tool, lambda: _summed_up(tool))
+        return _once(self._summaries, snapshot, tool, lambda: _summed_up(tool))
 
-    def _of(self, chapter: Chapter) -> list[tuple[int, ToolId]]:
-        found = self._kept.get(chapter)
+    def _of(self, section: ServerSection) -> list[tuple[int, ToolId]]:
+        found = self._kept.get(section)
         if found is None:
-            found = [(len(orjson.dumps(tool.definition)), id) for id, tool in chapter.tools.items()]
-            self._kept[chapter] = found
+            found = [(len(orjson.dumps(tool.definition)), id) for id, tool in section.tools.items()]
+            self._kept[section] = found
         return found
 
 
@@ -229,13 +229,13 @@ def is_large(tool: Tool) -> bool:
 
 
 def _once(
-    kept: WeakKeyDictionary[Chapter, dict[ToolId, T]],
-    edition: Edition,
+    kept: WeakKeyDictionary[ServerSection, dict[ToolId, T]],
+    snapshot: CatalogSnapshot,
     tool: Tool,
     make: Callable[[], T],
     is_good: Callable[[T], bool] = lambda kept: True,
 ) -> T:
-    known = kept.setdefault(edition.chapters[tool.id.server], {})
+    known = kept.setdefault(snapshot.sections[tool.id.server], {})
     if tool.id not in known or not is_good(known[tool.id]):
         known[tool.id] = make()
     return known[tool.id]

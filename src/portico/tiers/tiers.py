@@ -43,7 +43,7 @@ from .budget import (
     raised_level,
     report,
 )
-from .view import CATEGORY, RESOURCES, REST, Page, Paths, Scene, paged
+from .view import CATEGORY, RESOURCES, REST, Page, Paths, TierView, paged
 
 HOUR = 3_600.0
 KEPT = {"hot": HOUR, "categories": 6 * HOUR, "category": HOUR, "search": HOUR, "tool": HOUR, "cap": HOUR}
@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
-class Walk:
+class TierAnswers:
     """Answers the four tiers of disclosure as JSON; each answer says what it costs and what to ask next."""
 
     gateway: Gateway
@@ -84,7 +84,7 @@ class Walk:
     _sights: Sights = field(default_factory=Sights)
     _writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
-    def as_resources(self, *, is_quiet: bool = False) -> Walk:
+    def as_resources(self, *, is_quiet: bool = False) -> TierAnswers:
         """The same walk for callers who read resources: answers lead on by URIs."""
         return replace(self, paths=RESOURCES, is_quiet=is_quiet)
 
@@ -119,9 +119,9 @@ class Walk:
         """
         started = time.perf_counter()
         check_page(page, page_size)
-        scene = self._scene(caller)
-        known = self._known_category(scene, name)
-        view = await self._category(scene, known, page=page, page_size=page_size, budget=budget, counted=True)
+        tier_view = self._scene(caller)
+        known = self._known_category(tier_view, name)
+        view = await self._category(tier_view, known, page=page, page_size=page_size, budget=budget, counted=True)
         return self._looked(caller, view, Look.BROWSE, known, started)
 
     async def tool(self, caller: Caller, server: str, tool: str, *, budget: int | None = None) -> View:
@@ -133,9 +133,9 @@ class Walk:
             InvalidArguments: the budget is too small.
         """
         started = time.perf_counter()
-        scene = self._scene(caller)
-        found = self._known_tool(scene, server, tool)
-        view = await self._tool(scene, found, budget, counted=True)
+        tier_view = self._scene(caller)
+        found = self._known_tool(tier_view, server, tool)
+        view = await self._tool(tier_view, found, budget, counted=True)
         return self._looked(caller, view, Look.DESCRIBE, found.handle, started)
 
     async def search(
@@ -152,18 +152,18 @@ class Walk:
         started = time.perf_counter()
         check_page(page, page_size)
         await self.gateway.warm(query.text)
-        scene = self._scene(caller)
+        tier_view = self._scene(caller)
         if not query.text.strip():
-            view = await self._filtered(scene, query, page, page_size, budget)
+            view = await self._filtered(tier_view, query, page, page_size, budget)
             return self._looked(caller, view, Look.BROWSE, worded(query), started, fits=view.total > 0)
         place = (page - 1) * page_size + 1
         found = self._findings(caller, query)
         if (hooks := self.gateway.executor.hooks) is not None and not self.is_quiet:
             hooks.searched(caller, query.text, found)
-        allowed = await self._left(scene, budget)
-        hits = tuple(settle(found.hits[place - 1 : place - 1 + page_size], scene.order.usage))
+        allowed = await self._left(tier_view, budget)
+        hits = tuple(settle(found.hits[place - 1 : place - 1 + page_size], tier_view.order.usage))
         shown = Page(tools=[hit.tool for hit in hits], total=len(found.hits), page=page, size=page_size)
-        view = scene.answer({**query.filters, "text": query.text}, shown, hits, found.fits, allowed)
+        view = tier_view.answer({**query.filters, "text": query.text}, shown, hits, found.fits, allowed)
         return self._looked(caller, view, Look.SEARCH, worded(query), started, place=place, fits=found.fits)
 
     async def load_tools_with_budget(self, caller: Caller, category: str, max_tokens: int = LOADED_TOKENS) -> View:
@@ -177,20 +177,20 @@ class Walk:
 
     async def prepare(self, caller: Caller) -> None:
         """Make what every walk begins with, before somebody asks; nothing is counted or written to the journal."""
-        for walk in (self, self.as_resources()):
-            scene = walk._scene(caller)
-            await walk._cap(scene, await walk._left(scene))
+        for tier_answers in (self, self.as_resources()):
+            tier_view = tier_answers._scene(caller)
+            await tier_answers._cap(tier_view, await tier_answers._left(tier_view))
 
     async def verify(self, caller: Caller) -> BudgetReport:
         """What the tiers cost as they are served: T2 of the largest category, T3 of the ten largest tools."""
-        scene = self._scene(caller)
-        category = await self._largest_category(scene)
-        tools = [tool for _, tool in await self._largest(scene, LARGEST_TOOLS)]
+        tier_view = self._scene(caller)
+        category = await self._largest_category(tier_view)
+        tools = [tool for _, tool in await self._largest(tier_view, LARGEST_TOOLS)]
         costs = [
-            (await self._hot(scene)).tokens,
-            (await self._categories(scene)).tokens,
-            (await self._category(scene, category)).tokens if category else 0,
-            sum([(await self._tool(scene, tool)).tokens for tool in tools]),
+            (await self._hot(tier_view)).tokens,
+            (await self._categories(tier_view)).tokens,
+            (await self._category(tier_view, category)).tokens if category else 0,
+            sum([(await self._tool(tier_view, tool)).tokens for tool in tools]),
         ]
         ids = [tool.id for tool in tools]
         names = [self.gateway.spelled(id) for id in ids]
@@ -212,46 +212,46 @@ class Walk:
 
     verify_tier_budget = verify
 
-    def _scene(self, caller: Caller) -> Scene:
-        gateway, edition = self.gateway, self.gateway.edition
-        visible = frozenset(gateway.policy.visible(caller, edition))
+    def _scene(self, caller: Caller) -> TierView:
+        gateway, snapshot = self.gateway, self.gateway.snapshot
+        visible = frozenset(gateway.policy.visible(caller, snapshot))
         usage = gateway.executor.journal.usage()
-        return Scene(
-            edition=edition,
+        return TierView(
+            snapshot=snapshot,
             visible=visible,
-            key=(edition.number, self._sights.number(edition, visible), self.standings.revision, self.paths.kind),
+            key=(snapshot.number, self._sights.number(snapshot, visible), self.standings.revision, self.paths.kind),
             called=gateway.first_calls.noticed(usage),
             order=Order(tiers=self.standings.tiers, usage=usage, now=time.time()),
             counter=gateway.counter,
-            aliases=gateway.editions.aliases,
+            aliases=gateway.publisher.aliases,
             packaging=self.standings.packaging,
             known=self.standings.known(SHIPPED, gateway.named_categories),
             paths=self.paths,
             learned=gateway.shape_of,
         )
 
-    async def _hot(self, scene: Scene, budget: int | None = None, *, counted: bool = False) -> View:
+    async def _hot(self, tier_view: TierView, budget: int | None = None, *, counted: bool = False) -> View:
         allowed = allowance(Step.HOT, 0, budget)
 
         def make() -> View:
-            # Of the scene's own edition: another one may have been published since.
-            return scene.hot(self.gateway.pins_within(scene.edition, scene.visible), allowed)
+            # Of the tier_view's own snapshot: another one may have been published since.
+            return tier_view.hot(self.gateway.pins_within(tier_view.snapshot, tier_view.visible), allowed)
 
-        version = (scene.called, allowed)
-        return await self._kept("hot", scene.key, make, version, is_kept=budget is None, counted=counted)
+        version = (tier_view.called, allowed)
+        return await self._kept("hot", tier_view.key, make, version, is_kept=budget is None, counted=counted)
 
-    async def _categories(self, scene: Scene, budget: int | None = None, *, counted: bool = False) -> View:
-        allowed = allowance(Step.CATEGORIES, (await self._hot(scene)).tokens, budget)
+    async def _categories(self, tier_view: TierView, budget: int | None = None, *, counted: bool = False) -> View:
+        allowed = allowance(Step.CATEGORIES, (await self._hot(tier_view)).tokens, budget)
 
         def make() -> View:
-            return scene.categories(self._shelves(scene), allowed)
+            return tier_view.categories(self._shelves(tier_view), allowed)
 
-        version = (scene.called, allowed)
-        return await self._kept("categories", scene.key, make, version, is_kept=budget is None, counted=counted)
+        version = (tier_view.called, allowed)
+        return await self._kept("categories", tier_view.key, make, version, is_kept=budget is None, counted=counted)
 
     async def _category(
         self,
-        scene: Scene,
+        tier_view: TierView,
         name: str,
         *,
         page: int = 1,
@@ -259,108 +259,111 @@ class Walk:
         budget: int | None = None,
         counted: bool = False,
     ) -> View:
-        allowed = await self._left(scene, budget)
+        allowed = await self._left(tier_view, budget)
 
         def make() -> View:
-            return scene.category(name, paged(scene.shelf(name), page, page_size), allowed)
+            return tier_view.category(name, paged(tier_view.shelf(name), page, page_size), allowed)
 
-        key, version = (scene.key, name, page, page_size), (scene.called, allowed)
+        key, version = (tier_view.key, name, page, page_size), (tier_view.called, allowed)
         return await self._kept("category", key, make, version, is_kept=budget is None, counted=counted)
 
-    async def _filtered(self, scene: Scene, query: Query, page: int, page_size: int, budget: int | None) -> View:
-        within = self.gateway.within(scene.edition, scene.visible, query)
-        allowed = await self._left(scene, budget)
+    async def _filtered(self, tier_view: TierView, query: Query, page: int, page_size: int, budget: int | None) -> View:
+        within = self.gateway.within(tier_view.snapshot, tier_view.visible, query)
+        allowed = await self._left(tier_view, budget)
 
         def make() -> View:
-            passed = scene.order.best_first(tool for id, tool in scene.edition.tools.items() if id in within)
-            return scene.answer(query.filters, paged(passed, page, page_size), (), bool(passed), allowed)
+            passed = tier_view.order.best_first(tool for id, tool in tier_view.snapshot.tools.items() if id in within)
+            return tier_view.answer(query.filters, paged(passed, page, page_size), (), bool(passed), allowed)
 
         # Which tools are fast or good enough changes with every call.
         is_kept = budget is None and not (query.max_latency_ms or query.min_success)
-        key, version = (scene.key, tuple(query.filters.items()), page, page_size), (scene.called, allowed)
+        key, version = (tier_view.key, tuple(query.filters.items()), page, page_size), (tier_view.called, allowed)
         return await self._kept("search", key, make, version, is_kept=is_kept, counted=True)
 
-    async def _tool(self, scene: Scene, tool: Tool, budget: int | None = None, *, counted: bool = False) -> View:
-        left = await self._left(scene)
-        before = left.before + (await self._category(scene, tool.category)).tokens
-        allowed = allowance(Step.SCHEMA, before, budget or await self._cap(scene, left))
-        usage = scene.order.usage.get(tool.id)
+    async def _tool(self, tier_view: TierView, tool: Tool, budget: int | None = None, *, counted: bool = False) -> View:
+        left = await self._left(tier_view)
+        before = left.before + (await self._category(tier_view, tool.category)).tokens
+        allowed = allowance(Step.SCHEMA, before, budget or await self._cap(tier_view, left))
+        usage = tier_view.order.usage.get(tool.id)
         return await self._kept(
             "tool",
-            (scene.key, tool.id),
-            lambda: scene.schema(tool, allowed),
+            (tier_view.key, tool.id),
+            lambda: tier_view.schema(tool, allowed),
             (usage.calls if usage else 0, allowed),
             is_kept=budget is None,
             counted=counted,
         )
 
-    async def _left(self, scene: Scene, budget: int | None = None) -> Allowance:
+    async def _left(self, tier_view: TierView, budget: int | None = None) -> Allowance:
         """What T2 may cost, after T0 and T1 as this caller gets them."""
-        before = (await self._hot(scene)).tokens + (await self._categories(scene)).tokens
+        before = (await self._hot(tier_view)).tokens + (await self._categories(tier_view)).tokens
         return allowance(Step.SUMMARIES, before, budget)
 
-    async def _cap(self, scene: Scene, left: Allowance) -> int:
+    async def _cap(self, tier_view: TierView, left: Allowance) -> int:
         """What one schema of T3 may cost, so that any ten of them fit what the other tiers leave."""
 
         async def make() -> int:
-            category = await self._largest_category(scene)
-            first = (await self._category(scene, category)).tokens if category else 0
-            worst = left.tokens if len(self._used(scene)) > CATEGORIES_MEASURED else first
-            return await self._filling(scene, Step.SCHEMA.limit - left.before - worst - LATER)
+            category = await self._largest_category(tier_view)
+            first = (await self._category(tier_view, category)).tokens if category else 0
+            worst = left.tokens if len(self._used(tier_view)) > CATEGORIES_MEASURED else first
+            return await self._filling(tier_view, Step.SCHEMA.limit - left.before - worst - LATER)
 
-        version = (scene.called, left)
-        return await self.cache.get("cap", scene.key, make, KEPT["cap"], version=version, counted=False)
+        version = (tier_view.called, left)
+        return await self.cache.get("cap", tier_view.key, make, KEPT["cap"], version=version, counted=False)
 
-    async def _filling(self, scene: Scene, room: int) -> int:
+    async def _filling(self, tier_view: TierView, room: int) -> int:
         """What each schema may cost so that any ten of them, shortened as they then are, fill a room."""
-        measured = await self._measured(scene, LARGEST_TOOLS)
+        measured = await self._measured(tier_view, LARGEST_TOOLS)
         level = water_level([size for size, _ in measured[:LARGEST_TOOLS]], room)
         if not measured or measured[0][0] <= level:
             return level
-        ladders = [await self._rungs(scene, tool) if size > level else (size,) for size, tool in measured]
-        others = min(LARGEST_TOOLS, len(scene.visible) - len(measured))
+        ladders = [await self._rungs(tier_view, tool) if size > level else (size,) for size, tool in measured]
+        others = min(LARGEST_TOOLS, len(tier_view.visible) - len(measured))
         ladders += [(measured[-1][0],)] * others  # which cost no more than the smallest of those that were measured
         return max(level, min(raised_level(level, ladders, room), HIGHEST))
 
-    async def _largest_category(self, scene: Scene) -> str:
-        used = list(self._used(scene))
-        measured = used if len(used) <= CATEGORIES_MEASURED else self._seemingly_largest(scene)
-        costs = {name: (await self._category(scene, name)).tokens for name in measured}
+    async def _largest_category(self, tier_view: TierView) -> str:
+        used = list(self._used(tier_view))
+        measured = used if len(used) <= CATEGORIES_MEASURED else self._seemingly_largest(tier_view)
+        costs = {name: (await self._category(tier_view, name)).tokens for name in measured}
         return min(costs, key=lambda name: (-costs[name], name), default="")
 
-    def _seemingly_largest(self, scene: Scene) -> list[str]:
+    def _seemingly_largest(self, tier_view: TierView) -> list[str]:
         """The categories whose first pages have most letters, about."""
         shelves: dict[str, list[Tool]] = {}
-        for tool in scene.tools:
+        for tool in tier_view.tools:
             shelves.setdefault(tool.category, []).append(tool)
 
         def letters(name: str) -> int:
-            first = scene.order.best_first(shelves[name])[:PAGE_SIZE]
-            return sum(self._sizes.summary(scene.edition, tool) for tool in first)
+            first = tier_view.order.best_first(shelves[name])[:PAGE_SIZE]
+            return sum(self._sizes.summary(tier_view.snapshot, tool) for tool in first)
 
         return nlargest(CATEGORIES_CHOSEN, sorted(shelves), key=letters)
 
-    async def _largest(self, scene: Scene, limit: int) -> list[tuple[int, Tool]]:
-        return (await self._measured(scene, limit))[:limit]
+    async def _largest(self, tier_view: TierView, limit: int) -> list[tuple[int, Tool]]:
+        return (await self._measured(tier_view, limit))[:limit]
 
-    async def _measured(self, scene: Scene, limit: int) -> list[tuple[int, Tool]]:
+    async def _measured(self, tier_view: TierView, limit: int) -> list[tuple[int, Tool]]:
         """The tools whose schemas cost most, and some more; those that are far too large are not counted.
 
         This takes a while in a new edition, so that others have their turn in between.
         """
 
         async def cost(tool: Tool) -> int:
-            made, count = self.gateway.results_learned(tool), partial(scene.schema, tool, UNLIMITED)
-            counted = partial(self._sizes.counted, scene.edition, tool, made, lambda: count().tokens)
+            made, count = self.gateway.results_learned(tool), partial(tier_view.schema, tool, UNLIMITED)
+            counted = partial(self._sizes.counted, tier_view.snapshot, tool, made, lambda: count().tokens)
             return await self._turn(tool, counted)
 
-        rough = self._sizes.largest(scene.edition, scene.visible, limit + CANDIDATES)
+        rough = self._sizes.largest(tier_view.snapshot, tier_view.visible, limit + CANDIDATES)
         sizes = [(size if size > ENORMOUS else await cost(tool), tool) for size, tool in rough]
         return sorted(sizes, key=lambda row: (-row[0], row[1].id))
 
-    async def _rungs(self, scene: Scene, tool: Tool) -> tuple[int, ...]:
-        made, count = self.gateway.results_learned(tool), partial(scene.schema_costs, tool, UNLIMITED, longest=ENORMOUS)
-        return await self._turn(tool, partial(self._sizes.rungs, scene.edition, tool, made, count))
+    async def _rungs(self, tier_view: TierView, tool: Tool) -> tuple[int, ...]:
+        made, count = (
+            self.gateway.results_learned(tool),
+            partial(tier_view.schema_costs, tool, UNLIMITED, longest=ENORMOUS),
+        )
+        return await self._turn(tool, partial(self._sizes.variants, tier_view.snapshot, tool, made, count))
 
     async def _turn(self, tool: Tool, count: Callable[[], T]) -> T:
         """Count what a tool costs, in a thread where that may take long, and let others have their turn."""
@@ -389,20 +392,20 @@ class Walk:
             return await made()
         return await self.cache.get(kind, key, made, KEPT[kind], version=version, counted=counted and not self.is_quiet)
 
-    def _shelves(self, scene: Scene) -> dict[str, Category]:
+    def _shelves(self, tier_view: TierView) -> dict[str, Category]:
         """The categories that are shown also when nothing stands on them."""
-        used = self._used(scene)
-        return {name: category for name, category in scene.known.items() if name != FALLBACK or name in used}
+        used = self._used(tier_view)
+        return {name: category for name, category in tier_view.known.items() if name != FALLBACK or name in used}
 
-    def _used(self, scene: Scene) -> Mapping[str, int]:
+    def _used(self, tier_view: TierView) -> Mapping[str, int]:
         """The categories that visible tools stand on, with the number of tools."""
-        return self.gateway.filters.facets(scene.edition, scene.visible).categories
+        return self.gateway.filters.facets(tier_view.snapshot, tier_view.visible).categories
 
-    def _known_category(self, scene: Scene, name: str) -> str:
-        used = self._used(scene)
-        if name in used or name in scene.known:
+    def _known_category(self, tier_view: TierView, name: str) -> str:
+        used = self._used(tier_view)
+        if name in used or name in tier_view.known:
             return name
-        every = [*dict.fromkeys((*used, *scene.known))]
+        every = [*dict.fromkeys((*used, *tier_view.known))]
         folded = {other.casefold(): other for other in reversed(every)}
         if name.casefold() in folded:
             return folded[name.casefold()]
@@ -414,32 +417,32 @@ class Walk:
             f"category {name[:SHOWN_LENGTH]!r}",
             details=(
                 *([f"categories, nearest first: {listed}"] if nearest else []),
-                f"all of them: {scene.paths.categories}",
+                f"all of them: {tier_view.paths.categories}",
             ),
             next_call=NextCall("search", {"query": "", **({"category": nearest[0]} if nearest else {})}),
         )
-        if tool := self._namesake(scene, name):
-            error.add(f"the server {CATEGORY!r} has such a tool: {scene.paths.tool(tool)}")
+        if tool := self._namesake(tier_view, name):
+            error.add(f"the server {CATEGORY!r} has such a tool: {tier_view.paths.tool(tool)}")
             error.next_call = NextCall("describe", {"names": [tool.handle]})
         raise error
 
-    def _namesake(self, scene: Scene, name: str) -> Tool | None:
+    def _namesake(self, tier_view: TierView, name: str) -> Tool | None:
         """The tool of a server that is called like the word before a category's name, where that hides the server."""
-        if CATEGORY in scene.paths.taken:
+        if CATEGORY in tier_view.paths.taken:
             with suppress(CallError):
-                found = self._known_tool(scene, CATEGORY, name)
+                found = self._known_tool(tier_view, CATEGORY, name)
                 server = found.id.server
-                return found if CATEGORY in (server, scene.aliases.get(server)) else None
+                return found if CATEGORY in (server, tier_view.aliases.get(server)) else None
         return None
 
-    def _known_tool(self, scene: Scene, server: str, tool: str) -> Tool:
+    def _known_tool(self, tier_view: TierView, server: str, tool: str) -> Tool:
         """The pair as it is spelled by the source, or as the resolver reads it."""
-        by_alias = {alias: name for name, alias in scene.aliases.items() if alias}
+        by_alias = {alias: name for name, alias in tier_view.aliases.items() if alias}
         for name in (server, by_alias.get(server, server)):
-            if (id := ToolId(name, tool)) in scene.visible:
-                return scene.edition.tools[id]
+            if (id := ToolId(name, tool)) in tier_view.visible:
+                return tier_view.snapshot.tools[id]
         spelling = f"{by_alias.get(server, server)}::{tool}"
-        return scene.edition.resolver.resolve(spelling, scene.visible)
+        return tier_view.snapshot.resolver.resolve(spelling, tier_view.visible)
 
     def _findings(self, caller: Caller, query: Query) -> Findings:
         found = self.gateway.hits(caller, query)
@@ -459,7 +462,7 @@ class Walk:
         """The view, after a note of who has seen it; `place` is where its first tool stands among all of them."""
         if not self.is_quiet:
             if place:
-                self.gateway.executor.trail.showed(caller, view.shown, place)
+                self.gateway.executor.search_rank.showed(caller, view.shown, place)
             seen = Disclosure(text="", tokens=view.tokens, shown=len(view.shown), total=view.total, fits=fits)
-            self.gateway.looked(caller, look, text, seen, since=started)
+            self.gateway.record_lookup(caller, look, text, seen, since=started)
         return view

@@ -14,10 +14,10 @@ import orjson
 from portico.catalog.categories import Order
 from portico.domain.disclosure import Card, Hit, View
 from portico.domain.server import Packaging
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Category, Tool, ToolId, unwritten
 from portico.protocols import TokenCounter
-from portico.rendering.budget import Rungs, fair, fit
+from portico.rendering.budget import Variants, balance, fit
 from portico.rendering.json_forms import Shown, category_forms, hot_forms, schema_forms, short_name, summary_forms
 
 from .budget import HOT_TOOLS, LARGER_BUDGET, PAGE_SIZE, POPULAR_TOOLS, Allowance
@@ -164,7 +164,7 @@ class Outline:
         return f"Token budget exhausted at {shown}/{wanted} {self.items}. {self.advice}"
 
 
-def compose(outline: Outline, items: Sequence[Rungs], allowed: Allowance, counter: TokenCounter) -> View:
+def compose(outline: Outline, items: Sequence[Variants], allowed: Allowance, counter: TokenCounter) -> View:
     """The answer with every item as fully as the budget allows, and never above it.
 
     What stands around the items gives way before the last item does, and at the very end nothing but counts is left.
@@ -182,7 +182,7 @@ def compose(outline: Outline, items: Sequence[Rungs], allowed: Allowance, counte
 
 
 def rung_costs(
-    outline: Outline, item: Rungs, allowed: Allowance, counter: TokenCounter, *, longest: int
+    outline: Outline, item: Variants, allowed: Allowance, counter: TokenCounter, *, longest: int
 ) -> tuple[int, ...]:
     """What the answer with this one item costs at each of its rungs; longer texts are not counted letter by letter."""
     writing = _Writing(outline, [item], allowed, counter)
@@ -208,7 +208,7 @@ class _Draft:
 class _Writing:
     """Writes one outline in different ways."""
 
-    def __init__(self, outline: Outline, items: Sequence[Rungs], allowed: Allowance, counter: TokenCounter) -> None:
+    def __init__(self, outline: Outline, items: Sequence[Variants], allowed: Allowance, counter: TokenCounter) -> None:
         self._outline, self._allowed, self._counter = outline, allowed, counter
         self._wanted = len(items)
         self._items = items[: allowed.tokens // SMALLEST_ITEM]  # more can never be shown, and each costs time
@@ -225,7 +225,7 @@ class _Writing:
         for _ in range(ATTEMPTS):
             if room <= 0:
                 return None
-            even = fair(self._items, room, self._counter)
+            even = balance(self._items, room, self._counter)
             cards = fit(even, tokens=room, counter=self._counter, separator=",").cards
             view = self.written(_Draft(cards=cards, is_whole=False, is_bare=draft.is_bare, next=draft.next))
             if view.tokens <= self._allowed.tokens:
@@ -346,10 +346,10 @@ def paged(tools: Sequence[Tool], page: int, size: int) -> Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class TierView:
     """What one caller sees at one moment."""
 
-    edition: Edition
+    snapshot: CatalogSnapshot
     visible: frozenset[ToolId]
     key: Hashable
     """Tells this scene from one with other tools or other standings."""
@@ -369,7 +369,7 @@ class Scene:
     @property
     def tools(self) -> list[Tool]:
         """The tools that the caller sees, in the order of the catalog."""
-        return [tool for id, tool in self.edition.tools.items() if id in self.visible]
+        return [tool for id, tool in self.snapshot.tools.items() if id in self.visible]
 
     def shelf(self, category: str) -> list[Tool]:
         """The tools of a category, best first."""
@@ -466,7 +466,7 @@ class Scene:
         )
 
     def _shown(self, tool: Tool, extra: Mapping[str, Any] | None = None) -> Shown:
-        server = self.edition.servers[tool.id.server]
+        server = self.snapshot.servers[tool.id.server]
         return Shown(
             tool=tool,
             server=server,

@@ -175,8 +175,8 @@ async def test_the_callers_identity_reaches_the_function_through_the_one_executo
         """Say who asks."""
         return f"{ctx.caller.name} by {ctx.caller.surface}"
 
-    house = sample_house(handle_who)
-    result = await house.gateway.call(ANA, Call(tool="local.who", arguments={}))
+    application = sample_house(handle_who)
+    result = await application.gateway.call(ANA, Call(tool="local.who", arguments={}))
     assert result.text == "ana by test"
 
 

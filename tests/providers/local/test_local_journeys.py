@@ -61,26 +61,26 @@ async def handle_book_room(guests: list[Guest], on: date, size: Size = Size.SMAL
     return Booking(guests, on, size)
 
 
-async def call(house: FakeHouse, name: str, **arguments: Any) -> Any:
+async def call(application: FakeHouse, name: str, **arguments: Any) -> Any:
     with anyio.fail_after(10):
-        return await house.gateway.call(ANA, Call(tool=name, arguments=arguments))
+        return await application.gateway.call(ANA, Call(tool=name, arguments=arguments))
 
 
 @pytest.mark.requirement("P-LIBRARY-FUNCTIONS", "S0-44", "S0-48")
 async def test_a_function_is_called_with_what_its_annotations_say_and_answers_as_its_schema_says() -> None:
-    house = sample_house(handle_book_room)
-    found = house.gateway.edition.resolver.resolve("book_room", house.gateway.edition.tools.keys())
+    application = sample_house(handle_book_room)
+    found = application.gateway.snapshot.resolver.resolve("book_room", application.gateway.snapshot.tools.keys())
     assert found.effect is Effect.READ
-    result = await call(house, "book_room", guests=[{"name": "Ana"}], on="2026-05-01", size="large")
+    result = await call(application, "book_room", guests=[{"name": "Ana"}], on="2026-05-01", size="large")
     assert result.structured == {"guests": [{"name": "Ana", "age": 18}], "on": "2026-05-01", "size": "large"}
     assert found.output_schema is not None
     jsonschema_rs.validator_for(dict(found.output_schema)).validate(result.structured)
     with pytest.raises(InvalidArguments, match=r"missing: on \(string\)"):
-        await call(house, "book_room", guests=[])
+        await call(application, "book_room", guests=[])
     with pytest.raises(InvalidArguments, match="'2026-02-30' is not a date") as caught:
-        await call(house, "book_room", guests=[], on="2026-02-30")
+        await call(application, "book_room", guests=[], on="2026-02-30")
     assert caught.value.subject == "_local.book_room"
-    assert [entry.outcome for entry in house.invocations] == [Outcome.DONE, Outcome.INVALID, Outcome.INVALID]
+    assert [entry.outcome for entry in application.invocations] == [Outcome.DONE, Outcome.INVALID, Outcome.INVALID]
 
 
 @contextmanager
@@ -105,13 +105,13 @@ def handle_base_whoAsked(conn: Connection, _request_context: Any = None, **bindi
 async def test_both_modes_share_the_function_its_wrapper_its_connection_and_the_caller() -> None:
     provider = LocalProvider(inject={Connection: open_memory})
     provider.add_tool(make_tool(handle_base_whoAsked))
-    house = assemble(Parts(providers={"local": provider}))
-    house.gateway.editions.accept([(provider.offering(), provider.source)])
-    (listed,) = await Static(house.gateway).tools(ANA)
+    application = assemble(Parts(providers={"local": provider}))
+    application.gateway.publisher.accept([(provider.offering(), provider.source)])
+    (listed,) = await Static(application.gateway).tools(ANA)
     assert listed["name"] == "base_whoAsked"
     assert listed["inputSchema"]["properties"] == {}
-    directly = await house.gateway.call(ANA, Call(tool=listed["name"], arguments={}))
-    execute = Search(house.gateway).meta_tool("execute_tool")
+    directly = await application.gateway.call(ANA, Call(tool=listed["name"], arguments={}))
+    execute = Search(application.gateway).meta_tool("execute_tool")
     assert execute is not None
     through = await execute(ANA, {"tool_name": "base_whoAsked", "arguments": {}}, Envelope())
     assert directly.structured == {"who": "ana", "also": "ana"}
@@ -134,13 +134,13 @@ async def test_a_file_of_functions_becomes_servers_and_tools_come_and_go(tmp_pat
     loaded = load_tools(["mine.py"], tmp_path)
     assert loaded.problems == ()
     providers = providers_of(loaded.tools)
-    house = assemble(Parts(providers={**providers}))
-    house.gateway.editions.accept((p.offering(), p.source) for p in providers.values())
-    found = FakeHouse(house.gateway, house.admin)
+    application = assemble(Parts(providers={**providers}))
+    application.gateway.publisher.accept((p.offering(), p.source) for p in providers.values())
+    found = FakeHouse(application.gateway, application.admin)
     assert (await call(found, "local.add", a=1, b=2)).structured == {"result": 3}
     assert (await call(found, "sky.forecast", city="Oslo")).text == "sunny in Oslo"
     providers["local"].remove("add")
-    house.gateway.editions.accept([(providers["local"].offering(), "local")])
+    application.gateway.publisher.accept([(providers["local"].offering(), "local")])
     with pytest.raises(UnknownTool):
         await call(found, "local.add", a=1, b=2)
 
@@ -158,11 +158,11 @@ async def test_one_function_that_hangs_leaves_every_other_free() -> None:
         """Work."""
         return x
 
-    house = sample_house(handle_hang, handle_work)
+    application = sample_house(handle_hang, handle_work)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: call(house, "hang"))
+        tasks.start_soon(lambda: call(application, "hang"))
         with anyio.fail_after(10):
             await held.wait()
-        assert (await call(house, "work", x=1)).structured == {"result": 1}
+        assert (await call(application, "work", x=1)).structured == {"result": 1}
         tasks.cancel_scope.cancel()
-    assert {entry.outcome for entry in house.invocations} == {Outcome.DONE, Outcome.CANCELLED}
+    assert {entry.outcome for entry in application.invocations} == {Outcome.DONE, Outcome.CANCELLED}

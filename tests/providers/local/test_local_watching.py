@@ -35,19 +35,19 @@ class Changes:
 
 
 async def test_files_that_change_come_or_go_are_told(tmp_path: Path) -> None:
-    path, looked, changes = tmp_path / "a.py", anyio.Event(), Changes()
+    path, has_looked, changes = tmp_path / "a.py", anyio.Event(), Changes()
     path.write_text("one")
     looks = count()
 
     def paths() -> list[Path]:
         if next(looks):  # whoever looks for the second time has seen the files once
-            anyio.from_thread.run_sync(looked.set)
+            anyio.from_thread.run_sync(has_looked.set)
         return [path, *tmp_path.glob("b*.py")]
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch, paths, changes.add, 0.01)
         with fail_after(10):
-            await looked.wait()
+            await has_looked.wait()
         os.utime(path, ns=(1, 1))
         assert await changes.next() == {path}
         other = tmp_path / "b.py"

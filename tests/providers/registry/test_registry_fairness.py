@@ -17,13 +17,13 @@ async def test_a_query_of_another_client_is_answered_while_those_of_the_first_wa
     pg.register("wait", "wait_for", "F", "seconds float")
     first, second = replace(ALICE, client="first"), replace(ALICE, client="second")
     with anyio.fail_after(60):
-        async with registry_house(tmp_path, pg.spec()) as house, anyio.create_task_group() as tasks:
-            limiter = house.gateway.executor.turns.of("warehouse", THREADS)
+        async with registry_house(tmp_path, pg.spec()) as application, anyio.create_task_group() as tasks:
+            limiter = application.gateway.executor.turns.of("warehouse", THREADS)
             for _ in range(200):
-                tasks.start_soon(called, house, "warehouse.wait", {"seconds": 20}, first)
+                tasks.start_soon(called, application, "warehouse.wait", {"seconds": 20}, first)
             while limiter.waiting < 200 - THREADS * 3 // 4:
                 await anyio.lowlevel.checkpoint()
-            answer = await called(house, "warehouse.sample_sales", {"limit": 1}, second)
+            answer = await called(application, "warehouse.sample_sales", {"limit": 1}, second)
             assert answer["row_count"] == 1
             assert (limiter.running, limiter.waiting) == (THREADS * 3 // 4, 200 - THREADS * 3 // 4)
             tasks.cancel_scope.cancel()

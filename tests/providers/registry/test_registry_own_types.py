@@ -59,9 +59,9 @@ def _register(pg: Shop) -> None:
 @pytest.mark.requirement("P-REGISTRY-TYPES")
 async def test_a_value_reaches_a_function_as_what_it_takes(pg: Shop, tmp_path: Path) -> None:
     _register(pg)
-    async with registry_house(tmp_path, pg.spec()) as house:
+    async with registry_house(tmp_path, pg.spec()) as application:
         for name, (*_, sent, back) in WORKS.items():
-            assert await called(house, name, {"a": sent}) == {"result": back}, name
+            assert await called(application, name, {"a": sent}) == {"result": back}, name
 
 
 @pytest.mark.requirement("P-REGISTRY-TYPES")
@@ -76,22 +76,22 @@ async def test_what_cannot_work_is_refused_with_a_reason_and_loads_when_it_can(p
     pg.register("inner", "int4recv", "F", "a CV", DataBaseName="pg_catalog", docstring="One of many.")
     pg.run("CREATE FUNCTION mcp.rows() RETURNS SETOF record LANGUAGE sql STABLE AS $$ SELECT 1, 2 $$")
     pg.register("rows", "rows", "F", docstring="One of many.")
-    async with registry_house(tmp_path, pg.spec()) as house:
-        assert house.registries is not None
-        checked = await house.registries.check("warehouse")
+    async with registry_house(tmp_path, pg.spec()) as application:
+        assert application.registries is not None
+        checked = await application.registries.check("warehouse")
         reasons = {problem.tool: problem.reason for problem in checked.problems if not problem.loads}
         for name, (_, _, reason) in CANNOT.items():
             assert reason in reasons[name], name
         assert "nobody says the columns" in reasons["rows"]
         pg.run("UPDATE mcp.mcp_tool_params SET ParamType = 'integer' WHERE ToolName = 'moment_for_number'")
-        assert "moment_for_number" in (await house.registries.check("warehouse")).statements
+        assert "moment_for_number" in (await application.registries.check("warehouse")).statements
 
 
 @pytest.mark.requirement("P-REGISTRY-TYPES")
 async def test_agents_are_told_and_held_to_the_functions_own_type(pg: Shop, tmp_path: Path) -> None:
     _register(pg)
-    async with registry_house(tmp_path, pg.spec()) as house:
-        schemas = {id.name: tool.input_schema["properties"] for id, tool in house.gateway.edition.tools.items()}
+    async with registry_house(tmp_path, pg.spec()) as application:
+        schemas = {id.name: tool.input_schema["properties"] for id, tool in application.gateway.snapshot.tools.items()}
         assert schemas["enum"]["a"]["enum"] == ["sad", "glad"]
         assert schemas["small"]["a"] == {"type": "integer", "minimum": -32768, "maximum": 32767}
         assert schemas["date_of_text"]["a"]["format"] == "date"
@@ -99,7 +99,7 @@ async def test_agents_are_told_and_held_to_the_functions_own_type(pg: Shop, tmp_
         assert schemas["list"]["a"]["items"] == {"type": "integer"}
         for name, wrong in {"enum": "mad", "small": 40_000, "switch_of_text": "yes", "list": ["x"]}.items():
             with pytest.raises(InvalidArguments, match="nothing was sent"):
-                await house.gateway.call(ALICE, Call(tool=name, arguments={"a": wrong}))
+                await application.gateway.call(ALICE, Call(tool=name, arguments={"a": wrong}))
 
 
 @pytest.mark.requirement("P-REGISTRY-TYPES")
@@ -110,9 +110,9 @@ async def test_of_several_forms_the_one_that_fits_best_is_called(pg: Shop, tmp_p
     )
     pg.register("days", "of", "F", "a DA", users="*")
     pg.register("numbers", "of", "F", "a I", users="*")
-    async with registry_house(tmp_path, pg.spec()) as house:
-        assert await called(house, "days", {"a": "2026-01-31"}) == {"result": "date"}
-        assert await called(house, "numbers", {"a": 1}) == {"result": "integer"}
+    async with registry_house(tmp_path, pg.spec()) as application:
+        assert await called(application, "days", {"a": "2026-01-31"}) == {"result": "date"}
+        assert await called(application, "numbers", {"a": 1}) == {"result": "integer"}
 
 
 @pytest.mark.requirement("S4-E8")
@@ -125,13 +125,13 @@ async def test_null_keeps_the_default_and_an_empty_list_is_nothing(pg: Shop, tmp
     )
     pg.register("greet", "greet", "F", "a CV", "b CV?", users="*")
     pg.register("many_numbers", "count_of", "F", "a I?", users="*")
-    async with registry_house(tmp_path, pg.spec()) as house:
-        assert await called(house, "greet", {"a": "hi", "b": None}) == {"result": "hi you"}
-        assert await called(house, "greet", {"a": "hi"}) == {"result": "hi you"}
-        assert await called(house, "many_numbers", {"a": None}) == {"result": 0}
-        assert await called(house, "many_numbers") == {"result": 0}
+    async with registry_house(tmp_path, pg.spec()) as application:
+        assert await called(application, "greet", {"a": "hi", "b": None}) == {"result": "hi you"}
+        assert await called(application, "greet", {"a": "hi"}) == {"result": "hi you"}
+        assert await called(application, "many_numbers", {"a": None}) == {"result": 0}
+        assert await called(application, "many_numbers") == {"result": 0}
         with pytest.raises(InvalidArguments):
-            await house.gateway.call(ALICE, Call(tool="greet", arguments={"a": None}))
+            await application.gateway.call(ALICE, Call(tool="greet", arguments={"a": None}))
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,13 @@ async def test_flood_of_changes_is_one_report_a_second(upstreams: Upstreams, mon
 def count_by_turn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many changes are received in each turn of the loop that brings any."""
     counts: list[int] = []
-    changed, is_same_turn = inbox.Inbox.changed, False
+    changed, is_same_turn = inbox.Notifications.changed, False
 
     def end_turn() -> None:
         nonlocal is_same_turn
         is_same_turn = False
 
-    def counted(self: inbox.Inbox) -> None:
+    def counted(self: inbox.Notifications) -> None:
         nonlocal is_same_turn
         if not is_same_turn:
             is_same_turn = True
@@ -55,7 +55,7 @@ def count_by_turn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts[-1] += 1
         changed(self)
 
-    monkeypatch.setattr(inbox.Inbox, "changed", counted)
+    monkeypatch.setattr(inbox.Notifications, "changed", counted)
     return counts
 
 

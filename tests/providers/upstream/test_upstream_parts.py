@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.errors import Sent
-from portico.providers.mcp.param_headers import header_maps, header_value, param_headers
 from portico.providers.mcp.jsonrpc import Garbled, answered_id, decode, encode
+from portico.providers.mcp.param_headers import header_maps, header_value, param_headers
 from portico.providers.mcp.sse import Event, EventParser
 from portico.providers.mcp.stdio import child_environment
 from portico.providers.mcp.transport import Counter, Fault, public_url, stamped

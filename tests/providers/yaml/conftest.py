@@ -135,11 +135,11 @@ def offering(loaded: LoadedYaml, source: DatabaseSource | None = None) -> LocalP
 def house_of(loaded: LoadedYaml, source: DatabaseSource | None = None) -> FakeHouse:
     """A house whose local server offers all of it."""
     provider = offering(loaded, source)
-    house = assemble(Parts(providers={provider.server: provider}))
+    application = assemble(Parts(providers={provider.server: provider}))
     for name, category in provider.categories.items():
-        house.gateway.editions.shelve(ToolId(provider.server, name), category)
-    house.gateway.editions.accept([(provider.offering(), provider.source)])
-    return FakeHouse(house.gateway, house.admin)
+        application.gateway.publisher.shelve(ToolId(provider.server, name), category)
+    application.gateway.publisher.accept([(provider.offering(), provider.source)])
+    return FakeHouse(application.gateway, application.admin)
 
 
 @pytest.fixture

@@ -75,13 +75,13 @@ async def test_a_command_is_called_like_any_tool(load: Load, furnish: Callable[.
     command = [sys.executable, "-c", PARROT, "-n", "{count}", "--loud={loud}", "{{count}}", "a{count}b"]
     loaded = load(entry(command, parameters=parameters, read_only=True))
     assert loaded.problems == ()
-    house = furnish(loaded)
-    (tool,) = house.gateway.edition.tools.values()
+    application = furnish(loaded)
+    (tool,) = application.gateway.snapshot.tools.values()
     assert tool.effect is Effect.READ
-    result = await house.gateway.call(AGENT, Call(tool="run", arguments={"count": 3}))
+    result = await application.gateway.call(AGENT, Call(tool="run", arguments={"count": 3}))
     assert json.loads(result.text) == ["-n", "3", "--loud=false", "{count}", "a3b"]
     with pytest.raises(InvalidArguments):
-        await house.gateway.call(AGENT, Call(tool="run", arguments={"count": 10}))
+        await application.gateway.call(AGENT, Call(tool="run", arguments={"count": 10}))
 
 
 @pytest.mark.requirement("T47")

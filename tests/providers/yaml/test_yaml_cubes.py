@@ -22,23 +22,23 @@ from portico.testing import AGENT, FakeHouse
 Load = Callable[..., LoadedYaml]
 
 
-async def cube(house: FakeHouse, **arguments: Any) -> Any:
+async def cube(application: FakeHouse, **arguments: Any) -> Any:
     with fail_after(30):
-        result = await house.gateway.call(AGENT, Call(tool="sales_cube", arguments=arguments))
+        result = await application.gateway.call(AGENT, Call(tool="sales_cube", arguments=arguments))
     return result.structured if not result.is_error else result.text
 
 
-async def told(house: FakeHouse, **arguments: Any) -> str:
+async def told(application: FakeHouse, **arguments: Any) -> str:
     """What is said of a question that cannot be answered."""
     with pytest.raises(InvalidArguments) as caught:
-        await cube(house, **arguments)
+        await cube(application, **arguments)
     return str(caught.value)
 
 
-async def ask(house: FakeHouse, **arguments: Any) -> Any:
+async def ask(application: FakeHouse, **arguments: Any) -> Any:
     """Past the gateway's own check of the schema."""
     with fail_after(30):
-        return await house.admin.providers["local"].call("sales_cube", arguments, meta={}, on_progress=None)
+        return await application.admin.providers["local"].call("sales_cube", arguments, meta={}, on_progress=None)
 
 
 @pytest.mark.requirement("P-YAML-TOOLS")
@@ -95,14 +95,14 @@ sales_cube:
   measures:
     total: "SUM(amount) /* units */"
 """
-    house = furnish(load(text), source)
+    application = furnish(load(text), source)
     order = [{"by": "size"}]
-    assert (await cube(house, measures=["total"], dimensions=["size"], order_by=order))["rows"] == [
+    assert (await cube(application, measures=["total"], dimensions=["size"], order_by=order))["rows"] == [
         ["large", 35],
         ["small", 3],
     ]
     filters = [{"dimension": "size", "op": "=", "value": "large"}, {"dimension": "region", "op": "=", "value": "south"}]
-    assert (await cube(house, measures=["total"], filters=filters))["rows"] == [[5]]
+    assert (await cube(application, measures=["total"], filters=filters))["rows"] == [[5]]
 
 
 async def test_all_filters_must_hold(sales_house: FakeHouse) -> None:
@@ -229,11 +229,11 @@ def test_a_cube_that_cannot_be_used_is_named_with_what_to_do(load: Load, entry: 
 async def test_an_error_of_the_database_is_the_answer_of_the_cube(
     load: Load, furnish: Callable[..., FakeHouse], source: DatabaseSource
 ) -> None:
-    house = furnish(
+    application = furnish(
         load("sales_cube: {type: cube, description: d, sql: SELECT 1, measures: {n: SUM(nothing)}}"), source
     )
     with pytest.raises(UpstreamError, match="the database says"):
-        await told(house, measures=["n"])
+        await told(application, measures=["n"])
 
 
 def test_an_array_is_one_expression(load: Load) -> None:

@@ -184,9 +184,9 @@ def test_a_bomb_is_refused_in_little_memory(load: Load, name: str) -> None:
 def test_a_hundred_tools_of_a_file_join_the_catalog(load: Load, furnish: Callable[..., FakeHouse]) -> None:
     text = "\n".join(f"run_{n}: {{type: tool, description: Tool {n}, command: [echo, '{n}']}}" for n in range(120))
     loaded = load(text)
-    house = furnish(loaded)
-    assert len(house.gateway.edition.tools) == 120
-    assert house.gateway.edition.rejected == ()
+    application = furnish(loaded)
+    assert len(application.gateway.snapshot.tools) == 120
+    assert application.gateway.snapshot.rejected == ()
 
 
 SCALARS = st.one_of(

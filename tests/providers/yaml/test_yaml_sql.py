@@ -21,9 +21,9 @@ Load = Callable[..., LoadedYaml]
 Provide = Callable[..., LocalProvider]
 
 
-async def call(house: FakeHouse, name: str, **arguments: Any) -> Any:
+async def call(application: FakeHouse, name: str, **arguments: Any) -> Any:
     with fail_after(30):
-        return await house.gateway.call(AGENT, Call(tool=name, arguments=arguments))
+        return await application.gateway.call(AGENT, Call(tool=name, arguments=arguments))
 
 
 async def ask(provider: LocalProvider, tool: str, /, **arguments: Any) -> Any:
@@ -34,7 +34,7 @@ async def ask(provider: LocalProvider, tool: str, /, **arguments: Any) -> Any:
 
 @pytest.mark.requirement("S0-42", "S0-44", "S0-54", "S0-55", "P-YAML-TOOLS")
 async def test_a_sql_tool_is_found_checked_and_called_like_any_other(sales_house: FakeHouse) -> None:
-    tools = sales_house.gateway.edition.tools
+    tools = sales_house.gateway.snapshot.tools
     found = next(tool for tool in tools.values() if tool.id.name == "base_topCustomers")
     assert (found.category, found.effect) == ("base", Effect.READ)
     assert found.properties["limit"] == {"type": "integer", "description": "how many", "default": 10}
@@ -168,17 +168,17 @@ t:
     sales: {type: integer, many: true, enum: [10, 20, 30]}
   sql: SELECT name FROM customers WHERE name IN :names AND sales IN (:sales) ORDER BY name
 """
-    house = furnish(load(text), source)
-    (tool,) = house.gateway.edition.tools.values()
+    application = furnish(load(text), source)
+    (tool,) = application.gateway.snapshot.tools.values()
     assert tool.properties["sales"]["items"] == {"type": "integer", "enum": [10, 20, 30]}
     assert tool.properties["names"]["default"] == ["Ada"]
     assert tool.required == ("sales",)
-    assert (await call(house, "t", sales=[10, 30])).structured["rows"] == [["Ada"]]
+    assert (await call(application, "t", sales=[10, 30])).structured["rows"] == [["Ada"]]
     hostile = ["Ada", "Eve; --", "') OR 1=1 --"]
-    assert (await call(house, "t", names=hostile, sales=[10, 30])).structured["rows"] == [["Ada"], ["Eve; --"]]
+    assert (await call(application, "t", names=hostile, sales=[10, 30])).structured["rows"] == [["Ada"], ["Eve; --"]]
     for wrong in ([], ["x"], [11], 10, [[10]]):
         with pytest.raises(InvalidArguments, match="nothing was sent"):
-            await call(house, "t", names=["Ada"], sales=wrong)
+            await call(application, "t", names=["Ada"], sales=wrong)
 
 
 def test_a_tool_that_needs_a_database_is_not_offered_without_one(load: Load, provide: Provide) -> None:

@@ -37,12 +37,12 @@ SHADOWS = "typer click anyio orjson mcp lupa numpy sqlalchemy yaml logging json 
 def commands() -> Iterator[tuple[str, ...]]:
     """Every command of the command line, from the application itself, so that a new one is covered as well."""
 
-    def walk(command: typer.core.TyperGroup, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    def tier_answers(command: typer.core.TyperGroup, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         if command.invoke_without_command and path:
             yield path
         for name, inner in command.commands.items():
             if isinstance(inner, typer.core.TyperGroup):
-                yield from walk(inner, (*path, name))
+                yield from tier_answers(inner, (*path, name))
             else:
                 required = [p.name for p in inner.params if p.param_type_name == "argument" and p.required]
                 words = [word for name_ in required for word in GIVEN.get(str(name_), ["evil"])]
@@ -50,7 +50,7 @@ def commands() -> Iterator[tuple[str, ...]]:
 
     root = typer.main.get_command(app)
     assert isinstance(root, typer.core.TyperGroup)
-    return walk(root, ())
+    return tier_answers(root, ())
 
 
 class Hostile:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
-from portico.application import House
+from portico.application import Application
 from portico.config import ScriptSettings
 from portico.domain.call import Caller
 from portico.domain.journal import DayLine, Losses, Report, SearchLine, ToolLine
@@ -21,10 +21,10 @@ from portico.domain.server import Offering
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Usage, day_of
 from portico.surfaces.cli.app import app
-from portico.surfaces.cli.context import Desk, Exit, Options
+from portico.surfaces.cli.context import CliContext, Exit, Options
 from portico.testing import FakeProvider, definition
 from portico.tiers.budget import BudgetReport, report
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 from portico.wiring import Parts, assemble
 from tests.operating import Kept, Told
 
@@ -48,8 +48,8 @@ class Office:
     """What the tiers cost, where that is not measured."""
 
     def run(self, *arguments: str) -> Any:
-        desk = Desk(open_house=self._open, serve=_no, demo=_no, version="0", surface_tokens=lambda *_: 0)
-        return CliRunner().invoke(app, list(arguments), obj=Options(desk=desk))
+        cli_context = CliContext(open_app=self._open, serve=_no, demo=_no, version="0", surface_tokens=lambda *_: 0)
+        return CliRunner().invoke(app, list(arguments), obj=Options(cli_context=cli_context))
 
     def json(self, *arguments: str) -> Any:
         ended = self.run(*arguments, "--json")
@@ -57,7 +57,7 @@ class Office:
         return json.loads(ended.stdout)
 
     @asynccontextmanager
-    async def _open(self, config: str | None) -> AsyncIterator[House]:
+    async def _open(self, config: str | None) -> AsyncIterator[Application]:
         tools = {
             "serena-mcp": [definition("find_symbol", HOSTILE), definition("rename")],
             "files": [definition("read-file")],
@@ -68,14 +68,16 @@ class Office:
             explicit_categories={"files": "files"},
             scripts=ScriptSettings(enabled=False),  # nobody here would stop what runs them
         )
-        house = assemble(parts)
-        house.gateway.editions.accept((Offering(server=n, tools=tuple(own)), "upstream") for n, own in tools.items())
-        admin = house.admin
+        application = assemble(parts)
+        application.gateway.publisher.accept(
+            (Offering(server=n, tools=tuple(own)), "upstream") for n, own in tools.items()
+        )
+        admin = application.admin
         admin.journal, admin.ledger, admin.records, admin.signals = self.told, self.kept, self.kept, self.kept
         admin.store_name, admin.journal_mode = self.store_name, "batched"
         if self.budget:
-            house.walk = cast(Walk, Dear(self.budget))
-        yield house
+            application.tier_answers = cast(TierAnswers, Dear(self.budget))
+        yield application
 
 
 @dataclass

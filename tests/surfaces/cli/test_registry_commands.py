@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from portico.application import House
+from portico.application import Application
 from portico.domain.server import DatabaseSpec
 from portico.surfaces.cli.app import app
-from portico.surfaces.cli.context import Desk, Exit, Options
-from portico.wiring import open_house
+from portico.surfaces.cli.context import CliContext, Exit, Options
+from portico.wiring import open_app
 from tests.registries import Shop, settings_for
 
 
@@ -26,20 +26,20 @@ class Office:
         self._settings = settings_for(folder, *specs, store="sqlite")
 
     def run(self, *arguments: str) -> Any:
-        desk = Desk(open_house=self._open, serve=_no, demo=_no, version="0", surface_tokens=lambda *_: 0)
-        return CliRunner().invoke(app, ["registry", *arguments], obj=Options(desk=desk))
+        cli_context = CliContext(open_app=self._open, serve=_no, demo=_no, version="0", surface_tokens=lambda *_: 0)
+        return CliRunner().invoke(app, ["registry", *arguments], obj=Options(cli_context=cli_context))
 
     def call(self, *arguments: str) -> Any:
-        desk = Desk(open_house=self._open, serve=_no, demo=_no, version="0", surface_tokens=lambda *_: 0)
-        return CliRunner().invoke(app, ["call", *arguments], obj=Options(desk=desk))
+        cli_context = CliContext(open_app=self._open, serve=_no, demo=_no, version="0", surface_tokens=lambda *_: 0)
+        return CliRunner().invoke(app, ["call", *arguments], obj=Options(cli_context=cli_context))
 
     def json(self, *arguments: str, ends: int = 0) -> Any:
         ended = self.run(*arguments, "--json")
         assert ended.exit_code == ends, ended.output
         return json.loads(ended.stdout)
 
-    def _open(self, config: str | None) -> AbstractAsyncContextManager[House]:
-        return open_house(self._settings)
+    def _open(self, config: str | None) -> AbstractAsyncContextManager[Application]:
+        return open_app(self._settings)
 
 
 def _no(*arguments: object, **options: object) -> None:

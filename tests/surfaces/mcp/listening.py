@@ -135,10 +135,10 @@ async def listening(
 ) -> AsyncIterator[Listening]:
     """A gateway with these limits while the block runs."""
     rest = open_rest()
-    gateway = rest.house.gateway
+    gateway = rest.application.gateway
     servers = {
-        "discover": SurfaceServer(gateway, Discover(gateway), "1", rest.house.walk),
-        "static": SurfaceServer(gateway, Static(gateway), "1", rest.house.walk),
+        "discover": SurfaceServer(gateway, Discover(gateway), "1", rest.application.tier_answers),
+        "static": SurfaceServer(gateway, Static(gateway), "1", rest.application.tier_answers),
     }
     found = settings or HttpSettings(limits=HttpLimits(**limits))
     with socket.socket() as listener:

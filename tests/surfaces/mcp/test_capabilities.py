@@ -38,10 +38,10 @@ from portico.testing import AGENT, FakeHouse, FakeIndex, FakeProvider, definitio
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 
 
-def surface(house: FakeHouse | None = None, **options: Any) -> Capabilities:
+def surface(application: FakeHouse | None = None, **options: Any) -> Capabilities:
     """The surface as the preset configures it."""
     given: dict[str, Any] = {"prefix": tana.PREFIX, "quick_actions": tana.QUICK_ACTIONS, **options}
-    return Capabilities((house or tana_house()).gateway, **given)
+    return Capabilities((application or tana_house()).gateway, **given)
 
 
 async def ask(shown: Capabilities, name: str, /, **arguments: Any) -> Any:
@@ -59,15 +59,15 @@ async def raw(shown: Capabilities, name: str, /, **arguments: Any) -> Any:
     return await meta_tool(AGENT, arguments, Envelope())
 
 
-def looks(house: FakeHouse) -> Sequence[Lookup]:
-    return list(cast(RecentJournal, house.gateway.executor.journal).looked)
+def looks(application: FakeHouse) -> Sequence[Lookup]:
+    return list(cast(RecentJournal, application.gateway.executor.journal).lookups)
 
 
 @pytest.mark.requirement("S2-1", "S2-3", "S2-8", "S2-E2")
 @pytest.mark.parametrize(("prefix", "names"), [("tana_", list(tana.OWN)), ("", ["capabilities", "tool_schema"])])
 async def test_two_tools_and_the_pins_are_listed(prefix: str, names: list[str]):
-    house = tana_house(pins=("tana_search",))
-    assert [tool["name"] for tool in await surface(house, prefix=prefix).tools(AGENT)] == [*names, "tana_search"]
+    application = tana_house(pins=("tana_search",))
+    assert [tool["name"] for tool in await surface(application, prefix=prefix).tools(AGENT)] == [*names, "tana_search"]
 
 
 @pytest.mark.requirement("S2-34", "S2-E9")
@@ -104,8 +104,8 @@ async def test_the_schema_tool_takes_one_name_that_is_not_empty():
 @pytest.mark.requirement("S2-1", "S2-3", "S2-4", "S2-5", "S2-6", "S2-39", "S2-42")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_real_client_goes_the_four_steps(era: str):
-    house = tana_house()
-    async with Client(SurfaceServer(house.gateway, surface(house), "1"), mode=ERAS[era]) as client:
+    application = tana_house()
+    async with Client(SurfaceServer(application.gateway, surface(application), "1"), mode=ERAS[era]) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == list(tana.OWN)
         inventory = (await client.call_tool("tana_capabilities", {})).structured_content
         assert inventory is not None
@@ -117,25 +117,25 @@ async def test_a_real_client_goes_the_four_steps(era: str):
         assert told["schema"]["required"] == ["tagname"]
         result = await client.call_tool("tana_tagged", {"tagname": "todo"})
         assert not result.is_error
-        assert house.provider("tana").calls == [("tana_tagged", {"tagname": "todo"})]
+        assert application.provider("tana").calls == [("tana_tagged", {"tagname": "todo"})]
 
 
 @pytest.mark.requirement("S2-6", "S2-49")
 @pytest.mark.parametrize("name", ["tana_stats", "tana.tana_stats", "TANA_STATS", "tana::tana_stats"])
 async def test_a_tool_is_called_directly_without_asking_first(name: str):
-    house = tana_house()
-    async with Client(SurfaceServer(house.gateway, surface(house), "1"), mode="2026-07-28") as client:
+    application = tana_house()
+    async with Client(SurfaceServer(application.gateway, surface(application), "1"), mode="2026-07-28") as client:
         assert not (await client.call_tool(name, {})).is_error
-    assert house.provider("tana").calls == [("tana_stats", {})]
-    assert [invocation.spelled for invocation in house.invocations] == [name], "through the one executor"
+    assert application.provider("tana").calls == [("tana_stats", {})]
+    assert [invocation.spelled for invocation in application.invocations] == [name], "through the one executor"
 
 
 @pytest.mark.requirement("S2-49", "S2-50", "S2-51")
 async def test_who_does_not_use_the_surface_sees_no_difference():
-    house = tana_house()
-    before = [await made(house.gateway).tools(AGENT) for made in (Discover, Static)]
-    await ask(surface(house), "capabilities")
-    assert [await made(house.gateway).tools(AGENT) for made in (Discover, Static)] == before
+    application = tana_house()
+    before = [await made(application.gateway).tools(AGENT) for made in (Discover, Static)]
+    await ask(surface(application), "capabilities")
+    assert [await made(application.gateway).tools(AGENT) for made in (Discover, Static)] == before
     assert not {tool["name"] for listed in before for tool in listed} & set(tana.OWN)
 
 
@@ -187,8 +187,8 @@ async def test_a_schema_of_nothing_is_refused(arguments: dict[str, Any]):
 
 @pytest.mark.requirement("S2-37")
 async def test_a_tool_that_does_not_exist_is_answered_with_the_nearest_at_most_ten():
-    house = furnish({"hub": [definition(f"get_row_{n:02}") for n in range(30)]})
-    shown = surface(house, prefix="")
+    application = furnish({"hub": [definition(f"get_row_{n:02}") for n in range(30)]})
+    shown = surface(application, prefix="")
     result = await raw(shown, "tool_schema", tool="get_row_99")
     assert result["isError"]
     error = result["structuredContent"]["error"]
@@ -221,9 +221,9 @@ async def test_hidden_tools_look_missing():
 
 
 async def test_a_server_that_could_not_be_asked_is_named():
-    house = furnish({"hub": [definition("row")]})
-    house.gateway.intake.failures["mail"] = "it did not start"
-    result = await raw(surface(house), "tool_schema", tool="mail.send")
+    application = furnish({"hub": [definition("row")]})
+    application.gateway.refresher.failures["mail"] = "it did not start"
+    result = await raw(surface(application), "tool_schema", tool="mail.send")
     assert "- the server 'mail' is not available: it did not start" in result["content"][0]["text"]
 
 
@@ -247,27 +247,27 @@ def test_the_next_call_is_spelled_in_the_words_of_the_surface(call: NextCall, te
 
 
 async def test_a_wrong_call_is_refused_with_the_tool_s_own_name_as_the_next_call():
-    house = tana_house()
-    async with Client(SurfaceServer(house.gateway, surface(house), "1"), mode="2026-07-28") as client:
+    application = tana_house()
+    async with Client(SurfaceServer(application.gateway, surface(application), "1"), mode="2026-07-28") as client:
         refused = await client.call_tool("tana_tagged", {"tag": "todo"})
     assert refused.is_error
     assert '\nnext: tana_tagged({"tagname": "...' in refused.content[0].text
-    assert house.provider("tana").calls == []
+    assert application.provider("tana").calls == []
 
 
 async def test_both_looks_are_written_to_the_journal():
-    house = tana_house()
-    shown = surface(house)
+    application = tana_house()
+    shown = surface(application)
     await ask(shown, "capabilities")
     await ask(shown, "capabilities", category="query")
     await ask(shown, "tool_schema", tool="tana_node")
     await raw(shown, "tool_schema", tool="tana_nothing")
-    assert [(look.look, look.text, look.shown, look.found) for look in looks(house)] == [
+    assert [(look.look, look.text, look.shown, look.found) for look in looks(application)] == [
         (Look.BROWSE, "", 16, 16),
         (Look.BROWSE, "query", 4, 4),
         (Look.DESCRIBE, "tana_node", 1, 1),
     ]
-    assert [look.tokens > 0 for look in looks(house)] == [True] * 3
+    assert [look.tokens > 0 for look in looks(application)] == [True] * 3
 
 
 @pytest.mark.requirement("S2-22", "S2-E4")
@@ -280,9 +280,9 @@ async def test_hits_and_misses_of_schemas_are_counted():
 
 @pytest.mark.requirement("S2-2", "S2-40", "S2-E2")
 def test_a_client_reads_less_than_from_a_list_of_every_tool():
-    house = tana_house()
-    inventory = surface(house).registry.capabilities().tokens
-    upfront, static = surface_tokens(house.gateway, "capabilities"), surface_tokens(house.gateway, "static")
+    application = tana_house()
+    inventory = surface(application).registry.capabilities().tokens
+    upfront, static = surface_tokens(application.gateway, "capabilities"), surface_tokens(application.gateway, "static")
     assert inventory < 450
     assert upfront + inventory < static * 0.6
     large = furnish(generate(26, 538), index=FakeIndex()).gateway
@@ -290,52 +290,52 @@ def test_a_client_reads_less_than_from_a_list_of_every_tool():
 
 
 async def test_a_pin_under_the_name_of_a_meta_tool_is_not_listed_twice():
-    house = tana_house(definition("tana_capabilities"), pins=("tana_capabilities",))
-    shown = surface(house)
+    application = tana_house(definition("tana_capabilities"), pins=("tana_capabilities",))
+    shown = surface(application)
     assert [tool["name"] for tool in await shown.tools(AGENT)] == list(tana.OWN)
-    async with Client(SurfaceServer(house.gateway, shown, "1"), mode="2026-07-28") as client:
+    async with Client(SurfaceServer(application.gateway, shown, "1"), mode="2026-07-28") as client:
         assert (await client.call_tool("tana_capabilities", {})).structured_content is not None
-        assert house.provider("tana").calls == []
+        assert application.provider("tana").calls == []
         await client.call_tool("tana.tana_capabilities", {})
-    assert house.provider("tana").calls == [("tana_capabilities", {})], "its handle still reaches it"
+    assert application.provider("tana").calls == [("tana_capabilities", {})], "its handle still reaches it"
 
 
 @pytest.mark.requirement("S2-E9")
 async def test_a_new_category_changes_the_list_and_a_new_tool_in_a_known_one_does_not():
-    house = tana_house(*tana.DEFINITIONS[:2])
-    shown = surface(house)
+    application = tana_house(*tana.DEFINITIONS[:2])
+    shown = surface(application)
     before = await shown.tools(AGENT)
     for count, changes in ((3, False), (5, True)):
         offered = Offering(server="tana", tools=tana.DEFINITIONS[:count])
-        house.gateway.editions.accept([(offered, "local")])
+        application.gateway.publisher.accept([(offered, "local")])
         assert ((await shown.tools(AGENT))[0] != before[0]) is changes
 
 
 async def test_servers_that_are_still_starting_are_named_beside_the_inventory(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Gateway.settled, "__defaults__", (0.0,))  # nobody has 30 s
-    async with fake_house({"hub": [definition("row")]}) as house:
+    monkeypatch.setattr(Gateway.wait_until_ready, "__defaults__", (0.0,))  # nobody has 30 s
+    async with fake_house({"hub": [definition("row")]}) as application:
         slow = FakeProvider(server="slow", tools=[definition("late")])
-        house.admin.providers["slow"] = house.admin.intake.providers["slow"] = slow
+        application.admin.providers["slow"] = application.admin.refresher.providers["slow"] = slow
         slow.hold()
-        house.admin.intake.begin("slow")
+        application.admin.refresher.begin("slow")
         with anyio.fail_after(5):
             await slow.arrived()
-        result = await raw(surface(house), "capabilities")
+        result = await raw(surface(application), "capabilities")
         slow.release()
     assert result["content"][1] == own_block("note: still starting: slow")
     assert result["structuredContent"]["categories"][0]["tools"] == [{"name": "hub__row"}]
 
 
 async def test_the_list_waits_for_servers_that_are_asked_for_the_first_time():
-    async with fake_house({"github": [definition("row")]}) as house:
+    async with fake_house({"github": [definition("row")]}) as application:
         slow = FakeProvider(server="slack", tools=[definition("post")])
-        house.admin.providers["slack"] = house.admin.intake.providers["slack"] = slow
+        application.admin.providers["slack"] = application.admin.refresher.providers["slack"] = slow
         slow.hold()
-        house.admin.intake.begin("slack")
+        application.admin.refresher.begin("slack")
         listed: list[Any] = []
 
         async def ask() -> None:
-            listed.extend(await surface(house).tools(AGENT))
+            listed.extend(await surface(application).tools(AGENT))
 
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
@@ -349,19 +349,19 @@ async def test_the_list_waits_for_servers_that_are_asked_for_the_first_time():
 
 @pytest.mark.requirement("S0-80", "S2-40")
 async def test_every_surface_tells_what_the_one_definition_says():
-    house = tana_house()
+    application = tana_house()
     for words in ("Count nodes", "Count leaves"):
         offered = Offering(server="tana", tools=(definition("tana_stats", words, days="integer"),))
-        house.gateway.editions.accept([(offered, "local")])
-        (static,) = await Static(house.gateway).tools(AGENT)
-        shown = surface(house)
+        application.gateway.publisher.accept([(offered, "local")])
+        (static,) = await Static(application.gateway).tools(AGENT)
+        shown = surface(application)
         ((told,),) = [
             [tool for tool in category["tools"] if tool["name"] == "tana_stats"]
             for category in (await ask(shown, "capabilities"))["categories"]
             if category["name"] == "explore"
         ]
         schema = (await ask(shown, "tool_schema", tool="tana_stats"))["schema"]
-        search = Search(house.gateway).meta_tool("search_tool")
+        search = Search(application.gateway).meta_tool("search_tool")
         assert search is not None
         exact = (await search(AGENT, {"query": "tana_stats"}, Envelope()))["structuredContent"]["tool"]
         assert static["description"] == told["description"] == exact["full_documentation"] == words
@@ -377,9 +377,9 @@ def test_instructions_name_the_categories_within_512_characters():
         furnish({"s": [definition(f"t{n}") for n in range(300)]}, explicit_categories=many),
         furnish({"s": [definition("t")]}, explicit_categories={"s.t": "x" * 600}),
     ]
-    for house in houses:
+    for application in houses:
         for prefix in ("", "p" * 32):
-            text = surface(house, prefix=prefix).instructions(AGENT)
+            text = surface(application, prefix=prefix).instructions(AGENT)
             assert len(text) <= 512
             assert f"{prefix}capabilities" in text
             assert f"{prefix}tool_schema" in text

@@ -26,7 +26,7 @@ from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import FakeHouse, definition, furnish
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 SURFACES = {"discover": Discover, "static": Static, "search": Search}
@@ -90,14 +90,14 @@ INVALID = {
 """What cannot be asked of a resource that is there, and what is said to it."""
 
 
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     return furnish(SERVERS, specs=SPECS)
 
 
 def served(found: FakeHouse, surface: str = "discover") -> SurfaceServer:
     made: Any = SURFACES[surface]
-    walk = Walk(gateway=found.gateway, standings=found.gateway.standings)
-    return SurfaceServer(found.gateway, made(found.gateway), "1", walk)
+    tier_answers = TierAnswers(gateway=found.gateway, standings=found.gateway.standings)
+    return SurfaceServer(found.gateway, made(found.gateway), "1", tier_answers)
 
 
 async def told(connected: Client, uri: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def upstream(found: FakeHouse) -> None:
         resources=tuple(resources),
         templates=tuple(templates),
     )
-    found.gateway.editions.accept([(offering, "upstream")])
+    found.gateway.publisher.accept([(offering, "upstream")])
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def refused() -> Iterator[pytest.ExceptionInfo[MCPError]]:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_the_tiers_are_listed_and_read(surface: str, era: str):
-    found = house()
+    found = application()
     async with client(found, era, surface) as connected:
         assert [str(r.uri) for r in (await connected.list_resources()).resources] == OURS
         listed = (await connected.list_resource_templates()).resource_templates
@@ -146,8 +146,8 @@ async def test_the_tiers_are_listed_and_read(surface: str, era: str):
 
 
 async def test_a_resource_has_the_bytes_of_the_tier():
-    found = house()
-    view = await Walk(gateway=found.gateway).as_resources().hot(Caller(surface="discover"))
+    found = application()
+    view = await TierAnswers(gateway=found.gateway).as_resources().hot(Caller(surface="discover"))
     async with client(found, "2026-07-28") as connected:
         (content,) = (await connected.read_resource("catalog://hot")).contents
     assert content.text.encode() == view.body  # type: ignore[union-attr]
@@ -155,7 +155,7 @@ async def test_a_resource_has_the_bytes_of_the_tier():
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_is_not_there_is_unknown_like_any_resource(era: str):
-    async with client(house(), era) as connected:
+    async with client(application(), era) as connected:
         with refused() as other:
             await connected.read_resource("note://nobody")
         for uri in UNKNOWN:
@@ -168,7 +168,7 @@ async def test_what_is_not_there_is_unknown_like_any_resource(era: str):
 @pytest.mark.requirement("S1-E14")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_page_that_cannot_be_is_told_with_what_can(era: str):
-    async with client(house(), era) as connected:
+    async with client(application(), era) as connected:
         for uri, says in INVALID.items():
             with refused() as caught:
                 await connected.read_resource(uri)
@@ -190,7 +190,7 @@ async def test_errors_of_resources_name_no_path_of_rest():
 async def test_a_hidden_tool_looks_missing_as_a_resource():
     without = {name: [tool for tool in tools if tool["name"] != "secret_tool"] for name, tools in SERVERS.items()}
     said = []
-    for found in (house(), furnish(without, specs=SPECS)):
+    for found in (application(), furnish(without, specs=SPECS)):
         async with client(found, "2026-07-28") as connected:
             with refused() as caught:
                 await connected.read_resource("catalog://tool/serena-mcp-server/secret_tool")
@@ -201,7 +201,7 @@ async def test_a_hidden_tool_looks_missing_as_a_resource():
 @pytest.mark.requirement("P-NO-SHADOWING", "P-RESOURCES-CATALOG")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_server_neither_takes_our_scheme_nor_loses_its_resources(era: str):
-    found = house()
+    found = application()
     upstream(found)
     async with client(found, era) as connected:
         listed = [str(r.uri) for r in (await connected.list_resources()).resources]
@@ -216,9 +216,9 @@ async def test_a_server_neither_takes_our_scheme_nor_loses_its_resources(era: st
         assert json.loads(content.text)["tier"] == "hot"  # type: ignore[union-attr]
         with refused():
             await connected.read_resource("catalog://anything/that/{+any}/fits")
-    item = found.gateway.edition.items.resource(theirs[0])
+    item = found.gateway.snapshot.items.resource(theirs[0])
     assert (item.server, item.original) == ("play wright", "catalog://hot")
-    assert found.gateway.edition.items.resource(theirs[1]).original == "Catalog://theirs"
+    assert found.gateway.snapshot.items.resource(theirs[1]).original == "Catalog://theirs"
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -288,24 +288,24 @@ async def test_every_resource_leads_on_to_one_that_can_be_read(era: str):
 
 
 async def test_who_watches_a_tier_hears_of_a_new_edition():
-    found = house()
+    found = application()
     server = served(found)
-    before = found.gateway.edition
+    before = found.gateway.snapshot
     with anyio.fail_after(10):
         async with (
             Client(server, mode="2026-07-28") as connected,
             connected.listen(resource_subscriptions=["catalog://hot", "catalog://nothing"]) as changes,
         ):
-            found.gateway.editions.accept([(Offering(server="play wright", tools=()), "upstream")])
-            await server.announce(before, found.gateway.edition)
+            found.gateway.publisher.accept([(Offering(server="play wright", tools=()), "upstream")])
+            await server.announce(before, found.gateway.snapshot)
             event = await anext(aiter(changes))
     assert event == ResourceUpdated(uri="catalog://hot")
 
 
 async def test_who_watches_a_tier_hears_of_new_standings_and_categories_and_of_nothing_else():
-    found = house()
+    found = application()
     server = served(found)
-    edition, standings = found.gateway.edition, found.gateway.standings
+    snapshot, standings = found.gateway.snapshot, found.gateway.standings
     with anyio.fail_after(10):
         async with (
             Client(server, mode="2026-07-28") as connected,
@@ -313,7 +313,7 @@ async def test_who_watches_a_tier_hears_of_new_standings_and_categories_and_of_n
             anyio.create_task_group() as tasks,
         ):
             standings.subscribe(lambda: tasks.start_soon(server.announce_tiers))
-            await server.announce(edition, edition)
+            await server.announce(snapshot, snapshot)
             standings.replace_categories({"web": Category(name="web", display_name="The web")})
             first = await anext(aiter(changes))
             standings.replace_tiers({ToolId("serena-mcp-server", "read/file"): Standing(tier=Tier.HOT, score=0.9)})
@@ -324,7 +324,7 @@ async def test_who_watches_a_tier_hears_of_new_standings_and_categories_and_of_n
 
 @pytest.mark.filterwarnings("ignore:resources/.* is removed as of 2026-07-28")
 async def test_a_client_of_the_handshake_era_hears_of_new_standings_too():
-    found = house()
+    found = application()
     server = served(found)
     heard: list[str] = []
     arrived = anyio.Event()
@@ -345,7 +345,7 @@ async def test_a_client_of_the_handshake_era_hears_of_new_standings_too():
             await server.announce_tiers()
             await arrived.wait()
             await connected.unsubscribe_resource("catalog://hot")
-            found.gateway.editions.withdraw("play wright")
+            found.gateway.publisher.withdraw("play wright")
             arrived = anyio.Event()
             await server.announce_tiers()
             await arrived.wait()
@@ -355,7 +355,7 @@ async def test_a_client_of_the_handshake_era_hears_of_new_standings_too():
 @pytest.mark.filterwarnings("ignore:resources/.* is removed as of 2026-07-28")
 @pytest.mark.requirement("P-JOURNAL-DOORS")
 async def test_who_watches_a_tier_has_not_looked_at_it():
-    found = house()
+    found = application()
     server = served(found)
     with anyio.fail_after(10):
         async with Client(server, mode="legacy") as connected:
@@ -363,9 +363,9 @@ async def test_who_watches_a_tier_has_not_looked_at_it():
             with refused():
                 await connected.subscribe_resource("catalog://category/none")
             await server.announce_tiers()
-            assert list(cast(RecentJournal, found.gateway.executor.journal).looked) == []
+            assert list(cast(RecentJournal, found.gateway.executor.journal).lookups) == []
             await connected.read_resource("catalog://hot")
-    assert len(cast(RecentJournal, found.gateway.executor.journal).looked) == 1
+    assert len(cast(RecentJournal, found.gateway.executor.journal).lookups) == 1
 
 
 @pytest.mark.filterwarnings("ignore:resources/.* is removed as of 2026-07-28")
@@ -374,7 +374,7 @@ async def test_one_client_watches_so_many_resources_and_lets_them_go_with_its_co
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(passage, "MOST_WATCHED", 2)
-    server = served(house())
+    server = served(application())
     with anyio.fail_after(10):
         async with Client(server, mode="legacy") as connected:
             for _ in range(3):
@@ -395,7 +395,7 @@ async def test_one_client_watches_so_many_resources_and_lets_them_go_with_its_co
 
 
 async def test_without_a_walk_there_are_no_such_resources():
-    found = house()
+    found = application()
     async with Client(SurfaceServer(found.gateway, Discover(found.gateway), "1"), mode="legacy") as connected:
         assert (await connected.list_resources()).resources == []
         with refused():

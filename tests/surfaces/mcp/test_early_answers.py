@@ -266,9 +266,9 @@ def test_a_greeting_is_remembered_for_the_same_settings_alone(tmp_path: Path) ->
 async def test_the_first_start_lists_what_the_surface_lists(tmp_path: Path, surface: str, scripts: bool) -> None:
     mine = settings_in(tmp_path, scripts=ScriptSettings(enabled=scripts))
     found = greeting_of(mine, surface)
-    house = assemble(Parts(scripts=mine.scripts))
+    application = assemble(Parts(scripts=mine.scripts))
     assert found is not None
-    assert found.tools == await SURFACES[surface](house, mine).tools(Caller())
+    assert found.tools == await SURFACES[surface](application, mine).tools(Caller())
     pinned = greeting_of(settings_in(tmp_path, pins=("x",)), surface)
     assert pinned is not None
     assert pinned.tools is None
@@ -301,9 +301,9 @@ def test_a_long_list_is_not_remembered(tmp_path: Path) -> None:
 
 
 def test_an_empty_house_has_a_greeting_on_every_surface(tmp_path: Path) -> None:
-    house = assemble(Parts())
+    application = assemble(Parts())
     for name, make in SURFACES.items():
         found = greeting_of(settings_in(tmp_path), name)
         assert found is not None
-        assert make(house, settings_in(tmp_path)).name == name
+        assert make(application, settings_in(tmp_path)).name == name
         assert 0 < len(found.instructions) < 512

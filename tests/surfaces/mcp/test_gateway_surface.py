@@ -16,7 +16,7 @@ from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import NextCall
 from portico.rendering.budget import TokenEstimate
 from portico.scripting.engine import LuaEngine
-from portico.scripting.session import Scripts
+from portico.scripting.session import ScriptRunner
 from portico.server.run import surface_tokens
 from portico.surfaces.lua_gateway import DEFINITIONS
 from portico.surfaces.lua_gateway.surface import GatewaySurface
@@ -51,10 +51,10 @@ DATA = Offering(
 def calculating(*offerings: Offering, **parts: Any) -> FakeHouse:
     """A house with the servers of the design's samples."""
     found = offerings or (CALCULATOR, DATA)
-    house = furnish({offering.server: [] for offering in found}, **parts)
-    house.gateway.editions.accept([(offering, "upstream") for offering in found])
-    house.provider(found[0].server).returns("add", {"content": [], "structuredContent": {"result": 8}})
-    return house
+    application = furnish({offering.server: [] for offering in found}, **parts)
+    application.gateway.publisher.accept([(offering, "upstream") for offering in found])
+    application.provider(found[0].server).returns("add", {"content": [], "structuredContent": {"result": 8}})
+    return application
 
 
 @pytest.fixture
@@ -64,9 +64,9 @@ async def engine() -> AsyncIterator[LuaEngine]:
     await made.aclose()
 
 
-def shown(house: FakeHouse, engine: LuaEngine | None = None) -> GatewaySurface:
-    scripts = Scripts(gateway=house.gateway, open_engine=lambda: engine) if engine else None
-    return GatewaySurface(house.gateway, scripts)
+def shown(application: FakeHouse, engine: LuaEngine | None = None) -> GatewaySurface:
+    scripts = ScriptRunner(gateway=application.gateway, open_engine=lambda: engine) if engine else None
+    return GatewaySurface(application.gateway, scripts)
 
 
 async def raw(surface: GatewaySurface, name: str, /, **arguments: Any) -> Any:
@@ -90,8 +90,8 @@ async def refusal(surface: GatewaySurface, name: str, /, **arguments: Any) -> st
 
 @pytest.mark.requirement("S3-1", "S3-2")
 async def test_exactly_five_tools_are_listed_whatever_the_catalog_holds():
-    for house in (calculating(), furnish({}), calculating(pins=("calculator.add",))):
-        listed = await shown(house).tools(AGENT)
+    for application in (calculating(), furnish({}), calculating(pins=("calculator.add",))):
+        listed = await shown(application).tools(AGENT)
         assert [tool["name"] for tool in listed] == FIVE
     assert surface_tokens(calculating().gateway, "gateway") < 1_000
 
@@ -118,8 +118,12 @@ async def test_servers_are_listed_in_the_words_of_the_design():
 
 @pytest.mark.requirement("S3-9")
 async def test_a_servers_instructions_are_shown():
-    house = calculating(Offering(server="notes", instructions="Search before you write.", tools=(definition("x"),)))
-    assert "## notes (Lua: notes)\nInstructions: Search before you write." in await text(shown(house), "list-servers")
+    application = calculating(
+        Offering(server="notes", instructions="Search before you write.", tools=(definition("x"),))
+    )
+    assert "## notes (Lua: notes)\nInstructions: Search before you write." in await text(
+        shown(application), "list-servers"
+    )
 
 
 @pytest.mark.requirement("S3-13", "S3-14", "S3-31")
@@ -136,8 +140,8 @@ async def test_tools_are_listed_in_the_words_of_the_design():
 
 @pytest.mark.requirement("S3-16", "S3-17", "S3-32", "S3-E1", "S3-E7")
 async def test_a_tool_is_told_in_the_words_of_the_design():
-    house = calculating(Offering(server="calculator", tools=(ADD,)))
-    told = await raw(shown(house), "tool-details", luaServerName="calculator", luaToolName="add")
+    application = calculating(Offering(server="calculator", tools=(ADD,)))
+    told = await raw(shown(application), "tool-details", luaServerName="calculator", luaToolName="add")
     assert told["content"][0]["text"] == (
         "## add\n\nAdd two numbers together\n\n### Parameters\n\n"
         "- a (number, required): First number to add\n- b (number, required): Second number to add\n\n"
@@ -149,28 +153,28 @@ async def test_a_tool_is_told_in_the_words_of_the_design():
 @pytest.mark.requirement("S3-16")
 async def test_a_schema_that_lines_cannot_tell_whole_is_shown_as_it_is():
     where = {"type": "object", "properties": {"city": {"type": "string", "pattern": "^[A-Z]"}}, "required": ["city"]}
-    house = calculating(Offering(server="maps", tools=(definition("go", "Go there", to=where),)))
-    told = await text(shown(house), "tool-details", luaServerName="maps", luaToolName="go")
+    application = calculating(Offering(server="maps", tools=(definition("go", "Go there", to=where),)))
+    told = await text(shown(application), "tool-details", luaServerName="maps", luaToolName="go")
     assert "- to (object, required)\n  - city (string, required)\n" in told
     assert '"pattern":"^[A-Z]"' in told.partition("### Input Schema")[2]
 
 
 @pytest.mark.requirement("S3-17", "S3-E1", "S3-E7")
 async def test_every_example_runs_as_it_is(engine: LuaEngine):
-    house = calculating(Offering(server="calculator", tools=(ADD,)))
-    house.provider("calculator").returns("add", {"content": [], "structuredContent": {"result": 84}})
-    surface = shown(house, engine)
+    application = calculating(Offering(server="calculator", tools=(ADD,)))
+    application.provider("calculator").returns("add", {"content": [], "structuredContent": {"result": 84}})
+    surface = shown(application, engine)
     told = await text(surface, "tool-details", luaServerName="calculator", luaToolName="add")
     script = told.partition("### Example Usage\n\n")[2]
     assert (await raw(surface, "execute", script=script))["structuredContent"] == {"result": 84}
-    assert house.provider("calculator").calls == [("add", {"a": 42, "b": 42})]
+    assert application.provider("calculator").calls == [("add", {"a": 42, "b": 42})]
 
 
 @pytest.mark.requirement("S3-3", "S3-6", "S3-25", "S3-26", "S3-28", "S3-43", "P-SCRIPTS-DOORS")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_real_client_goes_from_servers_to_a_script(era: str, engine: LuaEngine):
-    house = calculating()
-    async with Client(SurfaceServer(house.gateway, shown(house, engine), "1"), mode=ERAS[era]) as client:
+    application = calculating()
+    async with Client(SurfaceServer(application.gateway, shown(application, engine), "1"), mode=ERAS[era]) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == FIVE
         for name, arguments, expected in (
             ("list-servers", {}, "## calculator (Lua: calculator)"),
@@ -220,8 +224,8 @@ async def test_a_hidden_server_and_tool_look_as_if_they_were_not_there():
         ServerSpec(name="calculator", transport="stdio", tools=ToolFilter(deny=("add",))),
         ServerSpec(name="data-server", transport="stdio", tools=ToolFilter(deny=("*",))),
     ]
-    house = calculating(specs=specs)
-    surface = shown(house)
+    application = calculating(specs=specs)
+    surface = shown(application)
     assert "data-server" not in await text(surface, "list-servers")
     assert "- add" not in await text(surface, "list-server-tools", luaServerName="calculator")
     hidden = await refusal(surface, "list-server-tools", luaServerName="data_server")
@@ -234,9 +238,9 @@ async def test_a_hidden_server_and_tool_look_as_if_they_were_not_there():
 
 @pytest.mark.requirement("S3-E11")
 async def test_a_server_that_failed_is_named_without_its_reason():
-    async with fake_house({"calculator": [ADD]}) as house:
-        house.admin.intake.failures["gone-server"] = "spawn /secret/path failed"
-        surface = shown(house)
+    async with fake_house({"calculator": [ADD]}) as application:
+        application.admin.refresher.failures["gone-server"] = "spawn /secret/path failed"
+        surface = shown(application)
         listed = await text(surface, "list-servers")
         assert "## gone-server (Lua: gone_server)\nConnection failed" in listed
         said = await refusal(surface, "list-server-tools", luaServerName="gone_server")
@@ -246,13 +250,13 @@ async def test_a_server_that_failed_is_named_without_its_reason():
 
 @pytest.mark.requirement("S3-4", "S3-45", "S3-E6")
 async def test_the_tools_are_the_servers_own_and_follow_its_changes():
-    async with fake_house({"calculator": [ADD]}) as house:
-        surface = shown(house)
+    async with fake_house({"calculator": [ADD]}) as application:
+        surface = shown(application)
         assert "- sqrt" not in await text(surface, "list-server-tools", luaServerName="calculator")
-        house.provider("calculator").offers(ADD, definition("sqrt", "Take the root", x="number"))
+        application.provider("calculator").offers(ADD, definition("sqrt", "Take the root", x="number"))
         with anyio.fail_after(5):
-            await house.edition(house.gateway.edition.number + 1)
-        assert house.provider("calculator").offered >= 1
+            await application.snapshot(application.gateway.snapshot.number + 1)
+        assert application.provider("calculator").offered >= 1
         assert "- sqrt (Lua: sqrt): Take the root" in await text(
             surface, "list-server-tools", luaServerName="calculator"
         )
@@ -309,14 +313,14 @@ async def test_many_servers_with_long_instructions_fit_their_budget():
 
 @pytest.mark.requirement("S3-5", "S3-19", "S3-33")
 async def test_inspecting_really_calls_the_tool_and_shows_what_a_script_sees(engine: LuaEngine):
-    house = calculating()
-    surface = shown(house, engine)
+    application = calculating()
+    surface = shown(application, engine)
     seen = await raw(
         surface, "inspect-tool-response", luaServerName="calculator", luaToolName="add", sampleArgs={"a": 1, "b": 2}
     )
     assert seen["structuredContent"] == {"result": 8}
-    assert house.provider("calculator").calls == [("add", {"a": 1, "b": 2})]
-    (call, script) = house.invocations
+    assert application.provider("calculator").calls == [("add", {"a": 1, "b": 2})]
+    (call, script) = application.invocations
     assert call.parent == script.parent != ""
 
 
@@ -324,14 +328,14 @@ async def test_inspecting_really_calls_the_tool_and_shows_what_a_script_sees(eng
 async def test_sample_arguments_are_data_whatever_they_hold(engine: LuaEngine):
     odd = {"type": "object"}
     offered = Offering(server="echo", tools=(definition("say", "Say it", what=odd),))
-    house = calculating(offered)
+    application = calculating(offered)
     given = {'"]] error("x") --': None, "text": "\u0000\ud83d\ude00]]", "end": [], "n": 12345678901234567890}
-    surface = shown(house, engine)
+    surface = shown(application, engine)
     result = await raw(
         surface, "inspect-tool-response", luaServerName="echo", luaToolName="say", sampleArgs={"what": given}
     )
     assert not result.get("isError"), result
-    assert house.provider("echo").calls == [("say", {"what": given})]
+    assert application.provider("echo").calls == [("say", {"what": given})]
 
 
 @pytest.mark.requirement("S3-20", "S3-46", "T40")
@@ -340,35 +344,35 @@ async def test_inspecting_warns_and_refuses_what_is_destructive(engine: LuaEngin
     assert "WARNING: this ACTUALLY EXECUTES the tool" in inspect["description"]
     assert "sparingly" in inspect["description"]
     drop = {**definition("drop"), "annotations": {"destructiveHint": True}}
-    house = calculating(Offering(server="db", tools=(drop,)))
+    application = calculating(Offering(server="db", tools=(drop,)))
     said = await refusal(
-        shown(house, engine), "inspect-tool-response", luaServerName="db", luaToolName="drop", sampleArgs={}
+        shown(application, engine), "inspect-tool-response", luaServerName="db", luaToolName="drop", sampleArgs={}
     )
     assert said.startswith("error refused for db.drop; nothing was sent")
     assert "destructive" in said
-    assert house.provider("db").calls == []
+    assert application.provider("db").calls == []
 
 
 @pytest.mark.requirement("S3-20")
 async def test_a_declared_shape_is_told_without_executing_anything(engine: LuaEngine):
     declared = {"type": "object", "properties": {"result": {"type": "number"}}}
-    house = calculating(Offering(server="calculator", tools=({**ADD, "outputSchema": declared},)))
-    surface = shown(house, engine)
+    application = calculating(Offering(server="calculator", tools=({**ADD, "outputSchema": declared},)))
+    surface = shown(application, engine)
     told = await raw(surface, "inspect-tool-response", luaServerName="calculator", luaToolName="add")
     assert told["structuredContent"] == {"executed": False, "schema": declared}
     assert "nothing was executed" in told["content"][0]["text"]
-    assert house.provider("calculator").calls == []
+    assert application.provider("calculator").calls == []
 
 
 async def test_a_learned_shape_is_told_without_executing_anything(engine: LuaEngine):
-    house = calculating()
-    surface = shown(house, engine)
+    application = calculating()
+    surface = shown(application, engine)
     add = {"luaServerName": "calculator", "luaToolName": "add"}
     await text(surface, "inspect-tool-response", **add, sampleArgs={"a": 1, "b": 2})
     told = await raw(surface, "inspect-tool-response", **add)
     assert told["structuredContent"]["executed"] is False
     assert told["structuredContent"]["schema"]["properties"]["result"]["type"] == "integer"
-    assert len(house.provider("calculator").calls) == 1
+    assert len(application.provider("calculator").calls) == 1
     assert "### Returns" in await text(surface, "tool-details", **add)
 
 
@@ -450,19 +454,19 @@ def test_the_instructions_name_the_servers_and_the_way_to_a_script():
 
 @pytest.mark.requirement("S3-34")
 async def test_every_look_goes_through_the_one_directory_and_is_written_down():
-    house = calculating()
-    surface = shown(house)
+    application = calculating()
+    surface = shown(application)
     await text(surface, "list-servers")
     await text(surface, "list-server-tools", luaServerName="calculator")
     await text(surface, "tool-details", luaServerName="calculator", luaToolName="add")
-    assert surface.directory.gateway is house.gateway
-    journal: Any = house.gateway.executor.journal
-    assert [entry.look for entry in journal.looked] == [Look.BROWSE, Look.BROWSE, Look.DESCRIBE]
+    assert surface.directory.gateway is application.gateway
+    journal: Any = application.gateway.executor.journal
+    assert [entry.look for entry in journal.lookups] == [Look.BROWSE, Look.BROWSE, Look.DESCRIBE]
 
 
 async def test_every_permitted_tool_can_be_called_by_its_own_name():
-    house = calculating()
-    async with Client(SurfaceServer(house.gateway, shown(house), "1")) as client:
+    application = calculating()
+    async with Client(SurfaceServer(application.gateway, shown(application), "1")) as client:
         answer = await client.call_tool("calculator.add", {"a": 5, "b": 3})
         assert answer.structured_content == {"result": 8}
 
@@ -499,9 +503,9 @@ async def test_a_server_of_five_thousand_tools_is_listed_to_its_end():
 
 
 async def test_a_note_behind_a_result_that_is_too_large_does_not_hide_the_way_on(engine: LuaEngine):
-    house = calculating()
-    house.provider("calculator").returns("add", {"content": [{"type": "text", "text": "word " * 30_000}]})
+    application = calculating()
+    application.provider("calculator").returns("add", {"content": [{"type": "text", "text": "word " * 30_000}]})
     script = "calculator.nope({}) result(calculator.add({ a = 1, b = 2 }):await())"
-    _, notice, note = (await raw(shown(house, engine), "execute", script=script))["content"]
+    _, notice, note = (await raw(shown(application, engine), "execute", script=script))["content"]
     assert 'next: execute({"script": "result(_gateway.read_result' in notice["text"]
     assert "not awaited" in note["text"]

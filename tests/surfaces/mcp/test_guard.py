@@ -227,7 +227,7 @@ async def test_a_request_to_upgrade_is_answered_as_any_other():
 @pytest.mark.requirement("P-DOOR-NO-TRACES")
 async def test_a_page_of_another_site_leaves_nothing_in_the_journal():
     async with listening() as gateway:
-        executor = gateway.rest.house.gateway.executor
+        executor = gateway.rest.application.gateway.executor
         for path in ("/api/v1/tools/hot", "/api/v1/tools/search?text=symbol", "/api/v1/budget", "/api/v1/stats"):
             for site in ("cross-site", "same-site"):
                 headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}

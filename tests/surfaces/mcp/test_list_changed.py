@@ -24,21 +24,21 @@ Offer = Callable[..., None]
 @asynccontextmanager
 async def following(gateway: Gateway, servers: list[SurfaceServer]) -> AsyncIterator[Offer]:
     """Servers that follow the editions as those of a running gateway do, and the way to make the next edition."""
-    last = [gateway.edition]
+    last = [gateway.snapshot]
     for server in servers:
         server.begin()
     async with anyio.create_task_group() as tasks:
 
-        def published(edition: Any) -> None:
-            before, last[0] = last[0], edition
+        def published(snapshot: Any) -> None:
+            before, last[0] = last[0], snapshot
             for server in servers:
-                tasks.start_soon(server.tell, server.publish(before, edition))
+                tasks.start_soon(server.tell, server.publish(before, snapshot))
 
-        gateway.editions.subscribe(published)
+        gateway.publisher.subscribe(published)
 
         def offer(*names: str) -> None:
             tools = tuple(definition(name) for name in names)
-            gateway.editions.accept([(Offering(server="playwright", tools=tools), "upstream")])
+            gateway.publisher.accept([(Offering(server="playwright", tools=tools), "upstream")])
 
         yield offer
         tasks.cancel_scope.cancel()
@@ -72,7 +72,7 @@ async def test_no_change_is_lost_while_two_clients_poll():
     ears = [Ears(), Ears()]
     async with (
         listening() as gateway,
-        following(gateway.rest.house.gateway, [*gateway.servers.values()]) as offer,
+        following(gateway.rest.application.gateway, [*gateway.servers.values()]) as offer,
         client(gateway, mode="legacy", message_handler=ears[0]) as first,
         client(gateway, mode="legacy", message_handler=ears[1]) as second,
         client(gateway, mode="2026-07-28") as modern,
@@ -92,7 +92,10 @@ async def test_no_change_is_lost_while_two_clients_poll():
 
 async def test_a_list_that_changes_and_changes_back_is_told_twice():
     ears = Ears()
-    async with listening() as gateway, following(gateway.rest.house.gateway, [*gateway.servers.values()]) as offer:
+    async with (
+        listening() as gateway,
+        following(gateway.rest.application.gateway, [*gateway.servers.values()]) as offer,
+    ):
         offer("one")
         with anyio.fail_after(10):
             async with client(gateway, mode="legacy", message_handler=ears) as connected:
@@ -105,7 +108,10 @@ async def test_a_list_that_changes_and_changes_back_is_told_twice():
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_client_that_never_listed_is_told(mode: str):
     ears = Ears()
-    async with listening() as gateway, following(gateway.rest.house.gateway, [*gateway.servers.values()]) as offer:
+    async with (
+        listening() as gateway,
+        following(gateway.rest.application.gateway, [*gateway.servers.values()]) as offer,
+    ):
         for target in (f"http://{gateway.host}/mcp/static", gateway.servers["static"]):
             ears.heard = 0
             with anyio.fail_after(10):
@@ -122,7 +128,10 @@ async def test_a_client_that_never_listed_is_told(mode: str):
 
 async def test_an_edition_that_lists_the_same_is_not_told():
     ears = Ears()
-    async with listening() as gateway, following(gateway.rest.house.gateway, [*gateway.servers.values()]) as offer:
+    async with (
+        listening() as gateway,
+        following(gateway.rest.application.gateway, [*gateway.servers.values()]) as offer,
+    ):
         offer("one")
         with anyio.fail_after(10):
             async with Client(gateway.servers["discover"], mode="legacy", message_handler=ears) as connected:
@@ -132,7 +141,10 @@ async def test_an_edition_that_lists_the_same_is_not_told():
 
 
 async def test_who_opens_its_stream_late_is_told_what_it_missed():
-    async with listening() as gateway, following(gateway.rest.house.gateway, [*gateway.servers.values()]) as offer:
+    async with (
+        listening() as gateway,
+        following(gateway.rest.application.gateway, [*gateway.servers.values()]) as offer,
+    ):
         session = await gateway.open_session(path="/mcp/static")
         await gateway.rpc("tools/list", path="/mcp/static", mcp_session_id=session)
         offer("one", "two")

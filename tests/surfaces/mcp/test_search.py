@@ -17,7 +17,7 @@ from tests.sample_tools import ALL, TWO, handle_base_readQuery, reports, sample_
 from portico.domain.call import Caller
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.server import ServerSpec, ToolFilter
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Tool, ToolId
 from portico.errors import NextCall
 from portico.server.run import surface_tokens
@@ -34,10 +34,10 @@ PINS = ("base_readQuery",)
 
 
 async def ask(
-    house: FakeHouse, query: object = "", *, caller: Caller = AGENT, order: str = "keywords", **rest: Any
+    application: FakeHouse, query: object = "", *, caller: Caller = AGENT, order: str = "keywords", **rest: Any
 ) -> Any:
     """What `search_tool` answers, as data."""
-    search = Search(house.gateway, order).meta_tool("search_tool")
+    search = Search(application.gateway, order).meta_tool("search_tool")
     assert search is not None
     result = await search(caller, {"query": query, **rest}, Envelope())
     assert not result.get("isError"), result
@@ -45,16 +45,16 @@ async def ask(
     return result["structuredContent"]
 
 
-async def execute(house: FakeHouse, arguments: dict[str, Any]) -> Any:
+async def execute(application: FakeHouse, arguments: dict[str, Any]) -> Any:
     """What `execute_tool` answers."""
-    run = Search(house.gateway).meta_tool("execute_tool")
+    run = Search(application.gateway).meta_tool("execute_tool")
     assert run is not None
     return await run(AGENT, arguments, Envelope())
 
 
-def connected(house: FakeHouse, surface: Any, era: str) -> Client:
+def connected(application: FakeHouse, surface: Any, era: str) -> Client:
     """A real client of one surface."""
-    return Client(SurfaceServer(house.gateway, surface(house.gateway), "1"), mode=ERAS[era])
+    return Client(SurfaceServer(application.gateway, surface(application.gateway), "1"), mode=ERAS[era])
 
 
 @pytest.mark.requirement("S0-11", "S0-12", "S0-13", "S0-14", "S0-15", "S0-16", "S0-22", "S0-26", "S0-75", "S0-E6")
@@ -98,8 +98,8 @@ async def test_every_spelling_of_a_server_s_tool_is_an_exact_name(query: str) ->
 
 
 async def test_a_name_that_several_servers_have_is_a_keyword() -> None:
-    house = furnish({"a": [definition("find"), definition("other")], "b": [definition("find")]})
-    answer = await ask(house, "find")
+    application = furnish({"a": [definition("find"), definition("other")], "b": [definition("find")]})
+    answer = await ask(application, "find")
     assert [(hit["name"], hit["score"]) for hit in answer["tools"]] == [("a__find", 200), ("b__find", 200)]
 
 
@@ -127,13 +127,13 @@ async def test_keywords_give_the_documented_answer() -> None:
 
 @pytest.mark.requirement("S0-36")
 async def test_ten_tools_are_told_unless_the_limit_says_otherwise() -> None:
-    house = furnish({"s": [definition(f"row_{n:02}") for n in range(30)]})
-    assert (await ask(house, "row"))["results_count"] == 10
-    assert (await ask(house, "row", limit=3))["results_count"] == 3
-    assert (await ask(house, "row", limit="25"))["results_count"] == 25
-    assert (await ask(house, "row", limit=10**9))["results_count"] == 30
-    assert (await ask(house, "row", limit=0))["results_count"] == 1
-    assert await ask(house, "nothing like it") == {"match_type": "approximate", "results_count": 0, "tools": []}
+    application = furnish({"s": [definition(f"row_{n:02}") for n in range(30)]})
+    assert (await ask(application, "row"))["results_count"] == 10
+    assert (await ask(application, "row", limit=3))["results_count"] == 3
+    assert (await ask(application, "row", limit="25"))["results_count"] == 25
+    assert (await ask(application, "row", limit=10**9))["results_count"] == 30
+    assert (await ask(application, "row", limit=0))["results_count"] == 1
+    assert await ask(application, "nothing like it") == {"match_type": "approximate", "results_count": 0, "tools": []}
 
 
 @pytest.mark.requirement("S0-E3")
@@ -143,64 +143,64 @@ async def test_no_query_gives_all_names_page_by_page() -> None:
         "total_count": 2,
         "tools": ["base_tableDDL", "base_tableList"],
     }
-    house = furnish({f"s{n}": [definition(f"t{m}") for m in range(50)] for n in range(5)})
+    application = furnish({f"s{n}": [definition(f"t{m}") for m in range(50)] for n in range(5)})
     names: list[str] = []
     pages = 0
     cursor = ""
     while pages == 0 or cursor:
-        page = await ask(house, " ", limit=60, cursor=cursor)
+        page = await ask(application, " ", limit=60, cursor=cursor)
         assert page["total_count"] == 250
         names += page["tools"]
         cursor, pages = page.get("next_cursor", ""), pages + 1
-    assert names == sorted(tool.listed for tool in house.gateway.listing(AGENT))
+    assert names == sorted(tool.listed for tool in application.gateway.listing(AGENT))
     assert pages == 5
-    assert len((await ask(house))["tools"]) == 100
+    assert len((await ask(application))["tools"]) == 100
 
 
 @pytest.mark.requirement("S0-47", "S0-67")
 async def test_exactly_three_tools_are_listed() -> None:
-    house = sample_house(*ALL, pins=PINS)
-    assert [tool["name"] for tool in await Search(house.gateway).tools(AGENT)] == [
+    application = sample_house(*ALL, pins=PINS)
+    assert [tool["name"] for tool in await Search(application.gateway).tools(AGENT)] == [
         "search_tool",
         "execute_tool",
         "base_readQuery",
     ]
-    assert Search(house.gateway).meta_tool("base_readQuery") is None
+    assert Search(application.gateway).meta_tool("base_readQuery") is None
 
 
 @pytest.mark.requirement("S0-47", "S0-67")
 @pytest.mark.parametrize("surface", [Search, Discover, Capabilities])
 async def test_a_tool_that_is_pinned_under_two_spellings_is_listed_once(surface: Any) -> None:
-    house = sample_house(*ALL, pins=("base_readQuery", "local.base_readQuery", "BASE_READQUERY", "base_tableDDL"))
-    names = [tool["name"] for tool in await surface(house.gateway).tools(AGENT)]
+    application = sample_house(*ALL, pins=("base_readQuery", "local.base_readQuery", "BASE_READQUERY", "base_tableDDL"))
+    names = [tool["name"] for tool in await surface(application.gateway).tools(AGENT)]
     assert names[-2:] == ["base_readQuery", "base_tableDDL"]
     assert len(names) == len(set(names))
 
 
 @pytest.mark.requirement("S0-1", "S0-66", "S0-67", "S0-72")
 async def test_of_120_functions_three_are_listed_at_a_hundredth_of_the_cost() -> None:
-    house = sample_house(handle_base_readQuery, *reports(119), pins=PINS)
-    assert len(await Static(house.gateway).tools(AGENT)) == 120
-    assert [tool["name"] for tool in await Search(house.gateway).tools(AGENT)] == [
+    application = sample_house(handle_base_readQuery, *reports(119), pins=PINS)
+    assert len(await Static(application.gateway).tools(AGENT)) == 120
+    assert [tool["name"] for tool in await Search(application.gateway).tools(AGENT)] == [
         "search_tool",
         "execute_tool",
         "base_readQuery",
     ]
-    assert surface_tokens(house.gateway, "search") <= 0.01 * surface_tokens(house.gateway, "static")
+    assert surface_tokens(application.gateway, "search") <= 0.01 * surface_tokens(application.gateway, "static")
 
 
 @pytest.mark.requirement("S0-66")
 async def test_static_lists_every_tool_on_its_own() -> None:
-    house = sample_house(*ALL, pins=PINS)
-    names = {tool["name"] for tool in await Static(house.gateway).tools(AGENT)}
+    application = sample_house(*ALL, pins=PINS)
+    names = {tool["name"] for tool in await Static(application.gateway).tools(AGENT)}
     assert names == {"base_readQuery", "base_tableList", "base_tableDDL", "dba_userSqlList", "sql_opt_explain"}
 
 
 @pytest.mark.requirement("S0-27", "S0-41", "S0-42", "S0-43", "S0-67", "S0-73", "S0-E8")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_real_client_walks_the_documented_way(era: str) -> None:
-    house = sample_house(*ALL, pins=PINS)
-    async with connected(house, Search, era) as client, connected(house, Static, era) as static:
+    application = sample_house(*ALL, pins=PINS)
+    async with connected(application, Search, era) as client, connected(application, Static, era) as static:
         assert [tool.name for tool in (await client.list_tools()).tools] == [
             "search_tool",
             "execute_tool",
@@ -228,8 +228,8 @@ def _told(result: Any) -> Any:
 
 @pytest.mark.requirement("S0-44")
 async def test_arguments_are_checked_before_anything_runs() -> None:
-    house = furnish({"hub": [definition("add-label", issue="integer", label="string")]})
-    refused = await execute(house, {"tool_name": "hub__add-label", "arguments": {"issue": 7, "lable": "bug"}})
+    application = furnish({"hub": [definition("add-label", issue="integer", label="string")]})
+    refused = await execute(application, {"tool_name": "hub__add-label", "arguments": {"issue": 7, "lable": "bug"}})
     assert refused == {
         "isError": True,
         "content": [
@@ -245,27 +245,27 @@ async def test_arguments_are_checked_before_anything_runs() -> None:
             }
         ],
     }
-    assert house.provider("hub").calls == []
+    assert application.provider("hub").calls == []
 
 
 @pytest.mark.requirement("S0-41", "S0-42")
 async def test_a_result_is_the_tool_s_own() -> None:
-    house = furnish({"hub": [definition("get", id="integer")]})
+    application = furnish({"hub": [definition("get", id="integer")]})
     own = {"content": [{"type": "image", "data": "", "mimeType": "x"}], "isError": True, "_meta": {"a": 1}}
-    house.provider("hub").returns("get", own)
-    assert await execute(house, {"tool_name": "hub__get", "arguments": {"id": 1}}) == own
-    malformed = await execute(house, {"name": "HUB.get", "arguments": '{"id": "1"}'})
+    application.provider("hub").returns("get", own)
+    assert await execute(application, {"tool_name": "hub__get", "arguments": {"id": 1}}) == own
+    malformed = await execute(application, {"name": "HUB.get", "arguments": '{"id": "1"}'})
     assert malformed["content"][-1]["text"] == (
         '[portico]\nnote: read `arguments` from a JSON string\nnote: id: took "1" as 1'
     )
-    assert house.provider("hub").calls == [("get", {"id": 1})] * 2, "malformed or not"
-    assert [i.tool for i in house.invocations] == [ToolId("hub", "get")] * 2, "through the one executor"
+    assert application.provider("hub").calls == [("get", {"id": 1})] * 2, "malformed or not"
+    assert [i.tool for i in application.invocations] == [ToolId("hub", "get")] * 2, "through the one executor"
 
 
 async def test_the_tool_s_name_stands_under_tool_name_whatever_stands_beside_it() -> None:
-    house = furnish({"hub": [definition("add-label", name="string")]})
-    await execute(house, {"tool_name": "hub__add-label", "name": "bug"})
-    assert house.provider("hub").calls == [("add-label", {"name": "bug"})]
+    application = furnish({"hub": [definition("add-label", name="string")]})
+    await execute(application, {"tool_name": "hub__add-label", "name": "bug"})
+    assert application.provider("hub").calls == [("add-label", {"name": "bug"})]
 
 
 async def test_what_a_function_raises_is_a_result_that_says_so() -> None:
@@ -317,15 +317,15 @@ def test_the_next_call_is_spelled_in_the_words_of_the_surface(call: NextCall, te
 
 async def test_hidden_tools_stay_hidden_in_every_mode() -> None:
     spec = ServerSpec(name="hub", transport="stdio", tools=ToolFilter(deny=("secret*",)))
-    house = furnish({"hub": [definition("secret_row", "Secret."), definition("row")]}, specs=[spec])
-    assert await ask(house) == {"match_type": "list_all", "total_count": 1, "tools": ["hub__row"]}
+    application = furnish({"hub": [definition("secret_row", "Secret."), definition("row")]}, specs=[spec])
+    assert await ask(application) == {"match_type": "list_all", "total_count": 1, "tools": ["hub__row"]}
     for query in ("secret_row", "hub__secret_row", "hub.secret_row", "secret"):
-        assert await ask(house, query) == await ask(house, query.replace("secret", "absent"))
+        assert await ask(application, query) == await ask(application, query.replace("secret", "absent"))
     for query in ("row secret", "secret_row columns row"):
-        assert [hit["name"] for hit in (await ask(house, query))["tools"]] == ["hub__row"]
-        assert [hit["name"] for hit in (await ask(house, query, order="meaning"))["tools"]] in (["hub__row"], [])
-    refused = await execute(house, {"tool_name": "hub__secret_row", "arguments": {}})
-    missing = await execute(house, {"tool_name": "hub__absent_row", "arguments": {}})
+        assert [hit["name"] for hit in (await ask(application, query))["tools"]] == ["hub__row"]
+        assert [hit["name"] for hit in (await ask(application, query, order="meaning"))["tools"]] in (["hub__row"], [])
+    refused = await execute(application, {"tool_name": "hub__secret_row", "arguments": {}})
+    missing = await execute(application, {"tool_name": "hub__absent_row", "arguments": {}})
     assert refused["content"][0]["text"].replace("secret", "absent") == missing["content"][0]["text"]
 
 
@@ -333,8 +333,8 @@ async def test_hidden_tools_stay_hidden_in_every_mode() -> None:
 class OwnServer:
     """A policy by which each caller sees the server of its own name."""
 
-    def visible(self, caller: Caller, edition: Edition) -> Set[ToolId]:
-        return {id for id in edition.tools if id.server == caller.name}
+    def visible(self, caller: Caller, snapshot: CatalogSnapshot) -> Set[ToolId]:
+        return {id for id in snapshot.tools if id.server == caller.name}
 
     def admit(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
         return None
@@ -342,39 +342,39 @@ class OwnServer:
 
 @pytest.mark.requirement("T17")
 async def test_tools_of_other_callers_are_never_counted() -> None:
-    house = furnish({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
-    house.gateway.policy = OwnServer()
+    application = furnish({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
+    application.gateway.policy = OwnServer()
     ann = Caller(name="ann")
-    assert await ask(house, caller=ann) == {"match_type": "list_all", "total_count": 1, "tools": ["ann__row"]}
-    assert (await ask(house, "row", caller=ann))["match_type"] == "exact", "bob's makes it no less unique"
-    assert (await ask(house, "row columns", caller=ann))["results_count"] == 1
-    assert (await ask(house, "row_2", caller=ann))["match_type"] == "approximate"
-    assert (await ask(house, caller=Caller(name="bob")))["total_count"] == 2
+    assert await ask(application, caller=ann) == {"match_type": "list_all", "total_count": 1, "tools": ["ann__row"]}
+    assert (await ask(application, "row", caller=ann))["match_type"] == "exact", "bob's makes it no less unique"
+    assert (await ask(application, "row columns", caller=ann))["results_count"] == 1
+    assert (await ask(application, "row_2", caller=ann))["match_type"] == "approximate"
+    assert (await ask(application, caller=Caller(name="bob")))["total_count"] == 2
 
 
 async def test_the_order_may_be_that_of_the_index_and_the_scores_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    house = sample_house()
-    tools = {tool.listed: tool for tool in house.gateway.listing(AGENT)}
+    application = sample_house()
+    tools = {tool.listed: tool for tool in application.gateway.listing(AGENT)}
     ranked = [Hit(tool=tools[name], score=0.5) for name in ("sql_opt_explain", "base_tableDDL", "base_tableList")]
     found = Findings(hits=tuple(ranked), fits=True)
-    monkeypatch.setattr(type(house.gateway), "hits", lambda self, caller, query: found)
-    answer = await ask(house, "table list", order="meaning", limit=3)
+    monkeypatch.setattr(type(application.gateway), "hits", lambda self, caller, query: found)
+    answer = await ask(application, "table list", order="meaning", limit=3)
     assert [(hit["name"], hit["score"]) for hit in answer["tools"]] == [
         ("sql_opt_explain", 0),
         ("base_tableDDL", 100),
         ("base_tableList", 120),
     ]
-    assert (await ask(house, "table list", order="meaning", limit=1))["results_count"] == 1
-    monkeypatch.setattr(type(house.gateway), "hits", lambda self, caller, query: Findings(hits=tuple(ranked)))
-    assert (await ask(house, "table list", order="meaning"))["tools"] == [], "the nearest are no answer"
+    assert (await ask(application, "table list", order="meaning", limit=1))["results_count"] == 1
+    monkeypatch.setattr(type(application.gateway), "hits", lambda self, caller, query: Findings(hits=tuple(ranked)))
+    assert (await ask(application, "table list", order="meaning"))["tools"] == [], "the nearest are no answer"
 
 
 async def test_a_new_edition_is_searched_at_once() -> None:
-    house = furnish({"hub": [definition("row")]})
-    search = Search(house.gateway).meta_tool("search_tool")
+    application = furnish({"hub": [definition("row")]})
+    search = Search(application.gateway).meta_tool("search_tool")
     assert search is not None
     before = await search(AGENT, {"query": "row or column"}, Envelope())
-    house.gateway.editions.withdraw("hub")
+    application.gateway.publisher.withdraw("hub")
     after = await search(AGENT, {"query": "row or column"}, Envelope())
     assert [r["structuredContent"]["results_count"] for r in (before, after)] == [1, 0]
 
@@ -463,11 +463,11 @@ def test_a_client_reads_about_99_percent_less_than_in_static_mode() -> None:
 
 @pytest.mark.requirement("S0-76")
 async def test_two_thousand_tools_make_no_answer_longer() -> None:
-    house = furnish(generate(100, 2_000))
-    count = house.gateway.counter.count
-    assert surface_tokens(house.gateway, "search") <= 350
-    assert count(json.dumps(await ask(house, "create issue"))) <= 1_000
-    assert count(json.dumps(await ask(house))) <= 1_200
+    application = furnish(generate(100, 2_000))
+    count = application.gateway.counter.count
+    assert surface_tokens(application.gateway, "search") <= 350
+    assert count(json.dumps(await ask(application, "create issue"))) <= 1_000
+    assert count(json.dumps(await ask(application))) <= 1_200
 
 
 def test_instructions_name_the_servers_within_512_characters() -> None:

@@ -14,7 +14,7 @@ from portico.domain.foreign_text import own_block
 from portico.errors import InvalidArguments, NextCall, UnknownTool
 from portico.protocols import ScriptEngine
 from portico.rendering.budget import TokenEstimate
-from portico.scripting.session import Scripts
+from portico.scripting.session import ScriptRunner
 from portico.server.run import surface_tokens
 from portico.surfaces.discover.surface import DEFINITIONS, Discover
 from portico.surfaces.mcp.meta_tools import error_result, text_result, with_notes
@@ -31,20 +31,20 @@ ISSUE = definition("create-issue", "Create an issue.", title="string")
 
 
 @pytest.fixture
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     return furnish({"github": [ISSUE]}, pins=("github.create_issue",))
 
 
-async def ask(house: FakeHouse, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-    meta_tool = Discover(house.gateway).meta_tool(name)
+async def ask(application: FakeHouse, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+    meta_tool = Discover(application.gateway).meta_tool(name)
     assert meta_tool is not None
     result = await meta_tool(AGENT, arguments, Envelope())
     return "\n".join(block["text"] for block in result["content"]), bool(result.get("isError"))
 
 
 @pytest.mark.requirement("P-DISCOVER-LIST")
-async def test_discover_lists_its_own_tools_and_the_pins(house: FakeHouse) -> None:
-    listed = await Discover(house.gateway).tools(AGENT)
+async def test_discover_lists_its_own_tools_and_the_pins(application: FakeHouse) -> None:
+    listed = await Discover(application.gateway).tools(AGENT)
     names = [tool["name"] for tool in listed]
     assert names == ["search_tools", "describe_tools", "call_tool", "read_result", "github__create-issue"]
     for tool in DEFINITIONS:
@@ -54,9 +54,12 @@ async def test_discover_lists_its_own_tools_and_the_pins(house: FakeHouse) -> No
 
 @pytest.mark.requirement("P-TOKENS-DISCOVER")
 def test_discover_costs_less_than_seven_hundred_tokens_with_any_catalog() -> None:
-    house = furnish({f"server-{number}": [definition("x")] for number in range(300)})
-    assert surface_tokens(house.gateway, scripts=Scripts(gateway=house.gateway, open_engine=_never)) <= 700
-    assert surface_tokens(house.gateway, "static") > 5_000
+    application = furnish({f"server-{number}": [definition("x")] for number in range(300)})
+    assert (
+        surface_tokens(application.gateway, scripts=ScriptRunner(gateway=application.gateway, open_engine=_never))
+        <= 700
+    )
+    assert surface_tokens(application.gateway, "static") > 5_000
 
 
 def test_the_list_is_the_same_to_the_byte_whatever_the_catalog_holds() -> None:
@@ -69,21 +72,21 @@ def test_the_list_is_the_same_to_the_byte_whatever_the_catalog_holds() -> None:
 @pytest.mark.requirement("P-INSTRUCTIONS")
 @pytest.mark.parametrize("servers", [[], ["github"], [f"server{n}" for n in range(300)], ["x" * 600]])
 def test_instructions_name_the_servers_within_512_characters(servers: list[str]) -> None:
-    house = furnish({name: [definition("x")] for name in servers})
-    text = Discover(house.gateway).instructions(AGENT)
+    application = furnish({name: [definition("x")] for name in servers})
+    text = Discover(application.gateway).instructions(AGENT)
     assert len(text) <= 512
     assert "search_tools" in text
     if servers and len(servers[0]) < 100:
         assert f"Servers: {servers[0]}" in text
     if len(servers) == 300:
         assert " more." in text
-    assert len(Static(house.gateway).instructions(AGENT)) <= 512
+    assert len(Static(application.gateway).instructions(AGENT)) <= 512
 
 
-async def test_static_lists_every_permitted_tool(house: FakeHouse) -> None:
-    (tool,) = await Static(house.gateway).tools(AGENT)
+async def test_static_lists_every_permitted_tool(application: FakeHouse) -> None:
+    (tool,) = await Static(application.gateway).tools(AGENT)
     assert tool == {**ISSUE, "name": "github__create-issue"}
-    assert Static(house.gateway).meta_tool("search_tools") is None
+    assert Static(application.gateway).meta_tool("search_tools") is None
 
 
 @pytest.mark.parametrize(
@@ -104,15 +107,15 @@ async def test_static_lists_every_permitted_tool(house: FakeHouse) -> None:
     ],
 )
 def test_the_next_call_is_spelled_in_the_words_of_the_surface(
-    house: FakeHouse, call: NextCall, discover: str, static: str
+    application: FakeHouse, call: NextCall, discover: str, static: str
 ) -> None:
-    assert Discover(house.gateway).spell(call) == discover
-    assert Static(house.gateway).spell(call) == static
+    assert Discover(application.gateway).spell(call) == discover
+    assert Static(application.gateway).spell(call) == static
 
 
-def test_an_error_is_a_result_that_says_what_failed_and_what_was_sent(house: FakeHouse) -> None:
+def test_an_error_is_a_result_that_says_what_failed_and_what_was_sent(application: FakeHouse) -> None:
     error = UnknownTool("x", details=("a", "b"), next_call=NextCall("search", {"query": "y"}))
-    assert error_result(error, Discover(house.gateway).spell, ["mended", "mended"]) == text_result(
+    assert error_result(error, Discover(application.gateway).spell, ["mended", "mended"]) == text_result(
         'error unknown_tool for x; nothing was sent\n- a\n- b\nnext: search_tools({"query": "y"})\nnote: mended',
         is_error=True,
     )
@@ -127,8 +130,10 @@ def test_a_result_is_passed_on_unchanged_unless_something_was_repaired() -> None
 
 
 @pytest.mark.requirement("P-LENIENT")
-async def test_a_malformed_call_works_and_says_what_was_put_right(house: FakeHouse) -> None:
-    text, is_error = await ask(house, "call_tool", {"name": "GITHUB__create_issue", "arguments": '{"title": "x"}'})
+async def test_a_malformed_call_works_and_says_what_was_put_right(application: FakeHouse) -> None:
+    text, is_error = await ask(
+        application, "call_tool", {"name": "GITHUB__create_issue", "arguments": '{"title": "x"}'}
+    )
     assert not is_error
     assert text.split("\n") == [
         "create-issue was called",
@@ -149,9 +154,9 @@ async def test_a_malformed_call_works_and_says_what_was_put_right(house: FakeHou
     ],
 )
 async def test_meta_tools_explain_what_is_missing(
-    house: FakeHouse, tool: str, arguments: dict[str, Any], text: str
+    application: FakeHouse, tool: str, arguments: dict[str, Any], text: str
 ) -> None:
-    answer, is_error = await ask(house, tool, arguments)
+    answer, is_error = await ask(application, tool, arguments)
     assert answer.startswith(text)
     assert "\nnext: " in answer
     assert is_error
@@ -168,8 +173,8 @@ async def test_meta_tools_explain_what_is_missing(
         "['github.create_issue']",
     ],
 )
-async def test_names_to_describe_may_be_written_loosely(house: FakeHouse, names: object) -> None:
-    answer, is_error = await ask(house, "describe_tools", {"names": names})
+async def test_names_to_describe_may_be_written_loosely(application: FakeHouse, names: object) -> None:
+    answer, is_error = await ask(application, "describe_tools", {"names": names})
     assert answer.startswith("## github.create_issue [write]")
     assert not is_error
 
@@ -198,8 +203,8 @@ def test_the_estimate_of_an_error_is_small() -> None:
 
 
 @pytest.mark.requirement("P-FILTERS", "P-ERROR-FORMAT")
-async def test_a_search_in_an_unknown_server_names_those_that_exist_and_the_next_call(house: FakeHouse) -> None:
-    text, is_error = await ask(house, "search_tools", {"query": "issue", "server": "gihub"})
+async def test_a_search_in_an_unknown_server_names_those_that_exist_and_the_next_call(application: FakeHouse) -> None:
+    text, is_error = await ask(application, "search_tools", {"query": "issue", "server": "gihub"})
     assert text == (
         "error unknown_filter for server 'gihub'; nothing was sent\n- servers, nearest first: github\n"
         'next: search_tools({"query": "issue", "server": "github"})'
@@ -208,7 +213,7 @@ async def test_a_search_in_an_unknown_server_names_those_that_exist_and_the_next
 
 
 @pytest.mark.requirement("P-NOTHING-FITS")
-async def test_a_search_that_nothing_fits_is_an_answer_and_no_error(house: FakeHouse) -> None:
-    text, is_error = await ask(house, "search_tools", {"query": "quantum zebra"})
+async def test_a_search_that_nothing_fits_is_an_answer_and_no_error(application: FakeHouse) -> None:
+    text, is_error = await ask(application, "search_tools", {"query": "quantum zebra"})
     assert text.startswith("no tool fits 'quantum zebra'\nnext: ")
     assert not is_error

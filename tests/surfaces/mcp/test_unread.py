@@ -23,7 +23,7 @@ SERVERS = {
 }
 
 
-def house() -> FakeHouse:
+def application() -> FakeHouse:
     return furnish(SERVERS)
 
 
@@ -50,14 +50,14 @@ async def ask(found: FakeHouse, surface: Any, name: str, /, **arguments: Any) ->
     ],
 )
 async def test_an_unknown_argument_is_named_with_a_near_one(surface: Any, name: str, arguments: Any, said: str):
-    found = house()
+    found = application()
     text = await ask(found, surface(found.gateway), name, **arguments)
     assert "[portico]\nnote: unknown and not used: " in text or "\nnote: unknown and not used: " in text
     assert said in text
 
 
 async def test_filters_that_are_not_listed_are_honoured():
-    found = house()
+    found = application()
     discover = Discover(found.gateway)
     assert "github" not in await ask(found, discover, "search_tools", query="", read_only=True)
     assert "files.read_file" in await ask(found, discover, "search_tools", query="", tag="disk")
@@ -68,7 +68,7 @@ async def test_filters_that_are_not_listed_are_honoured():
 
 
 async def test_the_search_surface_honours_them_too():
-    found = house()
+    found = application()
     search = Search(found.gateway)
     assert "github" not in await ask(found, search, "search_tool", query="", read_only=True)
     assert "get_user" not in await ask(found, search, "search_tool", query="file user", tag="disk")
@@ -79,14 +79,14 @@ async def test_the_search_surface_honours_them_too():
     "name", ["github.create-issue", "create-issue", "github::create-issue", "github__create-issue"]
 )
 async def test_a_tool_s_real_name_is_taken_without_a_note(name: str):
-    found = house()
+    found = application()
     assert await ask(found, Discover(found.gateway), "call_tool", name=name, arguments={"title": "x"}) == (
         "create-issue was called"
     )
 
 
 async def test_another_case_is_still_told():
-    found = house()
+    found = application()
     text = await ask(found, Discover(found.gateway), "call_tool", name="GITHUB.create_issue", arguments={"title": "x"})
     assert "note: GITHUB.create_issue is spelled github.create_issue here" in text
 

@@ -10,13 +10,13 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message
 
-from portico.application import House
+from portico.application import Application
 from portico.domain.call import Invocation, Outcome
 from portico.domain.server import ServerSpec, ToolFilter
 from portico.domain.tool import ToolId
 from portico.surfaces.rest.app import build_api
 from portico.testing import FakeProvider, definition, furnish
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 TOOLS = "/api/v1/tools"
 SYMBOL = {
@@ -86,7 +86,7 @@ class Answer:
 class Rest:
     """A house, and the way to ask it."""
 
-    house: House
+    application: Application
     app: ASGIApp
 
     async def get(self, target: str | bytes, *, method: str = "GET", **headers: str) -> Answer:
@@ -94,7 +94,7 @@ class Rest:
         return await send(self.app, target, method=method, **headers)
 
     def provider(self, server: str) -> FakeProvider:
-        found = self.house.admin.providers[server]
+        found = self.application.admin.providers[server]
         assert isinstance(found, FakeProvider)
         return found
 
@@ -102,7 +102,7 @@ class Rest:
         """Let a tool have been called."""
         for number in range(calls):
             outcome = Outcome.FAILED if number < failed else Outcome.DONE
-            self.house.gateway.executor.record(
+            self.application.gateway.executor.record(
                 Invocation(
                     tool=ToolId(server, tool),
                     spelled=tool,
@@ -121,9 +121,9 @@ def open_rest(
 ) -> Rest:
     """A house that knows these servers, and its REST surface."""
     found = furnish(servers, specs=specs, **parts)
-    walk = Walk(gateway=found.gateway, cache=found.gateway.answers)
-    house = House(gateway=found.gateway, admin=found.admin, walk=walk)
-    return Rest(house, build_api(house))
+    tier_answers = TierAnswers(gateway=found.gateway, cache=found.gateway.answers)
+    application = Application(gateway=found.gateway, admin=found.admin, tier_answers=tier_answers)
+    return Rest(application, build_api(application))
 
 
 async def send(app: ASGIApp, target: str | bytes, *, method: str = "GET", **headers: str) -> Answer:

@@ -24,7 +24,9 @@ PATHS = (
 
 def door(api: ASGIApp | None = None) -> ASGIApp:
     rest = open_rest()
-    server = SurfaceServer(rest.house.gateway, Discover(rest.house.gateway), "1", rest.house.walk)
+    server = SurfaceServer(
+        rest.application.gateway, Discover(rest.application.gateway), "1", rest.application.tier_answers
+    )
     return build_app({"discover": server}, default="discover", port=8421, api=api or rest.app)
 
 

@@ -131,7 +131,7 @@ async def test_an_unknown_category_is_answered_with_near_ones():
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING")
 async def test_a_hidden_tool_looks_missing():
     rest = open_rest()
-    assert ToolId("serena-mcp-server", "secret_tool") in rest.house.gateway.edition.tools
+    assert ToolId("serena-mcp-server", "secret_tool") in rest.application.gateway.snapshot.tools
     hidden = await rest.get(f"{TOOLS}/serena-mcp-server/secret_tool")
     assert (hidden.status, hidden.error["code"]) == (404, "unknown_tool")
     known = {name: [tool for tool in tools if tool["name"] != "secret_tool"] for name, tools in SERVERS.items()}
@@ -205,7 +205,7 @@ class Failing(AnswerCache):
 
 def broken(error: Exception) -> Rest:
     rest = open_rest()
-    rest.house.walk.cache = Failing(error)
+    rest.application.tier_answers.cache = Failing(error)
     return rest
 
 

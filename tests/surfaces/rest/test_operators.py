@@ -30,7 +30,7 @@ from portico.surfaces.rest.operators import (
     StatsResponse,
 )
 from portico.testing import AGENT, FakeProvider
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 from tests.operating import Kept
 from tests.surfaces.rest.rooms import TOOLS, Rest, open_rest
 
@@ -66,10 +66,10 @@ async def test_usage_is_summed_up():
 
 async def test_usage_is_summed_up_alike_over_rest_and_on_the_command_line():
     rest = open_rest()
-    await rest.house.gateway.call(AGENT, Call(tool="serena.replace_body", arguments={"body": "x"}))
+    await rest.application.gateway.call(AGENT, Call(tool="serena.replace_body", arguments={"body": "x"}))
     told = (await rest.get("/api/v1/stats?days=7&limit=10")).json
-    report = await rest.house.admin.usage_report(days=7, limit=10)
-    printed = json.loads(json.dumps(report.as_data(rest.house.gateway.spelled)))
+    report = await rest.application.admin.usage_report(days=7, limit=10)
+    printed = json.loads(json.dumps(report.as_data(rest.application.gateway.spelled)))
     assert printed == told
 
 
@@ -78,7 +78,7 @@ async def test_usage_is_told_in_the_words_and_units_of_the_tiers():
     rest.used("serena-mcp-server", "find_symbol", 75, failed=1)
     used = ToolLine(tool=ToolId("serena-mcp-server", "find_symbol"), calls=75, done=74, mean_ms=47, p95_ms=48)
     gone = ToolLine(tool=ToolId("gone", "tool"), calls=1, done=1, mean_ms=47, p95_ms=48)
-    rest.house.admin.ledger = Kept(summed=Report(days=7, calls=76, top=(used, gone)))
+    rest.application.admin.ledger = Kept(summed=Report(days=7, calls=76, top=(used, gone)))
     lines = {line["tool"]: line for line in (await rest.get("/api/v1/stats")).json["top"]}
     assert lines.keys() == {"serena::find_symbol", "gone::tool"}
     told = (await rest.get(f"{TOOLS}/serena/find_symbol")).json
@@ -89,10 +89,10 @@ async def test_usage_is_told_in_the_words_and_units_of_the_tiers():
 
 async def test_usage_is_not_asked_of_a_store_that_is_known_to_be_away():
     rest = open_rest()
-    rest.house.admin.ledger = Kept(summed=Report(days=7))
+    rest.application.admin.ledger = Kept(summed=Report(days=7))
     assert (await rest.get("/api/v1/stats")).status == 200
     driver, advice = "connection failed to 10.0.0.1 " * 20, "Check that the server runs"
-    rest.house.admin.trouble = f"the store postgresql://db did not answer: {driver}. {advice}"
+    rest.application.admin.trouble = f"the store postgresql://db did not answer: {driver}. {advice}"
     answer = await rest.get("/api/v1/stats")
     assert (answer.status, answer.error["code"]) == (503, "store_error")
     said = answer.error["message"]
@@ -127,7 +127,9 @@ async def test_budgets_are_verified_as_the_tiers_are_sent():
 
 
 @pytest.mark.requirement("P-REPORTS-KEPT")
-@pytest.mark.parametrize(("path", "owner", "method"), [("budget", Walk, "verify"), ("stats", Admin, "usage_report")])
+@pytest.mark.parametrize(
+    ("path", "owner", "method"), [("budget", TierAnswers, "verify"), ("stats", Admin, "usage_report")]
+)
 async def test_a_report_is_made_once_however_many_ask(
     path: str, owner: type, method: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -154,7 +156,7 @@ async def test_a_report_is_made_once_however_many_ask(
 @pytest.mark.requirement("P-REPORTS-KEPT")
 async def test_a_report_is_another_one_after_a_call():
     rest = open_rest()
-    ledger = rest.house.admin.ledger = Kept(summed=Report(days=7))
+    ledger = rest.application.admin.ledger = Kept(summed=Report(days=7))
     assert (await rest.get("/api/v1/stats")).json["calls"] == 0
     ledger.summed = Report(days=7, calls=3)
     rest.used("playwright", "browser_snapshot", 3)
@@ -164,7 +166,7 @@ async def test_a_report_is_another_one_after_a_call():
 @pytest.mark.requirement("P-CALLS-LISTED")
 async def test_single_calls_are_listed_and_filtered_and_hold_no_values():
     rest = open_rest()
-    call = rest.house.gateway.call
+    call = rest.application.gateway.call
     await call(AGENT, Call(tool="serena.replace_body", arguments={"body": "hunter2"}))
     for tool in ("playwright.browser_snapshot", "serena.secret_tool"):
         with suppress(CallError):
@@ -200,17 +202,17 @@ async def test_we_are_ready_once_every_server_was_asked():
     rest = open_rest()
     Live.model_validate_json((await rest.get("/livez")).body, strict=True)
     late = FakeProvider(server="late")
-    cast(dict[str, Provider], rest.house.admin.providers)["late"] = late
+    cast(dict[str, Provider], rest.application.admin.providers)["late"] = late
     late.hold()
     with fail_after(5):
         async with create_task_group() as tasks:
-            rest.house.admin.intake.watch(tasks)
-            rest.house.admin.intake.begin("late")
+            rest.application.admin.refresher.watch(tasks)
+            rest.application.admin.refresher.begin("late")
             answer = await rest.get("/readyz")
             told = Ready.model_validate_json(answer.body, strict=True)
             assert (answer.status, told.ready, told.starting) == (503, False, ["late"])
             late.release()
-            assert await rest.house.gateway.settled() == set()
+            assert await rest.application.gateway.wait_until_ready() == set()
             answer = await rest.get("/readyz")
             tasks.cancel_scope.cancel()
     told = Ready.model_validate_json(answer.body, strict=True)
@@ -237,9 +239,9 @@ async def test_a_store_that_is_away_degrades_and_does_not_stop():
 async def test_figures_tell_calls_lookups_tokens_and_caches():
     rest = open_rest()
     call = Call(tool="serena.replace_body", arguments={"body": "x"})
-    await rest.house.gateway.call(AGENT, call)
+    await rest.application.gateway.call(AGENT, call)
     with pytest.raises(CallError):
-        await rest.house.gateway.call(AGENT, Call(tool="no.such", arguments={}))
+        await rest.application.gateway.call(AGENT, Call(tool="no.such", arguments={}))
     for _ in range(4):
         await rest.get(f"{TOOLS}/hot")
     found = await figures(rest)
@@ -255,7 +257,7 @@ async def test_figures_tell_calls_lookups_tokens_and_caches():
     assert found["portico_cache_hit_ratio", (("cache", "hot"),)] == 0.75
     assert found["portico_tools", ()] == 6
     assert found["portico_servers", (("state", "ready"),)] == 2
-    assert found["portico_edition", ()] == rest.house.gateway.edition.number
+    assert found["portico_edition", ()] == rest.application.gateway.snapshot.number
     assert found["process_cpu_seconds_total", ()] > 0
     assert found["process_resident_memory_bytes", ()] > 0
 
@@ -263,7 +265,7 @@ async def test_figures_tell_calls_lookups_tokens_and_caches():
 @pytest.mark.requirement("S2-22", "P-METRICS")
 async def test_figures_tell_how_often_inventories_and_schemas_were_at_hand():
     rest = open_rest()
-    registry = Capabilities(rest.house.gateway).registry
+    registry = Capabilities(rest.application.gateway).registry
     for _ in range(2):
         registry.get_capabilities()
         registry.get_tool_schema("find_symbol")
@@ -278,19 +280,19 @@ async def test_figures_tell_how_often_inventories_and_schemas_were_at_hand():
 @pytest.mark.requirement("S2-P1")
 async def test_an_operator_clears_the_one_cache():
     rest = open_rest()
-    registry = Capabilities(rest.house.gateway).registry
+    registry = Capabilities(rest.application.gateway).registry
 
     async def ask() -> tuple[bytes, str]:
         return (await rest.get(f"{TOOLS}/hot")).body, registry.schema("find_symbol").text
 
     before = await ask()
-    kept = len(rest.house.gateway.answers)
+    kept = len(rest.application.gateway.answers)
     cleared = await rest.get("/api/v1/cache", method="DELETE")
     assert ClearedResponse.model_validate_json(cleared.body, strict=True).cleared == kept >= 2
-    assert len(rest.house.gateway.answers) == 0
+    assert len(rest.application.gateway.answers) == 0
     assert (await rest.get("/api/v1/cache", method="DELETE")).json == {"cleared": 0}
     assert await ask() == before, "nothing but time is lost"
-    assert rest.house.gateway.answers.counts()["schema"] == (0, 2)
+    assert rest.application.gateway.answers.counts()["schema"] == (0, 2)
     assert (await rest.get("/api/v1/cache?what=all", method="DELETE")).error["next"] == "DELETE /api/v1/cache"
 
 
@@ -300,10 +302,10 @@ async def test_counters_never_fall_and_names_stay_few():
     rest.used("serena-mcp-server", "find_symbol", 3)
     await rest.get(f"{TOOLS}/hot")
     before = await figures(rest)
-    rest.house.walk.cache.clear()
+    rest.application.tier_answers.cache.clear()
     for number in range(50):
         with pytest.raises(CallError):
-            await rest.house.gateway.call(AGENT, Call(tool=f"made.up_{number}", arguments={}))
+            await rest.application.gateway.call(AGENT, Call(tool=f"made.up_{number}", arguments={}))
     after = await figures(rest)
     counters = [key for key in before if key[0].endswith(("_total", "_count", "_sum", "_bucket"))]
     assert counters

@@ -66,12 +66,12 @@ async def test_monstrous_tools_fit_a_small_budget_and_the_model(budget: int):
 async def test_bodies_are_the_bytes_that_were_counted():
     rest = open_rest()
     body = (await rest.get(f"{TOOLS}/hot")).body
-    view = await rest.house.walk.hot(Caller(surface="rest"))
+    view = await rest.application.tier_answers.hot(Caller(surface="rest"))
     assert body == view.body
     told = HotToolsResponse.model_validate_json(body)
-    assert told.tokens == rest.house.gateway.counter.count(body.decode()) == view.tokens
+    assert told.tokens == rest.application.gateway.counter.count(body.decode()) == view.tokens
     assert told.budget is not None
-    assert told.budget.counter == rest.house.gateway.counter.name
+    assert told.budget.counter == rest.application.gateway.counter.name
 
 
 @pytest.mark.requirement("S1-12", "S1-13", "S1-14", "S1-15", "S1-16", "S1-17", "S1-18", "S1-58")

@@ -21,7 +21,7 @@ from portico.domain.call import OnProgress, waiting_for_start
 from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
-from .elicitation import DECLARED, Inbox
+from .elicitation import DECLARED, Notifications
 from .param_headers import HeaderMap
 from .stdio import start_child
 from .transport import (
@@ -36,13 +36,13 @@ from .transport import (
     Dialect,
     Expired,
     Fault,
+    InitializeResult,
     Link,
     Lost,
     OnLost,
     Patience,
     RpcError,
     Unauthorized,
-    Welcome,
     modern_dialect,
     values_of,
 )
@@ -82,7 +82,7 @@ class Negotiator:
     deadline: float
     """When it must be done, by the loop's clock."""
 
-    async def agree(self, link: Link, era: Era) -> Welcome:
+    async def agree(self, link: Link, era: Era) -> InitializeResult:
         """Greet a server the way its era wants, or find out which that is.
 
         Raises:
@@ -101,7 +101,7 @@ class Negotiator:
             welcome = None
         return welcome or await self._shake_hands_or_discover(link)
 
-    async def shake_hands(self, link: Link) -> Welcome:
+    async def shake_hands(self, link: Link) -> InitializeResult:
         """Begin a session with `initialize`."""
         link.dialect = Dialect()
         params = {"protocolVersion": HANDSHAKE[-1], "capabilities": DECLARED, "clientInfo": self.client}
@@ -120,7 +120,7 @@ class Negotiator:
     def _left(self) -> float:
         return max(0.01, self.deadline - asyncio.get_running_loop().time())
 
-    async def _shake_hands_or_discover(self, link: Link) -> Welcome:
+    async def _shake_hands_or_discover(self, link: Link) -> InitializeResult:
         try:
             return await self.shake_hands(link)
         except RpcError as error:
@@ -132,7 +132,7 @@ class Negotiator:
                 raise
             return welcome
 
-    async def _discover(self, link: Link, limit: float) -> Welcome | None:
+    async def _discover(self, link: Link, limit: float) -> InitializeResult | None:
         link.dialect = modern_dialect(self.client)
         result = await link.request("server/discover", {}, Patience(limit, size=WELCOME_LIMIT))
         versions, capabilities = result.get("supportedVersions"), result.get("capabilities")
@@ -142,9 +142,9 @@ class Negotiator:
         return _welcome(MODERN, result, meta.get(SERVER_KEY) if isinstance(meta, dict) else None)
 
 
-def _welcome(version: str, result: Mapping[str, Any], info: Any) -> Welcome:
+def _welcome(version: str, result: Mapping[str, Any], info: Any) -> InitializeResult:
     capabilities, instructions = result.get("capabilities"), result.get("instructions")
-    return Welcome(
+    return InitializeResult(
         version=version,
         info=info if isinstance(info, dict) else {},
         capabilities=_bounded(capabilities) if isinstance(capabilities, dict) else {},
@@ -202,7 +202,9 @@ class Standing:
 class Connection:
     """One connection to a server, from the end of the handshake on."""
 
-    def __init__(self, link: Link, welcome: Welcome, standing: Standing, inbox: Inbox, limit: float) -> None:
+    def __init__(
+        self, link: Link, welcome: InitializeResult, standing: Standing, inbox: Notifications, limit: float
+    ) -> None:
         self.link, self.welcome = link, welcome
         self._standing, self._inbox, self._limit = standing, inbox, limit
         self._rewritten = asyncio.Event()
@@ -314,10 +316,10 @@ class Connection:
         return wanted
 
 
-class Dialler:
+class Connector:
     """Opens connections to one server; what it has learned makes the next one quicker."""
 
-    def __init__(self, spec: ServerSpec, inbox: Inbox, client: Mapping[str, str], era: Era) -> None:
+    def __init__(self, spec: ServerSpec, inbox: Notifications, client: Mapping[str, str], era: Era) -> None:
         self.standing = Standing()
         self.link: Link | None = None
         """The newest link, kept for its last words."""
@@ -346,7 +348,7 @@ class Dialler:
         chores.start_soon(connection.attend)
         return connection
 
-    async def _by_stdio(self, negotiator: Negotiator, on_lost: OnLost) -> Welcome:
+    async def _by_stdio(self, negotiator: Negotiator, on_lost: OnLost) -> InitializeResult:
         try:
             return await self._greet(await start_child(self._spec, self._inbox, on_lost), negotiator, self._era)
         except Lost:
@@ -356,7 +358,7 @@ class Dialler:
         child = await start_child(self._spec, self._inbox, on_lost)
         return await self._greet(child, negotiator, Era.HANDSHAKE)
 
-    async def _by_http(self, negotiator: Negotiator, chores: TaskGroup, on_lost: OnLost) -> Welcome:
+    async def _by_http(self, negotiator: Negotiator, chores: TaskGroup, on_lost: OnLost) -> InitializeResult:
         # aiohttp takes 0.2 s to import, which a gateway in front of stdio servers alone does not pay.
         from .http import HttpLink
 
@@ -373,7 +375,7 @@ class Dialler:
 
     async def _by_sse_instead(
         self, negotiator: Negotiator, chores: TaskGroup, on_lost: OnLost, refused: BadStatus
-    ) -> Welcome:
+    ) -> InitializeResult:
         """The rule of the specification for servers older than streamable HTTP."""
         try:
             welcome = await self._by_sse(negotiator, chores, on_lost)
@@ -382,7 +384,7 @@ class Dialler:
         self._is_sse = True
         return welcome
 
-    async def _by_sse(self, negotiator: Negotiator, chores: TaskGroup, on_lost: OnLost) -> Welcome:
+    async def _by_sse(self, negotiator: Negotiator, chores: TaskGroup, on_lost: OnLost) -> InitializeResult:
         from .sse import open_stream
 
         peer = await open_stream(self._spec, self._inbox, chores, on_lost)
@@ -392,7 +394,7 @@ class Dialler:
         """Try this era first, next time."""
         self._era = era
 
-    async def _greet(self, link: Link, negotiator: Negotiator, era: Era) -> Welcome:
+    async def _greet(self, link: Link, negotiator: Negotiator, era: Era) -> InitializeResult:
         self.link = link
         try:
             return await negotiator.agree(link, era)
@@ -459,7 +461,7 @@ Outcome = Connection | Fault
 class Owner:
     """Keeps at most one connection to one server."""
 
-    def __init__(self, server: str, dialler: Dialler, idle: float, start: float) -> None:
+    def __init__(self, server: str, dialler: Connector, idle: float, start: float) -> None:
         self._server, self._dialler, self._idle, self._start = server, dialler, idle, start
         self._backoff = Backoff()
         self._connection: Connection | None = None

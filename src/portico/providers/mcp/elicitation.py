@@ -394,7 +394,7 @@ CHANGES = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "
 NOTICES = frozenset({"notifications/message", "notifications/resources/updated"})
 
 
-class Inbox:
+class Notifications:
     """Sorts one server's notifications: list changes are gathered, notices passed on, the rest dropped."""
 
     def __init__(

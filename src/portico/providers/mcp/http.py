@@ -18,7 +18,7 @@ from portico.domain.call import OnProgress
 from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
-from .elicitation import Inbox
+from .elicitation import Notifications
 from .http_session import endpoint, network_fault, open_session, pieces, read_body, refusal, same_origin
 from .jsonrpc import Garbled, decode, encode
 from .param_headers import NAMED_BY, HeaderMap, header_value, param_headers
@@ -112,7 +112,7 @@ class _Moved(Fault):
 class HttpLink:
     """The link to one streamable HTTP endpoint."""
 
-    def __init__(self, spec: ServerSpec, inbox: Inbox, chores: TaskGroup, on_lost: OnLost) -> None:
+    def __init__(self, spec: ServerSpec, inbox: Notifications, chores: TaskGroup, on_lost: OnLost) -> None:
         self.fault: Lost | None = None
         self.dialect = Dialect()
         self.header_maps: Mapping[str, HeaderMap] = {}

@@ -13,7 +13,7 @@ import orjson
 from portico.domain.call import OnProgress
 from portico.errors import Sent
 
-from .elicitation import Inbox
+from .elicitation import Notifications
 from .transport import (
     HEAD,
     UNCANCELLABLE,
@@ -152,7 +152,7 @@ class Wire(Protocol):
 class Peer:
     """The link over a duplex wire."""
 
-    def __init__(self, server: str, inbox: Inbox, on_lost: OnLost) -> None:
+    def __init__(self, server: str, inbox: Notifications, on_lost: OnLost) -> None:
         self.fault: Lost | None = None
         self.dialect = Dialect()
         self.junk = self.stray = 0

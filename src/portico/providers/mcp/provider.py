@@ -17,8 +17,8 @@ from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.errors import LAST_WORDS, CallError
 from portico.protocols import OnChange, OnNotice
 
-from .connect import Connection, Dialler, Era, Owner
-from .elicitation import STATE, Asking, Inbox, Questions
+from .connect import Connection, Connector, Era, Owner
+from .elicitation import STATE, Asking, Notifications, Questions
 from .param_headers import header_maps
 from .transport import (
     CAPABILITIES_KEY,
@@ -27,11 +27,11 @@ from .transport import (
     METHOD_NOT_FOUND,
     VALUES_LIMIT,
     Fault,
+    InitializeResult,
     Lost,
     Patience,
     RpcError,
     TooLarge,
-    Welcome,
     client_info,
     values_of,
 )
@@ -209,7 +209,7 @@ def _room() -> str:
     return f"{LISTS_LIMIT >> 20} MiB and {VALUES:,} values"
 
 
-def _about(welcome: Welcome) -> dict[str, Any]:
+def _about(welcome: InitializeResult) -> dict[str, Any]:
     info = {key: value for key, value in welcome.info.items() if isinstance(value, str)}
     return {
         "title": (info.get("title") or info.get("name", ""))[:SHORT],
@@ -239,13 +239,13 @@ class UpstreamProvider:
         self._redactor = redactor = Redactor(secrets_of(spec))
         self._patience = Patience(spec.timeouts.call, spec.timeouts.total, values=spec.answer_values or VALUES_LIMIT)
         self._questions = Questions(self._patience)
-        self._inbox = Inbox(
+        self._inbox = Notifications(
             spec.name,
             on_change,
             lambda server, method, params: on_notice(server, method, redactor.data(params)),
             self._questions,
         )
-        self._dialler = Dialler(spec, self._inbox, client_info(client_version), Era.of(protocol))
+        self._dialler = Connector(spec, self._inbox, client_info(client_version), Era.of(protocol))
         self._owner = Owner(spec.name, self._dialler, spec.timeouts.idle, spec.timeouts.start)
         self._was_asked = self._is_remembered = False
 

@@ -13,7 +13,7 @@ from yarl import URL
 
 from portico.domain.server import ServerSpec
 
-from .elicitation import Inbox
+from .elicitation import Notifications
 from .http_session import endpoint, network_fault, open_session, pieces, refusal
 from .jsonrpc import Peer
 from .transport import (
@@ -159,7 +159,7 @@ UNPOSTED = 64
 """Messages on their way to a server that nobody waits for; what comes on top is dropped."""
 
 
-async def open_stream(spec: ServerSpec, inbox: Inbox, chores: TaskGroup, on_lost: OnLost) -> Peer:
+async def open_stream(spec: ServerSpec, inbox: Notifications, chores: TaskGroup, on_lost: OnLost) -> Peer:
     """Open the event stream of a server and wait for the address that messages go to.
 
     Raises:

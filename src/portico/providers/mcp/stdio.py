@@ -20,7 +20,7 @@ from portico.domain.server import Packaging, ServerSpec
 from portico.errors import Sent
 from portico.providers.processes import ProcessTree, spawn
 
-from .elicitation import Inbox
+from .elicitation import Notifications
 from .jsonrpc import Peer
 from .transport import MESSAGE_LIMIT, Incoming, Lost, OnLost, Patience, TooLarge, expired
 
@@ -111,7 +111,7 @@ LAST_WORDS = 0.2
 POLL = 0.02
 
 
-async def start_child(spec: ServerSpec, inbox: Inbox, on_lost: OnLost) -> Peer:
+async def start_child(spec: ServerSpec, inbox: Notifications, on_lost: OnLost) -> Peer:
     """Start a server's process, in a group of its own and never through a shell.
 
     Raises:

@@ -58,7 +58,7 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
+class InitializeResult:
     """What a server says of itself when a connection opens."""
 
     version: str

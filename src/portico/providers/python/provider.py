@@ -406,7 +406,7 @@ class LocalProvider:
         parts = (offered.tools, offered.prompts, offered.resources, offered.templates)
         try:
             written = orjson.dumps(parts, default=repr, option=orjson.OPT_NON_STR_KEYS)
-        except orjson.JSONEncodeError:  # a definition that intake refuses, among others that it does not
+        except orjson.JSONEncodeError:  # a definition that the catalog refuses, among others that it does not
             written = repr(parts).encode("utf-8", "replace")
         return sha256(written).hexdigest()[:16]
 

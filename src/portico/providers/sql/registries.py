@@ -11,9 +11,9 @@ from typing import Any
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from portico.catalog.refresher import Intake
+from portico.catalog.refresher import Refresher
 from portico.domain.server import DatabaseSpec
-from portico.domain.snapshot import Chapter, Edition
+from portico.domain.snapshot import CatalogSnapshot, ServerSection
 from portico.errors import ConfigError, InvalidDefinition
 from portico.providers.sql.registry.provider import Following, RegistryProvider
 from portico.providers.sql.registry.rows import Problem, Registration
@@ -99,11 +99,13 @@ class Registries:
         operator = RegistryOperator(spec.url, spec.registry)
         await to_thread.run_sync(operator.tell, abandon_on_cancel=True)
 
-    def watch(self, tasks: TaskGroup, intake: Intake, unknown: Collection[str]) -> None:
+    def watch(self, tasks: TaskGroup, refresher: Refresher, unknown: Collection[str]) -> None:
         """Follow every registry in these tasks; `unknown` are being loaded already."""
         for name, provider in self.providers.items():
-            following = Following(provider=provider, refresh=partial(intake.refresh, name), is_starting=name in unknown)
-            intake.editions.subscribe(_Noting(following, name))
+            following = Following(
+                provider=provider, refresh=partial(refresher.refresh, name), is_starting=name in unknown
+            )
+            refresher.publisher.subscribe(_Noting(following, name))
             tasks.start_soon(following.run)
 
 
@@ -112,12 +114,12 @@ class _Noting:
 
     def __init__(self, following: Following, server: str) -> None:
         self._following, self._server = following, server
-        self._chapter: Chapter | None = None
+        self._chapter: ServerSection | None = None
 
-    def __call__(self, edition: Edition) -> None:
-        chapter = edition.chapters.get(self._server)
-        if chapter is not self._chapter:
-            self._chapter = chapter
+    def __call__(self, snapshot: CatalogSnapshot) -> None:
+        section = snapshot.sections.get(self._server)
+        if section is not self._chapter:
+            self._chapter = section
             self._following.wake()
 
 

@@ -68,12 +68,12 @@ class LoadedYaml:
 
     def furnish(self, provider: LocalProvider) -> None:
         """Let a provider list and answer the prompts and the glossary; tools are given to it by `take`."""
-        desk = _Desk(Prompts({prompt.name: prompt for prompt in self.prompts}), Glossary(self.terms))
+        cli_context = _Desk(Prompts({prompt.name: prompt for prompt in self.prompts}), Glossary(self.terms))
         provider.prompts = [prompt.definition for prompt in self.prompts]
         provider.resources, provider.templates = list(self.resources), list(self.templates)
-        provider.handlers["prompts/get"] = desk.prompts.get
-        provider.handlers["resources/read"] = desk.glossary.read
-        provider.handlers["completion/complete"] = desk.complete
+        provider.handlers["prompts/get"] = cli_context.prompts.get
+        provider.handlers["resources/read"] = cli_context.glossary.read
+        provider.handlers["completion/complete"] = cli_context.complete
 
 
 @dataclass(frozen=True, slots=True)

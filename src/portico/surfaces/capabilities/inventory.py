@@ -13,13 +13,13 @@ import orjson
 from portico.catalog.categories import Order, Standings
 from portico.domain.call import Caller
 from portico.domain.disclosure import Card, Level
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Category, JsonObject, Tool, unwritten
 from portico.domain.version import VERSION
 from portico.errors import CallError, InvalidArguments, NextCall
 from portico.protocols import Policy, TokenCounter
-from portico.rendering.budget import Rungs, fair, fill, fit
-from portico.rendering.cache import AnswerCache, PerEdition, Sights
+from portico.rendering.budget import Variants, balance, fill, fit
+from portico.rendering.cache import AnswerCache, PerSnapshot, Sights
 from portico.rendering.cards import WORDS_LENGTH, first_sentence, shortened, spelled
 from portico.rendering.catalog_map import start_of
 from portico.rendering.json_forms import (
@@ -175,11 +175,11 @@ class Inventory:
         mark = _mark(tool.name for tool in shelf.tools)
         start = start_of(cursor, mark, len(shelf.tools))
 
-        def frame(field: str, rungs: Callable[[Summary], Rungs], *, is_paged: bool) -> _Frame:
+        def frame(field: str, variants: Callable[[Summary], Variants], *, is_paged: bool) -> _Frame:
             return _Frame(
                 head=f'{{"version":{_json(self.version)},"categories":[{_json(shelf.heading)[:-1]},"{field}":[',
                 close="]}]",
-                items=[rungs(tool) for tool in shelf.tools[start:]],
+                items=[variants(tool) for tool in shelf.tools[start:]],
                 total=len(shelf.tools),
                 more=lambda shown: self._call({"category": name, "cursor": f"{start + shown}:{mark}"}),
                 closer=lambda handle: spelled(f"{self.prefix}{TOOL_SCHEMA}", {"tool": handle}),
@@ -203,7 +203,7 @@ class _Frame:
 
     head: str
     close: str
-    items: Sequence[Rungs]
+    items: Sequence[Variants]
     total: int
     """Tools on all pages."""
     more: Callable[[int], str]
@@ -251,7 +251,9 @@ def _squeezed(frame: _Frame, quick: Sequence[str], points: bool, tokens: int, co
     items = frame.items[: tokens // SMALLEST_ITEM]  # more can never be shown, and each costs time
     room = tokens - counter.count(frame.text((), quick))
     for _ in range(ATTEMPTS):
-        cards = fit(fair(items, room, counter), tokens=room, counter=counter, separator=",").cards if room > 0 else ()
+        cards = (
+            fit(balance(items, room, counter), tokens=room, counter=counter, separator=",").cards if room > 0 else ()
+        )
         cards = tuple(fill(items, cards, room, counter))
         if not cards or (len(cards) < len(frame.items) and not frame.is_paged):
             return None
@@ -271,7 +273,7 @@ def _answer(frame: _Frame, text: str, cards: Sequence[Card], counter: TokenCount
     return Answer(text=text, tokens=counter.count(text), shown=sum(map(_named, cards)), total=frame.total)
 
 
-def _shelf_rungs(shelf: Shelf, tokens: int) -> Rungs:
+def _shelf_rungs(shelf: Shelf, tokens: int) -> Variants:
     """A category: all of it, without examples, with short lines, with names, with some of them, and counted.
 
     What can never fit is not even tried: to count the tokens of thousands of tools takes a second.
@@ -293,21 +295,21 @@ def _shelf_rungs(shelf: Shelf, tokens: int) -> Rungs:
         lambda: {**shelf.heading, **count},
         lambda: {**name, **count},
     ]
-    return Rungs(handle=shelf.name, texts=forms(makes))
+    return Variants(handle=shelf.name, texts=forms(makes))
 
 
-def _tool_rungs(tool: Summary) -> Rungs:
+def _tool_rungs(tool: Summary) -> Variants:
     makes = [
         lambda: tool.as_data(example=True),
         lambda: tool.as_data(),
         lambda: tool.as_data(SHORT_LENGTH),
         lambda: tool.as_data(0),
     ]
-    return Rungs(handle=tool.name, texts=forms(makes))
+    return Variants(handle=tool.name, texts=forms(makes))
 
 
-def _name_rungs(tool: Summary) -> Rungs:
-    return Rungs(handle=tool.name, texts=((Level.NAME, _json(tool.name)),))
+def _name_rungs(tool: Summary) -> Variants:
+    return Variants(handle=tool.name, texts=((Level.NAME, _json(tool.name)),))
 
 
 def _counts(card: Card) -> bool:
@@ -356,7 +358,7 @@ class Source(Protocol):
     """What a registry needs to know of a gateway."""
 
     @property
-    def edition(self) -> Edition:
+    def snapshot(self) -> CatalogSnapshot:
         """The current edition of the catalog."""
         ...
 
@@ -405,7 +407,7 @@ class ToolRegistry:
     version: str = VERSION
     cache: AnswerCache = field(default_factory=AnswerCache)
     """Where answers are kept until the next edition; nothing of it is ever stale."""
-    _inventories: PerEdition[Inventory] = field(default_factory=PerEdition)
+    _inventories: PerSnapshot[Inventory] = field(default_factory=PerSnapshot)
     _sights: Sights = field(default_factory=Sights)
     _mark: object = field(default_factory=object)
     """What tells these answers from those of another registry in the same cache."""
@@ -476,14 +478,14 @@ class ToolRegistry:
         if isinstance(found, Tool):
             return self._kept(SCHEMA, found.id, lambda: _fitted(_schema_rungs(found, self._name(found)), counter))
         told = {"tool": found["name"], "schema": found["inputSchema"]}
-        return _fitted(Rungs(handle=found["name"], texts=forms([lambda: told])), counter)
+        return _fitted(Variants(handle=found["name"], texts=forms([lambda: told])), counter)
 
     def _found(self, name: str) -> Tool | JsonObject:
         own = self._own().get(name.strip())
         if own is not None:
             return own
-        edition = self.source.edition
-        return edition.resolver.resolve(name, self.source.policy.visible(self.caller, edition))
+        snapshot = self.source.snapshot
+        return snapshot.resolver.resolve(name, self.source.policy.visible(self.caller, snapshot))
 
     def _known(self, category: str) -> str:
         """The category that is meant, whatever its case."""
@@ -505,21 +507,21 @@ class ToolRegistry:
         )
 
     def _kept(self, kind: str, key: Hashable, make: Callable[[], Answer]) -> Answer:
-        return self.cache.get_now(kind, (self._mark, key), make, version=self.source.edition.number)
+        return self.cache.get_now(kind, (self._mark, key), make, version=self.source.snapshot.number)
 
     def _view(self) -> tuple[int, int]:
         """What an answer depends on beside the edition: which tools the caller sees, and how they stand."""
-        edition = self.source.edition
-        visible = frozenset(self.source.policy.visible(self.caller, edition))
-        return self._sights.number(edition, visible), self.source.standings.revision
+        snapshot = self.source.snapshot
+        visible = frozenset(self.source.policy.visible(self.caller, snapshot))
+        return self._sights.number(snapshot, visible), self.source.standings.revision
 
     def _inventory(self) -> Inventory:
-        return self._inventories.get(self.source.edition, self._view(), self._taken_stock)
+        return self._inventories.get(self.source.snapshot, self._view(), self._taken_stock)
 
     def _taken_stock(self) -> Inventory:
-        edition, standings = self.source.edition, self.source.standings
-        visible = self.source.policy.visible(self.caller, edition)
-        tools = [tool for id, tool in edition.tools.items() if id in visible]
+        snapshot, standings = self.source.snapshot, self.source.standings
+        visible = self.source.policy.visible(self.caller, snapshot)
+        tools = [tool for id, tool in snapshot.tools.items() if id in visible]
         rows = [(tool.category, summarise(tool, self._name(tool))) for tool in tools]
         if SYSTEM in standings.categories or any(category in PRESET for category, _ in rows):
             rows += [(SYSTEM, Summary(name=name, description=says)) for name, says in self._own_texts().items()]
@@ -533,7 +535,7 @@ class ToolRegistry:
     def _hottest(self, tools: Sequence[Tool]) -> tuple[str, ...]:
         """The pins, then the tools that stand best by what was written down: a call does not change the answer."""
         order = Order(tiers=self.source.standings.tiers, usage={}, now=0.0)
-        best = order.hottest(tools, self.source.pinned(self.caller), list(self.source.edition.servers), QUICK)
+        best = order.hottest(tools, self.source.pinned(self.caller), list(self.source.snapshot.servers), QUICK)
         return tuple(_phrase(tool, self.prefix or "") for tool in best)
 
     def _name(self, tool: Tool) -> str:
@@ -628,12 +630,12 @@ def _phrase(tool: Tool, prefix: str) -> str:
     return f"{name[:QUICK_LENGTH]}: {line}" if line else name[:QUICK_LENGTH]
 
 
-def _fitted(rungs: Rungs, counter: TokenCounter) -> Answer:
-    found = fit([rungs], tokens=SCHEMA_TOKENS, counter=counter)
+def _fitted(variants: Variants, counter: TokenCounter) -> Answer:
+    found = fit([variants], tokens=SCHEMA_TOKENS, counter=counter)
     return Answer(text=found.text, tokens=found.tokens)
 
 
-def _schema_rungs(tool: Tool, name: str) -> Rungs:
+def _schema_rungs(tool: Tool, name: str) -> Variants:
     """One tool with all that a call needs, and then with less and less; what is shortened says so."""
     named: Json = {"tool": name}
     schema, output, cut = tool.input_schema, tool.output_schema, {"truncated": True}
@@ -654,4 +656,4 @@ def _schema_rungs(tool: Tool, name: str) -> Rungs:
         lambda: {**named, "params": every, **cut},
         lambda: {**named, "params": [p[:SHOWN_LENGTH] for p in every[:NAMES_SHOWN]], "total": len(every), **cut},
     ]
-    return Rungs(handle=name, texts=forms(makes))
+    return Variants(handle=name, texts=forms(makes))

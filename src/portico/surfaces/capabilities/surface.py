@@ -57,7 +57,7 @@ class Capabilities:
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """The meta-tools, then the pins; waits for servers that are asked for the first time: the enum names all."""
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         return self.listed(caller)
 
     def listed(self, caller: Caller) -> list[JsonObject]:
@@ -88,7 +88,7 @@ class Capabilities:
         return spelled(f"{self.prefix}{CAPABILITIES}", {"category": category} if category else {})
 
     async def _capabilities(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        loading = await self.gateway.settled()
+        loading = await self.gateway.wait_until_ready()
         category, cursor = arguments.get("category"), arguments.get("cursor")
         asked = None if category in (None, "") else category if isinstance(category, str) else repr(category)
 
@@ -107,7 +107,7 @@ class Capabilities:
             wanted = ("tool: must be the name of one tool, a string that is not empty",)
             error = InvalidArguments(f"{self.prefix}{TOOL_SCHEMA}", details=wanted, next_call=NextCall("search"))
             return self._refused(error)
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         return self._answered(caller, Look.DESCRIBE, name, lambda: self.registry.seen_by(caller).schema(name))
 
     def _answered(self, caller: Caller, look: Look, text: str, make: Callable[[], Answer]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Capabilities:
         except CallError as error:
             return self._refused(error)
         told = Disclosure(text="", tokens=answer.tokens, shown=answer.shown, total=answer.total)
-        self.gateway.looked(caller, look, text, told, since=started)
+        self.gateway.record_lookup(caller, look, text, told, since=started)
         return {**text_result(answer.text), "structuredContent": answer.as_data()}
 
     def _refused(self, error: CallError) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from . import journal_commands as stats
 from . import operator_commands as operate
 from . import registry_commands as registry
 from . import serve_commands as serve
-from .context import Desk, Exit, Options, options
+from .context import CliContext, Exit, Options, options
 from .output import warn
 
 HELP = "Portico: the MCP gateway that shows an agent a few tools instead of hundreds, and every tool still works."
@@ -71,10 +71,10 @@ _USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if ki
 """What the parser raises; it has no public name."""
 
 
-def run_cli(desk: Desk) -> None:
+def run_cli(cli_context: CliContext) -> None:
     """Run the command line over one desk; what nobody foresaw ends in one line, not in a traceback."""
     try:
-        ended = typer.main.get_command(app)(obj=Options(desk=desk), standalone_mode=False)
+        ended = typer.main.get_command(app)(obj=Options(cli_context=cli_context), standalone_mode=False)
     except _USAGE as error:
         raise SystemExit(_show_usage(error)) from None
     except typer.Abort:
@@ -98,7 +98,7 @@ def _show_usage(error: Any) -> int:
 
 def _show_version(ctx: typer.Context, value: bool) -> None:
     if value:
-        typer.echo(f"portico {options(ctx).desk.version}")
+        typer.echo(f"portico {options(ctx).cli_context.version}")
         raise typer.Exit
 
 

@@ -15,10 +15,10 @@ from portico.errors import UnknownServer
 
 from .context import SERVER as OWN_SERVER
 from .context import Exit, OwnNames, complete_server, complete_tool, options
-from .output import data, fail, in_house, say, spell, table, warn
+from .output import data, fail, in_app, say, spell, table, warn
 
 if TYPE_CHECKING:
-    from portico.application import House
+    from portico.application import Application
 
 
 def explanation(hits: Sequence[Hit]) -> str:
@@ -66,10 +66,10 @@ def list_(
 ) -> None:
     """List the servers, or one server's tools."""
 
-    async def work(house: House) -> tuple[list[ServerReport], int, OwnNames]:
-        return house.admin.reports(), len(house.problems), OwnNames(house, CALLER)
+    async def work(application: Application) -> tuple[list[ServerReport], int, OwnNames]:
+        return application.admin.reports(), len(application.problems), OwnNames(application, CALLER)
 
-    reports, problems, own = in_house(options(ctx), work, as_json=as_json)
+    reports, problems, own = in_app(options(ctx), work, as_json=as_json)
     if server is not None:
         reports = [r for r in reports if server in (r.name, r.server.identifier if r.server else r.name)]
         if not reports:
@@ -109,13 +109,17 @@ def search(
         limit=limit or 0,
     )
 
-    async def work(house: House) -> tuple[Sequence[Hit], Disclosure, OwnNames]:
-        await house.gateway.warm(query)
-        found = house.gateway.search(CALLER, question, spell=spell)
-        hits = house.gateway.best(CALLER, question).hits if found.fits else house.gateway.nearest(CALLER, question)
-        return hits, found, OwnNames(house, CALLER)
+    async def work(application: Application) -> tuple[Sequence[Hit], Disclosure, OwnNames]:
+        await application.gateway.warm(query)
+        found = application.gateway.search(CALLER, question, spell=spell)
+        hits = (
+            application.gateway.best(CALLER, question).hits
+            if found.fits
+            else application.gateway.nearest(CALLER, question)
+        )
+        return hits, found, OwnNames(application, CALLER)
 
-    hits, found, own = in_house(options(ctx), work, as_json=as_json)
+    hits, found, own = in_app(options(ctx), work, as_json=as_json)
     if as_json:
         listed = [hit_data(hit, explain=explain) for hit in hits]
         data(listed if found.fits else {"fits": False, "query": query, "nearest": listed})
@@ -134,15 +138,15 @@ def describe(
 ) -> None:
     """Show all there is to know about tools."""
 
-    async def work(house: House) -> tuple[str, list[Tool]]:
-        gateway = house.gateway
+    async def work(application: Application) -> tuple[str, list[Tool]]:
+        gateway = application.gateway
         described = gateway.describe(CALLER, tools, tokens=1_000_000, spell=spell).text
-        text = OwnNames(house, CALLER).shorten(described)
-        visible = gateway.policy.visible(CALLER, gateway.edition)
-        found = [gateway.edition.resolver.resolve(name, visible) for name in tools] if as_json else []
+        text = OwnNames(application, CALLER).shorten(described)
+        visible = gateway.policy.visible(CALLER, gateway.snapshot)
+        found = [gateway.snapshot.resolver.resolve(name, visible) for name in tools] if as_json else []
         return text, found
 
-    text, found = in_house(options(ctx), work, as_json=as_json)
+    text, found = in_app(options(ctx), work, as_json=as_json)
     if as_json:
         data([tool_data(tool) for tool in found])
     else:
@@ -151,12 +155,12 @@ def describe(
 
 def tokens(ctx: typer.Context, as_json: Json = False) -> None:
     """Show the token bill: what a client reads before its first question, without and with Portico."""
-    desk = options(ctx).desk
+    cli_context = options(ctx).cli_context
 
-    async def work(house: House) -> Bill:
-        return house.admin.bill(desk.surface_tokens(house, house.surface))
+    async def work(application: Application) -> Bill:
+        return application.admin.bill(cli_context.surface_tokens(application, application.surface))
 
-    bill = in_house(options(ctx), work, as_json=as_json)
+    bill = in_app(options(ctx), work, as_json=as_json)
     if as_json:
         data(bill_data(bill))
     else:

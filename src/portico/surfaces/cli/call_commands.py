@@ -20,10 +20,10 @@ from portico.protocols import MeaningSource
 
 from .browse_commands import Json, report_data
 from .context import Exit, complete_server, complete_tool, options
-from .output import ask, data, in_house, say, warn
+from .output import ask, data, in_app, say, warn
 
 if TYPE_CHECKING:
-    from portico.application import House
+    from portico.application import Application
 
 
 OFF = "scripts are switched off: set `scripts: {enabled: true}` in the config"
@@ -41,12 +41,12 @@ def run(
     """Run a Lua script that calls tools."""
     source, given = _source(file), _arguments(arg or [])
 
-    async def work(house: House) -> Result:
-        if house.scripts is None:
+    async def work(application: Application) -> Result:
+        if application.scripts is None:
             raise Refused("the script", details=(OFF,))
-        return await house.scripts.run(CALLER, source, given, seconds=timeout, whole=True)
+        return await application.scripts.run(CALLER, source, given, seconds=timeout, whole=True)
 
-    result = in_house(options(ctx), work, as_json=as_json)
+    result = in_app(options(ctx), work, as_json=as_json)
     if as_json:
         data(result.raw)
     else:
@@ -99,10 +99,10 @@ def call(
     """Call a tool."""
     given = read_arguments(arguments or [])
 
-    async def work(house: House) -> Result:
-        return await house.gateway.call(CALLER, Call(tool=tool, arguments=given.values, whole=True))
+    async def work(application: Application) -> Result:
+        return await application.gateway.call(CALLER, Call(tool=tool, arguments=given.values, whole=True))
 
-    result = in_house(options(ctx), work, as_json=as_json)
+    result = in_app(options(ctx), work, as_json=as_json)
     if as_json:
         data(result.raw)
     else:
@@ -120,12 +120,12 @@ def refresh(
 ) -> None:
     """Ask servers for their definitions again."""
 
-    async def work(house: House) -> tuple[dict[str, CallError | None], list[ServerReport]]:
-        wanted = _named(house, servers)
-        outcomes = await ask(house, wanted - set(house.admin.disabled))
-        return outcomes, [house.admin.report(name) for name in sorted(wanted)]
+    async def work(application: Application) -> tuple[dict[str, CallError | None], list[ServerReport]]:
+        wanted = _named(application, servers)
+        outcomes = await ask(application, wanted - set(application.admin.disabled))
+        return outcomes, [application.admin.report(name) for name in sorted(wanted)]
 
-    outcomes, reports = in_house(options(ctx), work, as_json=as_json, complete=False)
+    outcomes, reports = in_app(options(ctx), work, as_json=as_json, complete=False)
     if as_json:
         data([report_data(report, with_tools=False) for report in reports])
     else:
@@ -147,25 +147,25 @@ def doctor(
 ) -> None:
     """Check each server: does it start, does it speak, how many tools, what to do next; the store; the sandbox."""
 
-    async def work(house: House) -> Findings:
-        wanted = _named(house, servers)
-        asked = wanted - set(house.admin.disabled)
+    async def work(application: Application) -> Findings:
+        wanted = _named(application, servers)
+        asked = wanted - set(application.admin.disabled)
 
         def show(server: str, failure: CallError | None) -> None:
             if not as_json:
-                _print_checkup(house.admin.report(server), failure)
+                _print_checkup(application.admin.report(server), failure)
 
         return Findings(
-            outcomes=await ask(house, asked, tell=False, on_done=show),
-            reports=[r for r in house.admin.reports() if not servers or r.name in wanted],
-            refused={name: told for name, told in house.refused.items() if not servers or name in servers},
-            embedder=await _examined(house.meanings) if house.meanings and not servers else None,
-            checkup=await house.admin.checkup() if not servers else None,
-            sandbox=await house.scripts.examine() if house.scripts and not servers else None,
-            problems=len(house.problems),
+            outcomes=await ask(application, asked, tell=False, on_done=show),
+            reports=[r for r in application.admin.reports() if not servers or r.name in wanted],
+            refused={name: told for name, told in application.refused.items() if not servers or name in servers},
+            embedder=await _examined(application.meanings) if application.meanings and not servers else None,
+            checkup=await application.admin.checkup() if not servers else None,
+            sandbox=await application.scripts.examine() if application.scripts and not servers else None,
+            problems=len(application.problems),
         )
 
-    found = in_house(options(ctx), work, as_json=as_json, complete=False)
+    found = in_app(options(ctx), work, as_json=as_json, complete=False)
     if as_json:
         data(_findings_data(found))
     else:
@@ -315,18 +315,18 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _named(house: House, servers: list[str] | None) -> set[str]:
+def _named(application: Application, servers: list[str] | None) -> set[str]:
     """The servers that are meant, by their names or identifiers; all that are switched on when none is named."""
     if not servers:
-        return set(house.admin.providers)
-    known = {name: name for name in (*house.admin.providers, *house.admin.disabled, *house.refused)}
-    spelled = {server.identifier: name for name, server in house.gateway.edition.servers.items()} | known
+        return set(application.admin.providers)
+    known = {name: name for name in (*application.admin.providers, *application.admin.disabled, *application.refused)}
+    spelled = {server.identifier: name for name, server in application.gateway.snapshot.servers.items()} | known
     unknown = [name for name in servers if name not in spelled]
     if unknown:
         raise UnknownServer(
             f"no server is called {', '.join(unknown)}; configured: {', '.join(sorted(known)) or 'none'}"
         )
-    return {spelled[name] for name in servers} - house.refused.keys()
+    return {spelled[name] for name in servers} - application.refused.keys()
 
 
 def print_result(result: Result, *, with_notes: bool) -> None:

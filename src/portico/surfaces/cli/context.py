@@ -16,7 +16,7 @@ import typer
 from portico.errors import CallError
 
 if TYPE_CHECKING:
-    from portico.application import House
+    from portico.application import Application
     from portico.domain.call import Caller
 
 
@@ -53,21 +53,21 @@ class Serve(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class CliContext:
     """The doors that commands open."""
 
-    open_house: Callable[[str | None], AbstractAsyncContextManager[House]]
+    open_app: Callable[[str | None], AbstractAsyncContextManager[Application]]
     serve: Serve
     demo: Callable[[bool, int | None], None]
     version: str
-    surface_tokens: Callable[[House, str], int]
+    surface_tokens: Callable[[Application, str], int]
 
 
 @dataclass(slots=True, kw_only=True)
 class Options:
     """What every command shares: the desk and the global options."""
 
-    desk: Desk
+    cli_context: CliContext
     config: str | None = None
 
 
@@ -85,9 +85,9 @@ SERVER = "local"
 class OwnNames:
     """Spells tools of our own by their bare names, where no other tool is called so."""
 
-    def __init__(self, house: House, caller: Caller) -> None:
-        self._resolver = house.gateway.edition.resolver
-        self._visible = house.gateway.policy.visible(caller, house.gateway.edition)
+    def __init__(self, application: Application, caller: Caller) -> None:
+        self._resolver = application.gateway.snapshot.resolver
+        self._visible = application.gateway.policy.visible(caller, application.gateway.snapshot)
 
     def shorten(self, text: str) -> str:
         """A text for people with bare names in it."""
@@ -102,19 +102,23 @@ class OwnNames:
 
 def complete_server(ctx: typer.Context, incomplete: str) -> list[str]:
     """The names of servers that begin so."""
-    return _known(ctx, incomplete, lambda house: (*house.admin.providers, *house.admin.disabled, *house.refused))
+    return _known(
+        ctx,
+        incomplete,
+        lambda application: (*application.admin.providers, *application.admin.disabled, *application.refused),
+    )
 
 
 def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
     """The handles of tools that begin so; those of our own by their bare names."""
 
-    def handles(house: House) -> Iterable[str]:
-        return (tool.handle.removeprefix("_local.") for tool in house.gateway.edition.tools.values())
+    def handles(application: Application) -> Iterable[str]:
+        return (tool.handle.removeprefix("_local.") for tool in application.gateway.snapshot.tools.values())
 
     return _known(ctx, incomplete, handles)
 
 
-def _known(ctx: typer.Context, incomplete: str, names: Callable[[House], Iterable[str]]) -> list[str]:
+def _known(ctx: typer.Context, incomplete: str, names: Callable[[Application], Iterable[str]]) -> list[str]:
     """What is remembered; no server is asked, and whatever goes wrong, nothing is printed into the command line."""
     logging.disable()
     try:
@@ -130,6 +134,6 @@ def _known(ctx: typer.Context, incomplete: str, names: Callable[[House], Iterabl
         logging.disable(logging.NOTSET)
 
 
-async def _names(found: Options, config: str | None, names: Callable[[House], Iterable[str]]) -> list[str]:
-    async with found.desk.open_house(config) as house:
-        return [*names(house)]
+async def _names(found: Options, config: str | None, names: Callable[[Application], Iterable[str]]) -> list[str]:
+    async with found.cli_context.open_app(config) as application:
+        return [*names(application)]

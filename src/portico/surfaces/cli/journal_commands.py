@@ -29,10 +29,10 @@ from portico.errors import ConfigError
 
 from .browse_commands import Json
 from .context import options
-from .output import data, fail, in_house, say, table, warn
+from .output import data, fail, in_app, say, table, warn
 
 if TYPE_CHECKING:
-    from portico.application import House
+    from portico.application import Application
     from portico.gateway import Gateway
 
 
@@ -61,20 +61,20 @@ def calls(
     except ConfigError as error:
         raise fail(error, as_json=as_json) from error
 
-    async def work(house: House) -> None:
-        asked = resolved(house.gateway, query)
+    async def work(application: Application) -> None:
+        asked = resolved(application.gateway, query)
         if follow:
-            await _follow(house, asked, as_json=as_json)
-        found = (await house.admin.calls(asked))[::-1]
+            await _follow(application, asked, as_json=as_json)
+        found = (await application.admin.calls(asked))[::-1]
         if as_json:
-            data({"calls": [call.as_data(house.gateway.spelled) for call in found]})
+            data({"calls": [call.as_data(application.gateway.spelled) for call in found]})
         elif found:
-            table(HEADINGS, [row(house.gateway, call) for call in found], right=(3, 4, 5))
+            table(HEADINGS, [row(application.gateway, call) for call in found], right=(3, 4, 5))
         else:
             say("No call in the journal is so.")
 
     try:
-        in_house(options(ctx), work, as_json=as_json, complete=False)
+        in_app(options(ctx), work, as_json=as_json, complete=False)
     except KeyboardInterrupt:
         raise typer.Exit from None
 
@@ -90,7 +90,7 @@ def resolved(gateway: Gateway, query: CallQuery) -> CallQuery:
 def row(gateway: Gateway, call: RecordedCall) -> tuple[str, ...]:
     """One call as cells."""
     entry = call.entry
-    tool = gateway.edition.tools.get(entry.tool) if entry.tool else None
+    tool = gateway.snapshot.tools.get(entry.tool) if entry.tool else None
     shown = tool.handle if tool else str(entry.tool) if entry.tool else entry.spelled
     return (
         told_time(entry.at),
@@ -105,19 +105,19 @@ def row(gateway: Gateway, call: RecordedCall) -> tuple[str, ...]:
     )
 
 
-async def _follow(house: House, query: CallQuery, *, as_json: bool) -> None:
+async def _follow(application: Application, query: CallQuery, *, as_json: bool) -> None:
     """Print the last calls and then those that come, each once, until somebody stops it."""
     seen: set[int] = set()
-    found = (await house.admin.calls(replace(query, limit=query.limit + OVERLAP)))[::-1]
+    found = (await application.admin.calls(replace(query, limit=query.limit + OVERLAP)))[::-1]
     fresh = found[-query.limit :]
     while True:
         for call in fresh:
-            _print(house.gateway, call, as_json=as_json)
+            _print(application.gateway, call, as_json=as_json)
         seen |= {call.number for call in found}
         last = max(seen, default=0)
         seen = {number for number in seen if number > last - 2 * OVERLAP}
         await anyio.sleep(FOLLOW_SECONDS)
-        found = (await house.admin.calls(replace(query, after=max(last - OVERLAP, 0), limit=MOST)))[::-1]
+        found = (await application.admin.calls(replace(query, after=max(last - OVERLAP, 0), limit=MOST)))[::-1]
         fresh = [call for call in found if call.number not in seen]
 
 
@@ -161,14 +161,14 @@ def stats(
 ) -> None:
     """Show how tools were used: the most called, failing and slow ones, tokens saved, what searches found or not."""
 
-    async def work(house: House) -> tuple[Report, Gateway, bool]:
-        report = await house.admin.usage_report(days=days, limit=limit)
-        return report, house.gateway, house.admin.store_name == "memory"
+    async def work(application: Application) -> tuple[Report, Gateway, bool]:
+        report = await application.admin.usage_report(days=days, limit=limit)
+        return report, application.gateway, application.admin.store_name == "memory"
 
-    report, gateway, is_forgetful = in_house(options(ctx), work, as_json=as_json, complete=False)
+    report, gateway, is_forgetful = in_app(options(ctx), work, as_json=as_json, complete=False)
 
     def spelled(id: ToolId) -> str:
-        tool = gateway.edition.tools.get(id)
+        tool = gateway.snapshot.tools.get(id)
         return tool.handle if tool else str(id)
 
     if as_json:

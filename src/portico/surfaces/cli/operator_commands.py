@@ -22,10 +22,10 @@ from portico.errors import CallError, ConfigError, PorticoError, UnknownFilter, 
 from .browse_commands import Json
 from .config_commands import config_file
 from .context import Exit, options
-from .output import data, fail, in_house, say, table, warn
+from .output import data, fail, in_app, say, table, warn
 
 if TYPE_CHECKING:
-    from portico.application import House
+    from portico.application import Application
     from portico.tiers.budget import BudgetReport
 
 
@@ -49,11 +49,11 @@ def list_tiers(
     if ctx.invoked_subcommand is not None:
         return
 
-    async def work(house: House) -> list[TierLine]:
-        await house.admin.reload({"tiers"})
-        return house.admin.tier_lines()
+    async def work(application: Application) -> list[TierLine]:
+        await application.admin.reload({"tiers"})
+        return application.admin.tier_lines()
 
-    lines = in_house(options(ctx), work, as_json=as_json)
+    lines = in_app(options(ctx), work, as_json=as_json)
     found = [line for line in lines if tier in (None, line.tier)]
     if as_json:
         data([tier_data(line) for line in found[:limit]])
@@ -65,10 +65,10 @@ def list_tiers(
 def update_tiers(ctx: typer.Context, as_json: Json = False) -> None:
     """Score every tool anew, now; a gateway that runs does it once a day."""
 
-    async def work(house: House) -> int:
-        return await house.admin.update_tiers()
+    async def work(application: Application) -> int:
+        return await application.admin.update_tiers()
 
-    count = in_house(options(ctx), work, as_json=as_json)
+    count = in_app(options(ctx), work, as_json=as_json)
     if as_json:
         data({"updated": count})
     else:
@@ -80,7 +80,7 @@ def list_categories(ctx: typer.Context, as_json: Json = False) -> None:
     """Show the categories, and change what they say."""
     if ctx.invoked_subcommand is not None:
         return
-    lines = in_house(options(ctx), _all_categories, as_json=as_json)
+    lines = in_app(options(ctx), _all_categories, as_json=as_json)
     if as_json:
         data([category_data(line) for line in lines])
         return
@@ -114,13 +114,13 @@ def set_category(
     if not changes:
         raise typer.BadParameter("say what to change: --display-name, --description or --order")
 
-    async def work(house: House) -> tuple[CategoryLine, list[str], bool]:
-        before = {line.category.name: line.category for line in await _all_categories(house)}
-        await house.admin.set_category(replace(before.get(name) or Category(name=name), **changes))
-        line = next(line for line in await house.admin.categories() if line.category.name == name)
-        return line, near(name, before) if name not in before else [], house.admin.store_name == "memory"
+    async def work(application: Application) -> tuple[CategoryLine, list[str], bool]:
+        before = {line.category.name: line.category for line in await _all_categories(application)}
+        await application.admin.set_category(replace(before.get(name) or Category(name=name), **changes))
+        line = next(line for line in await application.admin.categories() if line.category.name == name)
+        return line, near(name, before) if name not in before else [], application.admin.store_name == "memory"
 
-    line, alike, is_forgotten = in_house(options(ctx), work, as_json=as_json)
+    line, alike, is_forgotten = in_app(options(ctx), work, as_json=as_json)
     if as_json:
         data(category_data(line))
     else:
@@ -141,12 +141,12 @@ def assign(
 ) -> None:
     """Put a server, a tool or the tools of a prefix on a category, in the config."""
 
-    async def work(house: House) -> tuple[str, int]:
+    async def work(application: Application) -> tuple[str, int]:
         if not is_category_name(name):
             raise ConfigError(f"{name!r} cannot be the name of a category", fix=NAMING)
-        return _key(house, what)
+        return _key(application, what)
 
-    key, count = in_house(options(ctx), work, as_json=as_json, complete=False)
+    key, count = in_app(options(ctx), work, as_json=as_json, complete=False)
     try:
         file = config_file(ctx)
         with edited(file, os.environ, Path.cwd()):
@@ -168,13 +168,13 @@ def reset_category(
 ) -> None:
     """Forget what was set of a category; the shipped words are in force again."""
 
-    async def work(house: House) -> bool:
-        known = {line.category.name for line in await _all_categories(house)}
+    async def work(application: Application) -> bool:
+        known = {line.category.name for line in await _all_categories(application)}
         if name not in known:
             raise _unknown_category(name, known)
-        return await house.admin.drop_category(name)
+        return await application.admin.drop_category(name)
 
-    is_changed = in_house(options(ctx), work, as_json=as_json)
+    is_changed = in_app(options(ctx), work, as_json=as_json)
     if as_json:
         data({"category": name, "reset": is_changed})
     else:
@@ -192,10 +192,10 @@ def check_budget(ctx: typer.Context, as_json: Json = False) -> None:
 def verify(ctx: typer.Context, as_json: Json = False) -> None:
     """Measure the four tiers as they are served: the largest category, the ten largest tools."""
 
-    async def work(house: House) -> BudgetReport:
-        return await house.walk.verify(CALLER)
+    async def work(application: Application) -> BudgetReport:
+        return await application.tier_answers.verify(CALLER)
 
-    report = in_house(options(ctx), work, as_json=as_json)
+    report = in_app(options(ctx), work, as_json=as_json)
     if as_json:
         data(report.as_data())
     else:
@@ -250,9 +250,9 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     return get_close_matches(name, list(known), n=NAMED, cutoff=0.6)
 
 
-async def _all_categories(house: House) -> list[CategoryLine]:
-    await house.admin.reload({"categories"})
-    return await house.admin.categories()
+async def _all_categories(application: Application) -> list[CategoryLine]:
+    await application.admin.reload({"categories"})
+    return await application.admin.categories()
 
 
 def _print_tiers(lines: list[TierLine], limit: int, tier: Tier | None) -> None:
@@ -288,17 +288,17 @@ def _usage_cells(usage: Usage, now: float) -> tuple[str, ...]:
     )
 
 
-def _key(house: House, what: str) -> tuple[str, int]:
+def _key(application: Application, what: str) -> tuple[str, int]:
     """A server, a tool or a prefix as the config spells it, and how many tools that are known today it means."""
-    edition = house.gateway.edition
+    snapshot = application.gateway.snapshot
     if what.endswith("*"):
-        return what, sum(id.name.startswith(what[:-1]) for id in edition.tools)
-    servers = {server.identifier: name for name, server in edition.servers.items()}
-    servers |= {name: name for name in (*house.admin.providers, *house.admin.disabled)}
+        return what, sum(id.name.startswith(what[:-1]) for id in snapshot.tools)
+    servers = {server.identifier: name for name, server in snapshot.servers.items()}
+    servers |= {name: name for name in (*application.admin.providers, *application.admin.disabled)}
     if what in servers:
-        return servers[what], sum(id.server == servers[what] for id in edition.tools)
+        return servers[what], sum(id.server == servers[what] for id in snapshot.tools)
     try:
-        tool = edition.resolver.resolve(what, edition.tools.keys())
+        tool = snapshot.resolver.resolve(what, snapshot.tools.keys())
     except CallError as error:
         alike = near(what, servers)
         if alike:

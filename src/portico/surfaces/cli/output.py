@@ -24,7 +24,7 @@ from portico.storage.open import BrieflyAgain
 from .context import Exit, Options
 
 if TYPE_CHECKING:
-    from portico.application import House
+    from portico.application import Application
 
 
 _INDENT = "  | "
@@ -255,8 +255,8 @@ Value = TypeVar("Value")
 OnDone = Callable[[str, CallError | None], None]
 
 
-def in_house(
-    options: Options, work: Callable[[House], Coroutine[Any, Any, Value]], *, as_json: bool, complete: bool = True
+def in_app(
+    options: Options, work: Callable[[Application], Coroutine[Any, Any, Value]], *, as_json: bool, complete: bool = True
 ) -> Value:
     """Open the house, ask servers that are not known when `complete`, do the work, close.
 
@@ -264,11 +264,11 @@ def in_house(
     """
 
     async def run() -> Value:
-        async with options.desk.open_house(options.config) as house:
-            problems(house.problems)
-            if complete and house.unknown:
-                await _complete(house)
-            return await work(house)
+        async with options.cli_context.open_app(options.config) as application:
+            problems(application.problems)
+            if complete and application.unknown:
+                await _complete(application)
+            return await work(application)
 
     try:
         return anyio.run(run)
@@ -281,12 +281,12 @@ def in_house(
         raise fail(ours, as_json=as_json) from group
 
 
-async def _complete(house: House) -> None:
+async def _complete(application: Application) -> None:
     """Ask the servers that nothing is known of, but for those that failed a moment ago: they would again.
 
     The command that saw them fail has said so; from then on `doctor` and `list` do.
     """
-    await ask(house, house.unknown - house.admin.intake.failures.keys())
+    await ask(application, application.unknown - application.admin.refresher.failures.keys())
 
 
 def first_of_ours(group: BaseExceptionGroup[BaseException]) -> PorticoError | None:
@@ -300,7 +300,7 @@ def first_of_ours(group: BaseExceptionGroup[BaseException]) -> PorticoError | No
 
 
 async def ask(
-    house: House, servers: set[str], *, tell: bool = True, on_done: OnDone | None = None
+    application: Application, servers: set[str], *, tell: bool = True, on_done: OnDone | None = None
 ) -> dict[str, CallError | None]:
     """Ask servers for their definitions; failures are returned and, with `tell`, said.
 
@@ -313,7 +313,7 @@ async def ask(
             outcomes[server] = failure
             (on_done(server, failure) if on_done else advance(server))
 
-        await house.admin.refresh(servers, done)
+        await application.admin.refresh(servers, done)
     for server, failure in sorted(outcomes.items()):
         if failure is not None and tell:
             warn(f"{server}: {'; '.join(failure.details) or failure}; next: portico doctor {server}")

@@ -12,10 +12,10 @@ from portico.errors import CallError, ConfigError, PorticoError, UnknownServer
 
 from .browse_commands import Json
 from .context import Exit, options
-from .output import ask, data, fail, in_house, say, warn
+from .output import ask, data, fail, in_app, say, warn
 
 if TYPE_CHECKING:
-    from portico.application import House
+    from portico.application import Application
     from portico.providers.sql.registries import Checked
     from portico.providers.sql.registry.operations import RegistryOperator
 
@@ -83,10 +83,10 @@ def check(
 ) -> None:
     """Explain each row that does not load, and show the statement that each tool would send."""
 
-    async def work(house: House) -> dict[str, Checked | CallError]:
-        return {name: await _checked(house, name, dialect or "") for name in _names(house, database)}
+    async def work(application: Application) -> dict[str, Checked | CallError]:
+        return {name: await _checked(application, name, dialect or "") for name in _names(application, database)}
 
-    found = in_house(options(ctx), work, as_json=as_json, complete=False)
+    found = in_app(options(ctx), work, as_json=as_json, complete=False)
     if as_json:
         data([_as_data(name, one) for name, one in found.items()])
     else:
@@ -106,12 +106,12 @@ def refresh(
 ) -> None:
     """Read registries again, now; gateways that share the store or listen to the database follow."""
 
-    async def work(house: House) -> dict[str, int | CallError]:
-        names = _names(house, database)
-        outcomes = await ask(house, set(names), tell=False)
-        return {name: outcomes.get(name) or await _told(house, name) for name in names}
+    async def work(application: Application) -> dict[str, int | CallError]:
+        names = _names(application, database)
+        outcomes = await ask(application, set(names), tell=False)
+        return {name: outcomes.get(name) or await _told(application, name) for name in names}
 
-    counts = in_house(options(ctx), work, as_json=as_json, complete=False)
+    counts = in_app(options(ctx), work, as_json=as_json, complete=False)
     failed = {name: one for name, one in counts.items() if isinstance(one, CallError)}
     if as_json:
         data({name: _failure(one) if isinstance(one, CallError) else one for name, one in counts.items()})
@@ -205,36 +205,36 @@ def grant(
     say(f"{user} {may} {name}" + ("" if is_changed else ", as before"))
 
 
-async def _checked(house: House, name: str, dialect: str) -> Checked | CallError:
+async def _checked(application: Application, name: str, dialect: str) -> Checked | CallError:
     """What came of one registry; one that cannot be read keeps nobody from the others."""
-    assert house.registries is not None, "else there are no names"
+    assert application.registries is not None, "else there are no names"
     try:
-        return await house.registries.check(name, dialect)
+        return await application.registries.check(name, dialect)
     except CallError as error:
         return error
 
 
-async def _told(house: House, name: str) -> int:
+async def _told(application: Application, name: str) -> int:
     """Let others know of a registry that was read, and count its tools."""
-    assert house.registries is not None, "else there are no names"
-    await house.registries.tell(name)
-    return len(house.gateway.edition.chapters[name].tools)
+    assert application.registries is not None, "else there are no names"
+    await application.registries.tell(name)
+    return len(application.gateway.snapshot.sections[name].tools)
 
 
 def _follow(ctx: typer.Context, where: str, tool: str, *, as_json: bool) -> None:
     """Read the registry that was just changed, so that the next command and every gateway know it."""
 
-    async def work(house: House) -> None:
-        providers = house.registries.providers if house.registries is not None else {}
+    async def work(application: Application) -> None:
+        providers = application.registries.providers if application.registries is not None else {}
         is_url = "://" in where
         names = {name for name, one in providers.items() if (one.spec.url == where if is_url else where in ("", name))}
-        await ask(house, names)
+        await ask(application, names)
         for problem in (one for name in names for one in providers[name].problems):
             if problem.tool == tool and not problem.loads:
                 warn(f"{problem.tool} is not offered: {problem}")
 
     with suppress(typer.Exit):  # it was said what is wrong, and the change was made
-        in_house(options(ctx), work, as_json=as_json, complete=False)
+        in_app(options(ctx), work, as_json=as_json, complete=False)
 
 
 def _operator(ctx: typer.Context, where: str, schema: str, *, as_json: bool) -> RegistryOperator:
@@ -242,13 +242,13 @@ def _operator(ctx: typer.Context, where: str, schema: str, *, as_json: bool) -> 
     url = where
     if "://" not in where:
 
-        async def work(house: House) -> tuple[str, str]:
-            (name,) = _names(house, where or None, only_one=True)
-            assert house.registries is not None, "else there are no names"
-            spec = house.registries.providers[name].spec
+        async def work(application: Application) -> tuple[str, str]:
+            (name,) = _names(application, where or None, only_one=True)
+            assert application.registries is not None, "else there are no names"
+            spec = application.registries.providers[name].spec
             return spec.url, spec.registry
 
-        url, schema = in_house(options(ctx), work, as_json=as_json, complete=False)
+        url, schema = in_app(options(ctx), work, as_json=as_json, complete=False)
     # What writes needs SQLAlchemy, which no other command loads.
     from portico.providers.sql.registry.operations import RegistryOperator
 
@@ -256,8 +256,8 @@ def _operator(ctx: typer.Context, where: str, schema: str, *, as_json: bool) -> 
     return operator
 
 
-def _names(house: House, wanted: str | None, *, only_one: bool = False) -> list[str]:
-    known = sorted(house.registries.providers) if house.registries is not None else []
+def _names(application: Application, wanted: str | None, *, only_one: bool = False) -> list[str]:
+    known = sorted(application.registries.providers) if application.registries is not None else []
     if not known:
         raise ConfigError("no database with a registry is configured", fix=NOT_CONFIGURED)
     if wanted is not None and wanted not in known:

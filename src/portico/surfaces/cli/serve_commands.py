@@ -38,7 +38,7 @@ def serve(
     try:
         chosen = _chosen(surface, progressive_disclosure)
         file = config or found.config
-        found.desk.serve(
+        found.cli_context.serve(
             file,
             stdio=stdio,
             surface=chosen,
@@ -89,7 +89,7 @@ def demo(
 ) -> None:
     """Show Portico at work on bundled sample servers, then keep serving them."""
     try:
-        options(ctx).desk.demo(once, port)
+        options(ctx).cli_context.demo(once, port)
     except PorticoError as error:
         raise fail(error) from error
     except BaseExceptionGroup as group:

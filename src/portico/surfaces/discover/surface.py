@@ -16,7 +16,7 @@ from portico.errors import CallError, NextCall
 from portico.execution.arguments import unwrap
 from portico.gateway import SEARCH_CARDS_LIMIT, Gateway
 from portico.rendering.cards import as_meta_tool, spelled
-from portico.scripting.session import Scripts
+from portico.scripting.session import ScriptRunner
 from portico.surfaces.discover import CALL, DESCRIBE, READ, RUN, SEARCH, TOOLS, definitions
 from portico.surfaces.mcp.meta_tools import (
     as_words,
@@ -41,7 +41,7 @@ class Discover:
     """Lists a few tools and the pins, whatever the catalog holds; no scripts, no tool that runs them."""
 
     gateway: Gateway
-    scripts: Scripts | None = None
+    scripts: ScriptRunner | None = None
     name: str = "discover"
 
     def instructions(self, caller: Caller) -> str:
@@ -78,7 +78,7 @@ class Discover:
         return as_meta_tool(call)
 
     async def _search(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        loading = await self.gateway.settled()
+        loading = await self.gateway.wait_until_ready()
         query = _query(arguments)
         await self.gateway.warm(query.text)
         try:
@@ -97,15 +97,18 @@ class Discover:
                 f"error invalid_arguments for {DESCRIBE}; nothing was sent\n- missing: names (string[])\nnext: {call}",
                 is_error=True,
             )
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         try:
             return text_result(self.gateway.describe(caller, names).text)
         except CallError as error:
             return error_result(error, self.spell)
 
     async def _call(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        if self.gateway.intake.is_starting and self.gateway.parameters_of(caller, str(arguments.get("name"))) is None:
-            await self.gateway.settled()  # what is malformed can only be told with the tool's own parameters
+        if (
+            self.gateway.refresher.is_starting
+            and self.gateway.parameters_of(caller, str(arguments.get("name"))) is None
+        ):
+            await self.gateway.wait_until_ready()  # what is malformed can only be told with the tool's own parameters
         request = unwrap(arguments, lambda name: self.gateway.parameters_of(caller, name))
         if not request.name:
             call = spelled(CALL, {"name": "server.tool", "arguments": {}})

@@ -15,11 +15,11 @@ from portico.domain.disclosure import Disclosure, Level
 from portico.domain.foreign_text import OwnBlock
 from portico.domain.journal import Look
 from portico.domain.server import Server
-from portico.domain.snapshot import Chapter, pairs
+from portico.domain.snapshot import ServerSection, pairs
 from portico.domain.tool import Effect, Tool, ToolId, server_identifier
 from portico.errors import CallError, InvalidArguments, NextCall, PorticoError, Refused, UnknownServer, UnknownTool
 from portico.gateway import Gateway
-from portico.rendering.budget import Rungs, fair, fit
+from portico.rendering.budget import Variants, balance, fit
 from portico.rendering.cards import example_arguments, first_sentence, spelled
 from portico.rendering.lua import (
     BRIEF,
@@ -33,7 +33,7 @@ from portico.rendering.lua import (
     tool_line,
 )
 from portico.rendering.lua import call as lua_call
-from portico.scripting.session import Scripts, as_text, as_value
+from portico.scripting.session import ScriptRunner, as_text, as_value
 from portico.surfaces.mcp.meta_tools import READ, error_result, run_script, switched_on, text_result, with_notes
 from portico.surfaces.mcp.surface import Envelope, JsonObject, MetaTool, gateway_text
 
@@ -57,33 +57,33 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Directory:
+class ServerListing:
     """Answers within what a caller may see; a server without a visible tool is not there."""
 
     gateway: Gateway
 
     def shelves(self, caller: Caller) -> dict[str, list[Tool]]:
         """The visible tools of each server that has some, by the server's identifier."""
-        edition = self.gateway.edition
-        visible = self.gateway.policy.visible(caller, edition)
-        found = {chapter.server.identifier: _seen(chapter, visible) for chapter in edition.chapters.values()}
+        snapshot = self.gateway.snapshot
+        visible = self.gateway.policy.visible(caller, snapshot)
+        found = {section.server.identifier: _seen(section, visible) for section in snapshot.sections.values()}
         return {identifier: tools for identifier, tools in found.items() if tools}
 
     def servers(self, caller: Caller, starting: Sequence[str] = ()) -> Page:
         """Every server with its identifier, and what it says of itself; one that cannot be reached is named too."""
         since = perf_counter()
         shelves = self.shelves(caller)
-        known = [s for s in self.gateway.edition.servers.values() if s.identifier in shelves]
+        known = [s for s in self.gateway.snapshot.servers.values() if s.identifier in shelves]
         failed = {name: self._identifier(name) for name in self.gateway.unavailable()}
         cards = [*map(server_lines, known), *(failed_lines(name, lua) for name, lua in failed.items())]
         told = self._fit(
-            fair(cards, SERVERS_TOKENS, self.gateway.counter),
+            balance(cards, SERVERS_TOKENS, self.gateway.counter),
             SERVERS_TOKENS,
             head="Available MCP Servers:",
             tail=f"Still starting: {', '.join(sorted(starting))}" if starting else "",
             separator="\n\n",
         )
-        self.gateway.looked(caller, Look.BROWSE, "", told, since=since)
+        self.gateway.record_lookup(caller, Look.BROWSE, "", told, since=since)
         shown = {card.handle: card.level for card in told.cards}
         rows = [_server_row(s, len(shelves[s.identifier]), shown[s.identifier]) for s in known if s.identifier in shown]
         rows += [{"name": n, "luaName": lua, "status": FAILED} for n, lua in failed.items() if lua in shown]
@@ -100,7 +100,7 @@ class Directory:
         found, tools = self.shelf(caller, server)
         start = next((place for place, tool in enumerate(tools) if lua_name(tool) == cursor), 0)
         told = self._listed(found, tools, start)
-        self.gateway.looked(caller, Look.BROWSE, found.name, told, since=since)
+        self.gateway.record_lookup(caller, Look.BROWSE, found.name, told, since=since)
         levels = {card.handle: card.level for card in told.cards}
         rows = [_tool_row(tool, levels[tool.handle]) for tool in tools[start:] if tool.handle in levels]
         data = {"server": found.name, "luaServerName": found.identifier, "tools": rows, **_left(told)}
@@ -118,7 +118,7 @@ class Directory:
         known = tool.output_schema or returns
         card = details(tool, known)
         told = self._fit([card], DETAILS_TOKENS, separator="\n")
-        self.gateway.looked(caller, Look.DESCRIBE, tool.handle, told, since=since)
+        self.gateway.record_lookup(caller, Look.DESCRIBE, tool.handle, told, since=since)
         text = told.text
         if told.cards and told.cards[0].text != card.card(0).text:
             text += f"\n\n{_shortened(tool)}"
@@ -130,11 +130,11 @@ class Directory:
         Raises:
             UnknownServer: no such server; those that there are are named.
         """
-        edition = self.gateway.edition
-        visible = self.gateway.policy.visible(caller, edition)
-        for chapter in edition.chapters.values():
-            if name.strip() in (chapter.server.identifier, chapter.server.name) and (tools := _seen(chapter, visible)):
-                return chapter.server, tools
+        snapshot = self.gateway.snapshot
+        visible = self.gateway.policy.visible(caller, snapshot)
+        for section in snapshot.sections.values():
+            if name.strip() in (section.server.identifier, section.server.name) and (tools := _seen(section, visible)):
+                return section.server, tools
         raise self._unknown_server(name, list(self.shelves(caller)))
 
     def tool(self, caller: Caller, server: str, name: str) -> Tool:
@@ -148,7 +148,7 @@ class Directory:
         own = {tool.id: tool for tool in tools}
         spelling = f"{found.identifier}.{name.strip()}"
         try:
-            return self.gateway.edition.resolver.resolve(spelling, own.keys())
+            return self.gateway.snapshot.resolver.resolve(spelling, own.keys())
         except UnknownTool:
             raise self._unknown_tool(found, spelling, own) from None
 
@@ -161,7 +161,7 @@ class Directory:
         return UnknownServer(f"no server has the Lua name {name[:100]!r}; available: {_some(near) or 'none'}")
 
     def _unknown_tool(self, server: Server, spelling: str, own: Mapping[ToolId, Tool]) -> UnknownTool:
-        near = self.gateway.edition.resolver.near(spelling, own.keys(), limit=NAMED)
+        near = self.gateway.snapshot.resolver.near(spelling, own.keys(), limit=NAMED)
         others = [tool for tool in own.values() if tool not in near]
         names = _some([lua_name(tool) for tool in (*near, *others)])
         return UnknownTool(
@@ -186,7 +186,7 @@ class Directory:
             shown = told.shown
         return told
 
-    def _fit(self, cards: Sequence[Rungs], tokens: int, **around: Any) -> Disclosure:
+    def _fit(self, cards: Sequence[Variants], tokens: int, **around: Any) -> Disclosure:
         return fit(cards, tokens=tokens, counter=self.gateway.counter, **around)
 
     def _details_data(self, tool: Tool, returns: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -209,11 +209,11 @@ class Directory:
 
     def _identifier(self, name: str) -> str:
         """How a server that nothing is known of would be called in scripts."""
-        return server_identifier(self.gateway.editions.aliases.get(name) or name)
+        return server_identifier(self.gateway.publisher.aliases.get(name) or name)
 
 
-def _seen(chapter: Chapter, visible: Set[ToolId]) -> list[Tool]:
-    return [tool for id, tool in chapter.tools.items() if id in visible]
+def _seen(section: ServerSection, visible: Set[ToolId]) -> list[Tool]:
+    return [tool for id, tool in section.tools.items() if id in visible]
 
 
 def _server_row(server: Server, tools: int, level: Level) -> dict[str, Any]:
@@ -267,12 +267,12 @@ class GatewaySurface:
     """Lists five tools, whatever the catalog holds."""
 
     gateway: Gateway
-    scripts: Scripts | None
+    scripts: ScriptRunner | None
     name: str = "gateway"
-    directory: Directory = field(init=False)
+    directory: ServerListing = field(init=False)
 
     def __post_init__(self) -> None:
-        self.directory = Directory(self.gateway)
+        self.directory = ServerListing(self.gateway)
 
     def instructions(self, caller: Caller) -> str:
         """Names the servers and the way from them to a script, within the first 512 characters."""
@@ -320,11 +320,11 @@ class GatewaySurface:
         return spelled(SERVERS, {})
 
     async def _servers(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        starting = await self.gateway.settled()
+        starting = await self.gateway.wait_until_ready()
         return _page_result(self.directory.servers(caller, sorted(starting)))
 
     async def _tools(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         try:
             (server,) = _texts(TOOLS, arguments, SERVER_KEYS)
             cursor = arguments.get("cursor")
@@ -333,7 +333,7 @@ class GatewaySurface:
             return self._refused(error)
 
     async def _details(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         try:
             server, name = _texts(DETAILS, arguments, SERVER_KEYS, TOOL_KEYS)
             tool = self.directory.tool(caller, server, name)
@@ -342,7 +342,7 @@ class GatewaySurface:
             return self._refused(error)
 
     async def _inspect(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         try:
             server, name = _texts(INSPECT, arguments, SERVER_KEYS, TOOL_KEYS)
             tool = self.directory.tool(caller, server, name)

@@ -17,7 +17,7 @@ from portico.errors import CallError, InvalidArguments, NextCall, Refused, Upstr
 from portico.execution.arguments import ARGUMENT_KEYS, NAME_KEYS
 from portico.gateway import Gateway
 from portico.rendering.cards import as_meta_tool
-from portico.scripting.session import Scripts
+from portico.scripting.session import ScriptRunner
 
 from .surface import EXAMPLE, Envelope, JsonObject
 
@@ -196,7 +196,7 @@ OFF = "scripts are switched off here; call tools one by one, or set `scripts: {e
 
 
 async def run_script(
-    scripts: Scripts | None, caller: Caller, tool: str, arguments: JsonObject, spell: Callable[[NextCall], str]
+    scripts: ScriptRunner | None, caller: Caller, tool: str, arguments: JsonObject, spell: Callable[[NextCall], str]
 ) -> dict[str, Any]:
     """Run the script in the arguments of one of a surface's own tools; an error is a result too."""
     try:
@@ -206,7 +206,7 @@ async def run_script(
         return error_result(error, spell)
 
 
-def switched_on(scripts: Scripts | None, tool: str) -> Scripts:
+def switched_on(scripts: ScriptRunner | None, tool: str) -> ScriptRunner:
     """What runs scripts.
 
     Raises:

@@ -22,7 +22,7 @@ from portico.domain.items import GUIDE, OWN_SCHEME, Item, Kind
 from portico.errors import CallError, InvalidArguments, UnknownItem
 from portico.gateway import Gateway
 from portico.tiers.budget import LARGEST_PAGE, SMALLEST_BUDGET
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 from portico.tiers.view import RESOURCES
 
 from .request_meta import Context, connection_of, envelope_of, until_complete
@@ -88,7 +88,7 @@ TEMPLATES: tuple[JsonObject, ...] = (
 class CatalogResources:
     """Answers what is asked of the scheme `catalog:`, which is ours whatever servers offer under it."""
 
-    walk: Walk
+    tier_answers: TierAnswers
     caller: Caller
 
     async def read(self, uri: str) -> JsonObject:
@@ -101,7 +101,7 @@ class CatalogResources:
         if uri.startswith(GUIDE):
             text = str(self._guide(uri).definition["text"])
             return {"contents": [{"uri": uri, "mimeType": MARKDOWN, "text": text}]}
-        view = await self._found(uri, self.walk.as_resources())
+        view = await self._found(uri, self.tier_answers.as_resources())
         return {"contents": [{"uri": uri, "mimeType": JSON, "text": view.body.decode()}]}
 
     async def mark(self, uri: str) -> bytes:
@@ -113,7 +113,7 @@ class CatalogResources:
         if uri.startswith(GUIDE):
             body = str(self._guide(uri).definition["text"]).encode("utf-8", "replace")
         else:
-            body = (await self._found(uri, self.walk.as_resources(is_quiet=True))).body
+            body = (await self._found(uri, self.tier_answers.as_resources(is_quiet=True))).body
         return blake2b(body, digest_size=12).digest()
 
     def complete(self, template: str, argument: JsonObject, context: object) -> JsonObject:
@@ -132,14 +132,14 @@ class CatalogResources:
         return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > len(shown)}}
 
     def _guide(self, uri: str) -> Item:
-        found = self.walk.gateway.guide(self.caller, uri)
+        found = self.tier_answers.gateway.guide(self.caller, uri)
         if found is None:
             raise UnknownItem(uri, details=("no server of that name says something of itself",))
         return found
 
-    async def _found(self, uri: str, walk: Walk) -> View:
+    async def _found(self, uri: str, tier_answers: TierAnswers) -> View:
         try:
-            return await self._view(uri, walk)
+            return await self._view(uri, tier_answers)
         except InvalidArguments as error:
             raise InvalidArguments(uri, details=error.details) from error
         except UnknownItem:
@@ -147,23 +147,23 @@ class CatalogResources:
         except CallError as error:
             raise UnknownItem(uri, details=error.details) from error
 
-    async def _view(self, uri: str, walk: Walk) -> View:
+    async def _view(self, uri: str, tier_answers: TierAnswers) -> View:
         place, _, query = uri.partition("?")
         if place == HOT:
-            return await walk.hot(self.caller, **_options(query, _BUDGET))
+            return await tier_answers.hot(self.caller, **_options(query, _BUDGET))
         if place == CATEGORIES:
-            return await walk.categories(self.caller, **_options(query, _BUDGET))
+            return await tier_answers.categories(self.caller, **_options(query, _BUDGET))
         kind, *parts = [unquote(part) for part in place.removeprefix(f"{OWN_SCHEME}//").split("/")]
         if kind == "category" and len(parts) == 1:
-            return await walk.category(self.caller, parts[0], **_options(query, _OPTIONS))
+            return await tier_answers.category(self.caller, parts[0], **_options(query, _OPTIONS))
         if kind == "tool" and len(parts) >= 2:
-            return await walk.tool(self.caller, parts[0], "/".join(parts[1:]), **_options(query, _BUDGET))
+            return await tier_answers.tool(self.caller, parts[0], "/".join(parts[1:]), **_options(query, _BUDGET))
         raise _unknown(uri)
 
     def _names(self, template: str, argument: object, context: object) -> Iterator[tuple[str, ...]]:
         """What an argument can be, each in all spellings that are understood."""
         chosen = _chosen(context, "server").casefold()
-        for tool in self.walk.gateway.listing(self.caller):
+        for tool in self.tier_answers.gateway.listing(self.caller):
             if template == CATEGORY and argument == "name":
                 yield (tool.category,)
             elif template in (TOOL, ANY_GUIDE) and argument == "server":
@@ -176,8 +176,8 @@ class CatalogResources:
 
     def _spellings(self, server: str) -> tuple[str, ...]:
         """A server by its name, its alias and its identifier."""
-        gateway = self.walk.gateway
-        return (server, gateway.editions.aliases.get(server, ""), gateway.edition.servers[server].identifier)
+        gateway = self.tier_answers.gateway
+        return (server, gateway.publisher.aliases.get(server, ""), gateway.snapshot.servers[server].identifier)
 
 
 def is_ours(uri: str) -> bool:
@@ -248,18 +248,18 @@ class Passage:
 
     async def list_prompts(self, ctx: Context, params: JsonObject) -> JsonObject:
         """All prompts, under their listed names."""
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         return {"prompts": [item.definition for item in self.gateway.items.prompts]}
 
     async def list_resources(self, ctx: Context, params: JsonObject) -> JsonObject:
         """All resources, our own first."""
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         own = LISTED if self.catalog else ()
         return {"resources": [*own, *(item.definition for item in self.gateway.items.resources)]}
 
     async def list_templates(self, ctx: Context, params: JsonObject) -> JsonObject:
         """All resource templates, our own first."""
-        await self.gateway.settled()
+        await self.gateway.wait_until_ready()
         own = TEMPLATES if self.catalog else ()
         return {"resourceTemplates": [*own, *(item.definition for item in self.gateway.items.templates)]}
 
@@ -273,7 +273,7 @@ class Passage:
     async def read_resource(self, ctx: Context, params: JsonObject) -> JsonObject:
         """One resource, from its server or from the catalog."""
         if self.catalog and is_ours(uri := _text(params, "uri")):
-            await self.gateway.settled()
+            await self.gateway.wait_until_ready()
             try:
                 return await self.catalog.read(uri)
             except InvalidArguments as error:
@@ -422,7 +422,7 @@ class Passage:
         uri = _text(params, "uri")
         if self.catalog and is_ours(uri):
             return Item(kind=Kind.RESOURCE, server=OURS, original=uri, listed=uri, definition={})
-        return self.gateway.annex.resource(self.gateway.edition, uri)
+        return self.gateway.item_search.resource(self.gateway.snapshot, uri)
 
 
 def _text(params: JsonObject, key: str) -> str:

@@ -29,11 +29,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
 from portico.domain.call import Caller
-from portico.domain.snapshot import Edition
+from portico.domain.snapshot import CatalogSnapshot
 from portico.errors import CallError, UnknownItem, UpstreamError
 from portico.execution.arguments import NAME_KEYS, Request, unwrap
 from portico.gateway import Gateway
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 from .early_start import LIST_TTL_MS, NAME, TITLE, EarlyPipe
 from .meta_tools import READ, SCRIPT_TOOLS, error_result, must_stay_protocol_error, read_result, with_notes, with_unread
@@ -114,10 +114,10 @@ class Tools:
         own = self.surface.schema_of(name)
         if own is not None:
             return own
-        edition = self.gateway.edition
+        snapshot = self.gateway.snapshot
         try:
-            visible = self.gateway.policy.visible(self.caller, edition)
-            return edition.resolver.resolve(name, visible).input_schema
+            visible = self.gateway.policy.visible(self.caller, snapshot)
+            return snapshot.resolver.resolve(name, visible).input_schema
         except CallError:
             return None
 
@@ -201,14 +201,16 @@ _HANDSHAKE_ONLY = frozenset({"resources/subscribe", "resources/unsubscribe", "lo
 class SurfaceServer(Server[Any]):
     """An SDK server whose answers come from one surface of the gateway."""
 
-    def __init__(self, gateway: Gateway, surface: Surface, version: str, walk: Walk | None = None) -> None:
+    def __init__(
+        self, gateway: Gateway, surface: Surface, version: str, tier_answers: TierAnswers | None = None
+    ) -> None:
         self._bus = InMemorySubscriptionBus()
         self._listens = ListenHandler(self._bus)
         self._caller = Caller(surface=surface.name)
         self._surface, self._gateway = surface, gateway
         self._logs = Logs(gateway.executor.running)
         self._tools = Tools(gateway, surface, self._caller, self._logs)
-        self._passage = Passage(gateway, CatalogResources(walk, self._caller) if walk else None)
+        self._passage = Passage(gateway, CatalogResources(tier_answers, self._caller) if tier_answers else None)
         self._versions = dict.fromkeys(_CHANGES, 0)
         """How often each list has changed."""
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
@@ -268,7 +270,7 @@ class SurfaceServer(Server[Any]):
         """Take note of what is listed before the first change."""
         self._tools.publish()
 
-    def publish(self, before: Edition, after: Edition) -> list[str]:
+    def publish(self, before: CatalogSnapshot, after: CatalogSnapshot) -> list[str]:
         """Take note of a new edition, each of them in turn; the lists that are no longer what they were."""
         self.refresh_instructions()
         resources = (before.items.resources, before.items.templates) != (after.items.resources, after.items.templates)
@@ -282,7 +284,7 @@ class SurfaceServer(Server[Any]):
             self._versions[name] += 1
         return changed
 
-    async def announce(self, before: Edition, after: Edition) -> None:
+    async def announce(self, before: CatalogSnapshot, after: CatalogSnapshot) -> None:
         """Take note of a new edition and tell clients of both eras which lists are no longer what they were."""
         await self.tell(self.publish(before, after))
 
@@ -330,7 +332,7 @@ class SurfaceServer(Server[Any]):
         """Pass on a notification that an upstream server sent."""
         uri = params.get("uri")
         if method == "notifications/resources/updated" and isinstance(uri, str):
-            for listed in self._gateway.edition.items.spellings(server, uri):
+            for listed in self._gateway.snapshot.items.spellings(server, uri):
                 await self._updated(listed, {**params, "uri": listed})
         elif method == "notifications/message":
             await self._logs.deliver(server, params)

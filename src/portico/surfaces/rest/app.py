@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from portico.application import House
+from portico.application import Application
 from portico.domain.call import Caller
 from portico.domain.version import VERSION
 
@@ -130,7 +130,7 @@ REST = Caller(surface="rest")
 """Who asks over REST, as long as callers cannot say who they are."""
 
 
-def build_api(house: House, *, caller: Caller = REST) -> FastAPI:
+def build_api(application: Application, *, caller: Caller = REST) -> FastAPI:
     """The application over a house; it reads and runs no tool, and the one thing that it does is to clear the cache."""
     app = FastAPI(
         title="Portico",
@@ -141,10 +141,10 @@ def build_api(house: House, *, caller: Caller = REST) -> FastAPI:
         redirect_slashes=False,
     )
     # Straight to the application: routers that are included are made ready by the first request, which then waits.
-    tools.add_routes(app, tools.ToolRoutes(house.walk, caller))
-    operators.add_routes(app, operators.OperatorRoutes(house.admin, house.walk, caller))
-    health.add_routes(app, health.HealthRoutes(house, registry_of(house)))
+    tools.add_routes(app, tools.ToolRoutes(application.tier_answers, caller))
+    operators.add_routes(app, operators.OperatorRoutes(application.admin, application.tier_answers, caller))
+    health.add_routes(app, health.HealthRoutes(application, registry_of(application)))
     add_start_page(app)
-    faults.install(app, lambda spelling: house.gateway.find(caller, spelling))
+    faults.install(app, lambda spelling: application.gateway.find(caller, spelling))
     app.add_middleware(Edge)
     return app

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from pydantic import Field
 from starlette.responses import Response
 
-from portico.application import House
+from portico.application import Application
 from portico.execution.executor import BOUNDS, Counts
 from portico.storage.journal import JournalState
 
@@ -31,16 +31,16 @@ _JOURNAL = {
 }
 
 
-def journal_state(house: House) -> JournalState | None:
+def journal_state(application: Application) -> JournalState | None:
     """How the journal is doing, where it is one that writes to a store."""
-    found = getattr(house.gateway.executor.journal, "state", None)
+    found = getattr(application.gateway.executor.journal, "state", None)
     return found if isinstance(found, JournalState) else None
 
 
-def registry_of(house: House) -> CollectorRegistry:
+def registry_of(application: Application) -> CollectorRegistry:
     """A registry of this house's own: two houses in one process share no number."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Figures(house))
+    registry.register(Figures(application))
     ProcessCollector(registry=registry)
     return registry
 
@@ -54,11 +54,11 @@ def exposed(registry: CollectorRegistry) -> bytes:
 class Figures(Collector):
     """Reads the figures of a house where they are kept; nothing is counted twice, and no counter ever falls."""
 
-    house: House
+    application: Application
 
     def collect(self) -> Iterator[Metric]:
         """Everything, at this moment."""
-        counts = self.house.gateway.executor.counts
+        counts = self.application.gateway.executor.counts
         yield from _calls(counts)
         yield _latency(counts)
         yield from self._caches()
@@ -69,7 +69,7 @@ class Figures(Collector):
         hits = CounterMetricFamily("portico_cache_hits", "Answers that a cache had.", labels=["cache"])
         misses = CounterMetricFamily("portico_cache_misses", "Answers that had to be made.", labels=["cache"])
         ratio = GaugeMetricFamily("portico_cache_hit_ratio", "The share of answers that a cache had.", labels=["cache"])
-        for name, (hit, missed) in self.house.walk.cache.counts().items():
+        for name, (hit, missed) in self.application.tier_answers.cache.counts().items():
             hits.add_metric([name], hit)
             misses.add_metric([name], missed)
             if hit + missed:
@@ -77,17 +77,17 @@ class Figures(Collector):
         yield from (hits, misses, ratio)
 
     def _catalog(self) -> Iterator[Metric]:
-        edition = self.house.gateway.edition
-        yield GaugeMetricFamily("portico_edition", "The number of the current edition.", value=edition.number)
-        yield GaugeMetricFamily("portico_tools", "Tools in the current edition.", value=len(edition.tools))
+        snapshot = self.application.gateway.snapshot
+        yield GaugeMetricFamily("portico_edition", "The number of the current edition.", value=snapshot.number)
+        yield GaugeMetricFamily("portico_tools", "Tools in the current edition.", value=len(snapshot.tools))
         servers = GaugeMetricFamily("portico_servers", "Configured servers.", labels=["state"])
-        states = Counter(report.health.state for report in self.house.admin.reports())
+        states = Counter(report.health.state for report in self.application.admin.reports())
         for state, number in sorted(states.items()):
             servers.add_metric([state], number)
         yield servers
 
     def _journal(self) -> Iterator[Metric]:
-        state = journal_state(self.house)
+        state = journal_state(self.application)
         if state is None:
             return
         yield GaugeMetricFamily("portico_journal_waiting", "Entries that wait for the store.", value=state.waiting)
@@ -151,7 +151,7 @@ class Ready(Shape):
 class HealthRoutes:
     """Says how the house is doing, without asking anybody."""
 
-    house: House
+    application: Application
     registry: CollectorRegistry
 
     async def live(self) -> Response:
@@ -160,9 +160,9 @@ class HealthRoutes:
 
     async def ready(self) -> Response:
         """503 while servers are being asked for the first time; trouble with the store does not stop calls."""
-        starting, scripts = sorted(self.house.admin.intake.starting()), self.house.scripts
-        state = journal_state(self.house)
-        trouble = self.house.admin.trouble or (state.trouble if state else "")
+        starting, scripts = sorted(self.application.admin.refresher.starting()), self.application.scripts
+        state = journal_state(self.application)
+        trouble = self.application.admin.trouble or (state.trouble if state else "")
         waiting, dropped, lost = (state.waiting, state.dropped, state.lost) if state else (0, 0, 0)
         found = {
             "ready": not starting,
@@ -176,10 +176,10 @@ class HealthRoutes:
 
     def _sandbox(self) -> str:
         """What holds scripts in: the first who asks begins to find out, and nobody waits for it."""
-        if self.house.scripts is None:
+        if self.application.scripts is None:
             return "off"
-        self.house.scripts.examine_soon()
-        return self.house.scripts.state
+        self.application.scripts.examine_soon()
+        return self.application.scripts.state
 
     async def metrics(self) -> Response:
         """Counters, gauges and a histogram, in the text format of Prometheus."""

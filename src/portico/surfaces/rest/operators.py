@@ -19,7 +19,7 @@ from portico.domain.call import Caller, Outcome
 from portico.domain.journal import MOST, CallQuery, read_moment
 from portico.domain.server import State
 from portico.errors import InvalidArguments, StoreError
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 
 from .errors import RESPONSES, ErrorResponse, Responses, Shape
 from .tools import Asked, answer, asked_once
@@ -206,7 +206,7 @@ class OperatorRoutes:
     """Asks the admin and the walk."""
 
     admin: Admin
-    walk: Walk
+    tier_answers: TierAnswers
     caller: Caller
 
     async def stats(self, request: Request, asked: Annotated[Days, Query()]) -> Response:
@@ -216,9 +216,9 @@ class OperatorRoutes:
 
         async def make() -> Body:
             report = await self.admin.usage_report(days=asked.days, limit=asked.limit)
-            return Body(_dumped(report.as_data(self.walk.gateway.spelled)))
+            return Body(_dumped(report.as_data(self.tier_answers.gateway.spelled)))
 
-        version = (self.walk.gateway.edition.number, self._recorded())
+        version = (self.tier_answers.gateway.snapshot.number, self._recorded())
         return await self._kept(request, "stats", (asked.days, asked.limit), version, make)
 
     async def calls(self, request: Request, asked: Annotated[Calls, Query()]) -> Response:
@@ -226,14 +226,14 @@ class OperatorRoutes:
         if self.admin.trouble:
             raise StoreError(self.admin.trouble)
         found = await self.admin.calls(self._query(asked))
-        return _sent(request, {"calls": [call.as_data(self.walk.gateway.spelled) for call in found]})
+        return _sent(request, {"calls": [call.as_data(self.tier_answers.gateway.spelled) for call in found]})
 
     def _query(self, asked: Calls) -> CallQuery:
         since = read_moment(asked.since, time()) if asked.since else 0.0
         if since is None:
             wanted = f"since: 15m, 2h, 3d, or a date such as 2026-01-31T12:00, not {asked.since[:100]!r}"
             raise InvalidArguments("calls", details=(wanted,))
-        known = self.walk.gateway.find(self.caller, asked.tool) if asked.tool else None
+        known = self.tier_answers.gateway.find(self.caller, asked.tool) if asked.tool else None
         is_same = known is not None and asked.server in ("", known.id.server)
         return CallQuery(
             tool=known.id.name if known and is_same else asked.tool,
@@ -252,12 +252,12 @@ class OperatorRoutes:
 
     async def budget(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
         """What the tiers cost, one on top of the other, against what they may."""
-        await self.walk.gateway.settled()
+        await self.tier_answers.gateway.wait_until_ready()
 
         async def make() -> Body:
-            return Body(_dumped((await self.walk.verify(self.caller)).as_data()))
+            return Body(_dumped((await self.tier_answers.verify(self.caller)).as_data()))
 
-        version = (self.walk.gateway.edition.number, self.walk.standings.revision)
+        version = (self.tier_answers.gateway.snapshot.number, self.tier_answers.standings.revision)
         return await self._kept(request, "budget", (), version, make)
 
     async def clear_cache(self, asked: Annotated[Asked, Query()]) -> Response:
@@ -266,14 +266,14 @@ class OperatorRoutes:
 
     def _recorded(self) -> int:
         """How many entries this process has recorded: a report is another one after each of them."""
-        counts = self.walk.gateway.executor.counts
+        counts = self.tier_answers.gateway.executor.counts
         return counts.calls.total() + counts.lookups.total()
 
     async def _kept(
         self, request: Request, kind: str, key: Hashable, version: Hashable, make: Callable[[], Awaitable[Body]]
     ) -> Response:
         """A report from the one cache: however many ask for it, it is made once and kept for a few seconds."""
-        cache, place = self.walk.cache, (self.caller, key)
+        cache, place = self.tier_answers.cache, (self.caller, key)
         found = await cache.get(kind, place, make, REPORT_SECONDS, version=version, counted=False)
         return answer(request, found.body)
 

@@ -18,7 +18,7 @@ from portico.domain.call import Caller
 from portico.domain.disclosure import Query as Search
 from portico.errors import InvalidArguments
 from portico.tiers.budget import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
-from portico.tiers.tiers import Walk
+from portico.tiers.tiers import TierAnswers
 from portico.tiers.view import CATEGORIES, HOT, REST, ROOT, SEARCH
 
 from .errors import RESPONSES, CategoryOverviewResponse, FullToolSchemaResponse, HotToolsResponse, ToolSummariesResponse
@@ -104,33 +104,33 @@ class Wanted(OnePage):
 class ToolRoutes:
     """Asks the walk, and sends what it says."""
 
-    walk: Walk
+    tier_answers: TierAnswers
     caller: Caller
 
     async def hot(self, request: Request, asked: Annotated[Priced, Query()]) -> Response:
         """The tools that are used most and best, at most 15."""
-        await self.walk.gateway.settled()
-        return answer(request, (await self.walk.hot(self.caller, budget=asked.budget)).body)
+        await self.tier_answers.gateway.wait_until_ready()
+        return answer(request, (await self.tier_answers.hot(self.caller, budget=asked.budget)).body)
 
     async def categories(self, request: Request, asked: Annotated[Priced, Query()]) -> Response:
         """All categories with their descriptions and numbers, without their tools."""
-        await self.walk.gateway.settled()
-        return answer(request, (await self.walk.categories(self.caller, budget=asked.budget)).body)
+        await self.tier_answers.gateway.wait_until_ready()
+        return answer(request, (await self.tier_answers.categories(self.caller, budget=asked.budget)).body)
 
     async def category(
         self, request: Request, name: Annotated[str, Path()], asked: Annotated[OnePage, Query()]
     ) -> Response:
         """The tools of one category, best first."""
-        await self.walk.gateway.settled()
-        view = await self.walk.category(
+        await self.tier_answers.gateway.wait_until_ready()
+        view = await self.tier_answers.category(
             self.caller, name, page=asked.page, page_size=asked.page_size, budget=asked.budget
         )
         return answer(request, view.body)
 
     async def search(self, request: Request, asked: Annotated[Wanted, Query()]) -> Response:
         """The tools that answer a question or pass filters, without a way through categories."""
-        await self.walk.gateway.settled()
-        view = await self.walk.search(
+        await self.tier_answers.gateway.wait_until_ready()
+        view = await self.tier_answers.search(
             self.caller, asked.search(), page=asked.page, page_size=asked.page_size, budget=asked.budget
         )
         return answer(request, view.body)
@@ -143,9 +143,9 @@ class ToolRoutes:
         asked: Annotated[Priced, Query()],
     ) -> Response:
         """Everything about one tool."""
-        await self.walk.gateway.settled()
+        await self.tier_answers.gateway.wait_until_ready()
         server, tool = _spelled(request) or (server, tool)
-        return answer(request, (await self.walk.tool(self.caller, server, tool, budget=asked.budget)).body)
+        return answer(request, (await self.tier_answers.tool(self.caller, server, tool, budget=asked.budget)).body)
 
 
 async def asked_once(request: Request) -> None:
