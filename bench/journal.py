@@ -39,7 +39,7 @@ from portico.storage.database import RecentJournal
 from portico.storage.journal import StoredJournal
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.open import open_database
-from portico.testing import AGENT, definition, furnish
+from portico.testing import AGENT, definition, make_test_app
 
 ROUNDS = 7
 SERVERS, TOOLS = 10, 10
@@ -176,7 +176,7 @@ async def _paced(journal: Journal, options: argparse.Namespace) -> dict[str, flo
 
 
 def _executor() -> tuple[Executor, CatalogSnapshot]:
-    application = furnish({f"s{s}": [definition(f"t{t}") for t in range(TOOLS)] for s in range(SERVERS)})
+    application = make_test_app({f"s{s}": [definition(f"t{t}") for t in range(TOOLS)] for s in range(SERVERS)})
     executor = application.gateway.executor
     nothing: Any = Nothing()
     return replace(executor, provider_of=lambda server: nothing), application.gateway.snapshot

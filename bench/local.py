@@ -35,7 +35,7 @@ from portico.gateway import Gateway
 from portico.server.run import surface_tokens
 from portico.surfaces.capabilities.inventory import BUDGET
 from portico.surfaces.capabilities.surface import Capabilities
-from portico.testing import AGENT, furnish
+from portico.testing import AGENT, make_test_app
 
 ROUNDS = 5
 SEARCH_SHARE, SCHEMA_MOST = 0.01, 300
@@ -133,7 +133,7 @@ def _tokens(fleet: Mapping[str, list[dict[str, Any]]] | None) -> dict[str, dict[
         "16 tools": tana.tana_house().gateway,
     }
     if fleet:
-        catalogues["the given definitions"] = furnish(fleet).gateway
+        catalogues["the given definitions"] = make_test_app(fleet).gateway
     return {title: _costs(gateway) for title, gateway in catalogues.items()}
 
 

@@ -26,7 +26,7 @@ import psycopg
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.attacking import TEXTS, Attack, furnish, state
+from tests.attacking import TEXTS, Attack, make_test_app, state
 from tests.databases import Postgres, postgres_server
 from tests.interleaving import USERS, Interleaving, furnished
 from tests.providers.registry.registry_world import INJECTIONS
@@ -67,7 +67,7 @@ async def _measure(server: Postgres, folder: Path, quick: bool) -> Figures:
     found |= await _calls(large, folder, 300 if quick else 3_000)
     attacked = (postgres_shop(server.fresh()), sqlite_shop(folder / "attacked.db"))
     for shop in attacked:
-        furnish(shop)
+        make_test_app(shop)
         found[f"attacks_{shop.dialect}"] = await _attacked(shop, folder, 20 if quick else 1)
     found["identity"] = await _identity(postgres_shop(server.fresh()), 1_000 if quick else 10_000)
     return found

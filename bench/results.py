@@ -30,7 +30,7 @@ from portico.domain.call import Call, Caller, Result
 from portico.execution.learning import Shapes
 from portico.rendering.budget import TokenEstimate
 from portico.results.truncate import Truncator
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
 SERVER = """
 import json, sys
@@ -74,7 +74,7 @@ def main() -> int:
 
 async def _small() -> dict[str, float]:
     """Microseconds that shaping and learning add to a call whose result fits."""
-    tool = next(iter(furnish({"fake": [definition("list")]}).gateway.snapshot.tools.values()))
+    tool = next(iter(make_test_app({"fake": [definition("list")]}).gateway.snapshot.tools.values()))
     truncator, shapes, caller = Truncator(counter=TokenEstimate()), Shapes(), Caller()
     call = Call(tool="fake.list", arguments={})
     results = {

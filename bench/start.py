@@ -28,7 +28,7 @@ from tests.journeys.kit import serving
 
 from portico.rendering.budget import TokenEstimate
 from portico.rendering.cards import parameters, signature
-from portico.testing import furnish
+from portico.testing import make_test_app
 
 ROUNDS = 5
 
@@ -187,7 +187,7 @@ def _tokens(home: Path) -> dict[str, Any]:
 
 def _signatures(definitions: dict[str, list[Any]]) -> dict[str, float]:
     """What a one-line signature costs, and how many of them are shortened."""
-    tools = furnish(definitions).gateway.snapshot.tools.values()
+    tools = make_test_app(definitions).gateway.snapshot.tools.values()
     return {
         "tokens of a signature, mean": round(statistics.fmean(TokenEstimate().count(signature(t)) for t in tools), 2),
         "share of signatures with ~": round(statistics.fmean("~" in parameters(t) for t in tools), 4),

@@ -28,7 +28,7 @@ from tests.hundred import hundred
 
 from portico.domain.disclosure import View
 from portico.rendering.budget import counter_for
-from portico.testing import AGENT, furnish
+from portico.testing import AGENT, make_test_app
 from portico.tiers.budget import Step
 from portico.tiers.tiers import TierAnswers
 
@@ -59,7 +59,7 @@ def main() -> int:
 
 async def _measure(definitions: Definitions, tokens: str) -> dict[str, Any]:
     counter = counter_for(tokens)
-    application = furnish(definitions, counter=counter)
+    application = make_test_app(definitions, counter=counter)
     tier_answers = TierAnswers(gateway=application.gateway)
     found = await tier_answers.verify(AGENT)
     every = [tool.definition for tool in application.gateway.snapshot.tools.values()]

@@ -47,7 +47,7 @@ Door = Callable[[Mapping[str, Any]], Awaitable[bool]]
 """Sends arguments to the tool, and says whether it was let through."""
 
 
-def furnish(shop: Shop) -> None:
+def make_test_app(shop: Shop) -> None:
     """A table with a column of every type, and one that attacks name."""
     columns = ", ".join(f"{name} {type}" for name, (_, type) in TYPES.items())
     shop.run(

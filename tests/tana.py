@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from portico.domain.server import Offering
-from portico.testing import FakeHouse, FakeProvider
+from portico.testing import FakeApplication, FakeProvider
 from portico.wiring import Parts, assemble
 
 SERVER = "tana"
@@ -115,10 +115,10 @@ DEFINITIONS: tuple[dict[str, Any], ...] = (
 )
 
 
-def tana_house(*definitions: Mapping[str, Any], source: str = "local", **parts: Any) -> FakeHouse:
+def tana_house(*definitions: Mapping[str, Any], source: str = "local", **parts: Any) -> FakeApplication:
     """A house that offers these tools, or all of them; local ones are listed under their bare names."""
     tools = definitions or DEFINITIONS
     provider = FakeProvider(server=SERVER, source=source, tools=list(tools))
     application = assemble(Parts(providers={SERVER: provider}, explicit_categories=EXPLICIT, **parts))
     application.gateway.publisher.accept([(Offering(server=SERVER, tools=tuple(tools)), source)])
-    return FakeHouse(application.gateway, application.admin)
+    return FakeApplication(application.gateway, application.admin)

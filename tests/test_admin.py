@@ -19,40 +19,40 @@ from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Standing, Tier, Usage, day_of, standing_of
 from portico.errors import ConfigError, StoreError, UnknownServer, UpstreamGone
 from portico.storage.database import MemoryStore
-from portico.testing import FakeHouse, definition, furnish
+from portico.testing import FakeApplication, definition, make_test_app
 
 from .operating import Kept, Told
 
 
 @pytest.fixture
-def application() -> FakeHouse:
+def application() -> FakeApplication:
     specs = [
         ServerSpec(name="fake", transport="stdio", command="run", args=("--fast", "--token=secret")),
         ServerSpec(name="off", transport="http", url="https://user:pass@example.com/mcp?key=secret", enabled=False),
     ]
-    return furnish({"fake": [definition("x"), {"name": ""}]}, specs=specs)
+    return make_test_app({"fake": [definition("x"), {"name": ""}]}, specs=specs)
 
 
-def test_every_server_is_reported_running_or_not(application: FakeHouse) -> None:
+def test_every_server_is_reported_running_or_not(application: FakeApplication) -> None:
     fake, off = application.admin.reports()
     assert (fake.name, fake.health.state, len(fake.tools)) == ("fake", State.READY, 1)
     assert [refusal.name for refusal in fake.rejected] == ["(no name)"]
     assert (off.name, off.health.state) == ("off", State.DISABLED)
 
 
-def test_a_target_shows_no_secrets(application: FakeHouse) -> None:
+def test_a_target_shows_no_secrets(application: FakeApplication) -> None:
     run, url = (report.target for report in application.admin.reports())
     assert run.startswith("run")
     assert "example.com/mcp" in url
     assert not any(secret in run + url for secret in ("secret", "user", "pass"))
 
 
-def test_a_server_that_nobody_configured_is_unknown(application: FakeHouse) -> None:
+def test_a_server_that_nobody_configured_is_unknown(application: FakeApplication) -> None:
     with pytest.raises(UnknownServer, match="configured: fake"):
         application.admin.report("nobody")
 
 
-async def test_a_failure_is_reported_until_it_is_over(application: FakeHouse) -> None:
+async def test_a_failure_is_reported_until_it_is_over(application: FakeApplication) -> None:
     application.provider().fails(UpstreamGone("fake", details=("no such command",)))
     await application.admin.refresh()
     health = application.admin.report("fake").health
@@ -62,12 +62,12 @@ async def test_a_failure_is_reported_until_it_is_over(application: FakeHouse) ->
     assert application.admin.report("fake").health.state is State.READY
 
 
-def test_a_server_that_was_never_asked_is_unknown_yet(application: FakeHouse) -> None:
+def test_a_server_that_was_never_asked_is_unknown_yet(application: FakeApplication) -> None:
     application.gateway.publisher.withdraw("fake")
     assert application.admin.report("fake").health.state is State.UNKNOWN
 
 
-def test_the_bill_adds_up(application: FakeHouse) -> None:
+def test_the_bill_adds_up(application: FakeApplication) -> None:
     bill = application.admin.bill(after=10)
     assert [(line.server, line.tools) for line in bill.lines] == [("fake", 1)]
     assert bill.before == bill.lines[0].tokens > 10
@@ -76,7 +76,7 @@ def test_the_bill_adds_up(application: FakeHouse) -> None:
 
 
 def test_an_empty_house_has_an_empty_bill() -> None:
-    bill = furnish({}).admin.bill(after=100)
+    bill = make_test_app({}).admin.bill(after=100)
     assert (bill.before, bill.saved) == (0, 0.0)
 
 
@@ -93,7 +93,7 @@ RARE = Usage(calls=2, done=1, seconds=4.0, days={TODAY - 20: 2}, latencies={100:
 class Operated:
     """A house whose admin has a database behind it."""
 
-    application: FakeHouse
+    application: FakeApplication
     kept: Kept
     told: Told
 
@@ -106,7 +106,7 @@ class Operated:
 def operated() -> Operated:
     specs = [ServerSpec(name="serena", transport="stdio", command="x", category="code_analysis")]
     servers = {"serena": [definition("find_symbol"), definition("rename")], "odd": [definition("thing")]}
-    application = furnish(servers, specs=specs, explicit_categories={"odd.thing": "oddities"})
+    application = make_test_app(servers, specs=specs, explicit_categories={"odd.thing": "oddities"})
     kept, told = Kept(), Told()
     admin = application.admin
     admin.journal, admin.ledger, admin.records, admin.signals = told, kept, kept, kept
@@ -203,13 +203,13 @@ async def test_the_catalog_is_written_down_and_only_what_was_fetched_here_is_ann
 
 
 @pytest.mark.requirement("S1-74")
-async def test_without_a_database_tiers_follow_from_what_this_process_has_seen(application: FakeHouse) -> None:
+async def test_without_a_database_tiers_follow_from_what_this_process_has_seen(application: FakeApplication) -> None:
     application.admin.journal = Told({ToolId("fake", "x"): FIND_SYMBOL})
     assert await application.admin.daily(NOW)
     assert not await application.admin.daily(NOW + 1)
     (line,) = application.admin.tier_lines()
     assert (line.tier, line.score, line.usage) == (Tier.HOT, 0.91, FIND_SYMBOL)
-    assert await furnish({"fake": [definition("x")]}).admin.update_tiers() == 1
+    assert await make_test_app({"fake": [definition("x")]}).admin.update_tiers() == 1
 
 
 async def test_tools_are_listed_hot_ones_first_with_their_usage(operated: Operated) -> None:
@@ -277,7 +277,7 @@ async def test_a_category_needs_a_name_that_can_be_shown(operated: Operated, nam
     assert operated.kept.written == {}
 
 
-async def test_a_category_without_a_database_lasts_as_long_as_the_process(application: FakeHouse) -> None:
+async def test_a_category_without_a_database_lasts_as_long_as_the_process(application: FakeApplication) -> None:
     await application.admin.set_category(Category(name="new"))
     assert "new" in application.admin.standings.categories
     assert await application.admin.drop_category("new")
@@ -319,7 +319,7 @@ async def test_a_refresh_is_announced(operated: Operated) -> None:
 
 async def test_definitions_that_another_process_fetched_are_published_without_asking_anybody() -> None:
     store = MemoryStore()
-    application = furnish({"fake": [definition("old")], "other": [definition("same")]}, store=store)
+    application = make_test_app({"fake": [definition("old")], "other": [definition("same")]}, store=store)
     application.admin.refresher.failures["fake"] = "it was away"
     store.save(Offering(server="fake", tools=(definition("new"),)), application.provider("fake").fingerprint)
     store.save(Offering(server="other", tools=(definition("changed"),)), "of another config")
@@ -356,7 +356,7 @@ class RefusingStore(MemoryStore):
 
 async def test_definitions_that_the_store_could_not_take_are_not_replaced_by_older_ones_and_are_kept_later() -> None:
     store = RefusingStore(is_away=False)
-    application = furnish({"fake": [definition("old")]}, store=store)
+    application = make_test_app({"fake": [definition("old")]}, store=store)
     mark = application.provider("fake").fingerprint
     store.save(Offering(server="fake", tools=(definition("old"),)), mark)
     store.is_away = True
@@ -385,7 +385,7 @@ class SlowStore(MemoryStore):
 
 async def test_a_servers_own_answer_is_newer_than_what_was_being_read() -> None:
     store = SlowStore()
-    application = furnish({"fake": [definition("first")]}, store=store)
+    application = make_test_app({"fake": [definition("first")]}, store=store)
     store.save(Offering(server="fake", tools=(definition("stale"),)), application.provider("fake").fingerprint)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -408,4 +408,4 @@ async def test_a_checkup_says_how_the_store_is_doing(operated: Operated) -> None
     assert (await admin.checkup()).problem == operated.told.trouble
     kept.away = "the database does not answer"
     assert (await admin.checkup()).problem == "the database does not answer"
-    assert (await furnish({}).admin.checkup()).problem == ""
+    assert (await make_test_app({}).admin.checkup()).problem == ""

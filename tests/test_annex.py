@@ -17,7 +17,7 @@ from portico.domain.profile import Profile
 from portico.domain.server import Offering, Server, ServerSpec, ToolFilter
 from portico.errors import InvalidArguments, UnknownItem, UpstreamError, UpstreamGone
 from portico.search.items import Entries
-from portico.testing import FakeHouse, FakeProvider, definition, furnish
+from portico.testing import FakeApplication, FakeProvider, definition, make_test_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("S0-P1")]
 
@@ -53,22 +53,22 @@ def offering(server: str = "office", **changes: Any) -> Offering:
     return Offering(server=server, **{**parts, **changes})
 
 
-def house_with(*offerings: Offering, **parts: Any) -> FakeHouse:
-    application = furnish({one.server: one.tools for one in offerings}, **parts)
+def house_with(*offerings: Offering, **parts: Any) -> FakeApplication:
+    application = make_test_app({one.server: one.tools for one in offerings}, **parts)
     application.gateway.publisher.accept((one, "upstream") for one in offerings)
     return application
 
 
 @pytest.fixture
-def application() -> FakeHouse:
+def application() -> FakeApplication:
     return house_with(offering())
 
 
-def search(application: FakeHouse, text: str, **filters: Any) -> str:
+def search(application: FakeApplication, text: str, **filters: Any) -> str:
     return application.gateway.search(AGENT, Query(text=text, **filters)).text
 
 
-def told(application: FakeHouse, answers: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def told(application: FakeApplication, answers: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Let a server answer requests so; what was asked is listed."""
     provider = application.provider("office")
     asked: list[tuple[str, Mapping[str, Any]]] = []
@@ -96,7 +96,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeProvider, "request", FakeProvider.request)
 
 
-async def read(application: FakeHouse, tool: str, **arguments: Any) -> Any:
+async def read(application: FakeApplication, tool: str, **arguments: Any) -> Any:
     return await application.gateway.call(AGENT, Call(tool=tool, arguments=arguments))
 
 
@@ -109,7 +109,7 @@ async def read(application: FakeHouse, tool: str, **arguments: Any) -> Any:
         ("customer number before an invoice", "## catalog://guide/office [document]\n| Always look up"),
     ],
 )
-def test_what_no_tool_answers_is_found_beside_the_tools(application: FakeHouse, words: str, line: str) -> None:
+def test_what_no_tool_answers_is_found_beside_the_tools(application: FakeApplication, words: str, line: str) -> None:
     assert line.replace("office__review_code", application.gateway.items.prompts[0].listed) in search(
         application, words
     )
@@ -137,7 +137,7 @@ def test_items_of_other_servers_and_filters_for_tools_leave_items_out() -> None:
     assert "docs://handbook" not in search(application, "holidays and sick leave", read_only=True)
 
 
-def test_an_exact_spelling_gives_the_whole_card(application: FakeHouse) -> None:
+def test_an_exact_spelling_gives_the_whole_card(application: FakeApplication) -> None:
     assert search(application, "docs://handbook") == "\n".join(
         [
             "## docs://handbook [resource]",
@@ -148,7 +148,7 @@ def test_an_exact_spelling_gives_the_whole_card(application: FakeHouse) -> None:
     )
 
 
-def test_describe_shows_tools_and_items_side_by_side(application: FakeHouse) -> None:
+def test_describe_shows_tools_and_items_side_by_side(application: FakeApplication) -> None:
     prompt = application.gateway.items.prompts[0].listed
     text = application.gateway.describe(AGENT, ["office.send_mail", prompt, "catalog://guide/office"]).text
     _, card, guide = text.split("\n\n")
@@ -164,19 +164,19 @@ def test_describe_shows_tools_and_items_side_by_side(application: FakeHouse) -> 
     assert guide == f"## catalog://guide/office [document]\n{fence(GUIDE)}"
 
 
-async def test_a_resource_is_read_as_the_result_of_a_call(application: FakeHouse) -> None:
+async def test_a_resource_is_read_as_the_result_of_a_call(application: FakeApplication) -> None:
     asked = told(application, {"resources/read": {"contents": [{"uri": "docs://handbook", "text": "30 days"}]}})
     result = await read(application, "read_resource", uri="docs://handbook")
     assert (result.text, asked) == ("30 days", [("resources/read", {"uri": "docs://handbook"})])
 
 
-async def test_what_a_template_gives_is_read_too(application: FakeHouse) -> None:
+async def test_what_a_template_gives_is_read_too(application: FakeApplication) -> None:
     asked = told(application, {"resources/read": {"contents": [{"uri": "table://users/schema", "text": "id int"}]}})
     assert (await read(application, "read_resource", uri="table://users/schema")).text == "id int"
     assert asked == [("resources/read", {"uri": "table://users/schema"})]
 
 
-async def test_images_and_other_bytes_stay_what_they_are(application: FakeHouse) -> None:
+async def test_images_and_other_bytes_stay_what_they_are(application: FakeApplication) -> None:
     image = {"uri": "docs://handbook", "mimeType": "image/png", "blob": "aGk="}
     other = {"uri": "docs://handbook", "mimeType": "application/zip", "blob": "aGk="}
     told(application, {"resources/read": {"contents": [image, other]}})
@@ -186,7 +186,7 @@ async def test_images_and_other_bytes_stay_what_they_are(application: FakeHouse)
     ]
 
 
-async def test_a_prompt_is_filled_in_as_the_result_of_a_call(application: FakeHouse) -> None:
+async def test_a_prompt_is_filled_in_as_the_result_of_a_call(application: FakeApplication) -> None:
     message = {"role": "user", "content": {"type": "text", "text": "Look at this: -a +b"}}
     picture = {"role": "user", "content": {"type": "image", "data": "aGk=", "mimeType": "image/png"}}
     asked = told(application, {"prompts/get": {"messages": [message, picture]}})
@@ -195,7 +195,7 @@ async def test_a_prompt_is_filled_in_as_the_result_of_a_call(application: FakeHo
     assert asked == [("prompts/get", {"name": "review-code", "arguments": {"diff": "-a +b"}})]
 
 
-async def test_a_document_needs_no_server(application: FakeHouse) -> None:
+async def test_a_document_needs_no_server(application: FakeApplication) -> None:
     application.provider("office").fails(UpstreamGone("office"))
     assert (await read(application, "read_resource", uri="catalog://guide/office")).text == GUIDE
 
@@ -213,19 +213,19 @@ async def test_a_document_needs_no_server(application: FakeHouse) -> None:
     ],
 )
 async def test_what_cannot_be_read_is_named(
-    application: FakeHouse, tool: str, arguments: dict[str, Any], error: type[Exception], words: str
+    application: FakeApplication, tool: str, arguments: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         await read(application, tool, **arguments)
 
 
-async def test_an_answer_that_is_none_is_the_servers_error(application: FakeHouse) -> None:
+async def test_an_answer_that_is_none_is_the_servers_error(application: FakeApplication) -> None:
     told(application, {"resources/read": {"nothing": True}})
     with pytest.raises(UpstreamError, match="no list of contents"):
         await read(application, "read_resource", uri="docs://handbook")
 
 
-async def test_a_look_at_an_item_is_in_the_journal(application: FakeHouse) -> None:
+async def test_a_look_at_an_item_is_in_the_journal(application: FakeApplication) -> None:
     told(application, {"resources/read": {"contents": [{"uri": "docs://handbook", "text": "30 days"}]}})
     await read(application, "read_resource", uri="docs://handbook")
     last = application.gateway.executor.journal.lookups[-1]  # type: ignore[attr-defined]

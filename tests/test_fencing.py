@@ -32,7 +32,7 @@ from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.meta_tools import error_result, with_notes
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import Search
-from portico.testing import FakeHouse, definition, furnish
+from portico.testing import FakeApplication, definition, make_test_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("P-FENCED")]
 
@@ -96,7 +96,7 @@ def test_json_is_the_same_to_a_program_and_hides_nothing():
     assert shown.isascii()
 
 
-def hostile_house(text: str) -> FakeHouse:
+def hostile_house(text: str) -> FakeApplication:
     tool = {
         **definition("add", text, a="integer"),
         "title": text,
@@ -104,7 +104,7 @@ def hostile_house(text: str) -> FakeHouse:
         "annotations": {"title": text},
     }
     tool["inputSchema"]["properties"]["a"]["description"] = text
-    application = furnish({"calc": [tool], "github": [definition("create_issue", "Create an issue")]})
+    application = make_test_app({"calc": [tool], "github": [definition("create_issue", "Create an issue")]})
     offered = Offering(
         server="calc",
         tools=(tool,),
@@ -120,7 +120,7 @@ def hostile_house(text: str) -> FakeHouse:
     return application
 
 
-async def answers(application: FakeHouse) -> list[str]:
+async def answers(application: FakeApplication) -> list[str]:
     """Every text that an agent gets of this server, on every surface."""
     gateway = application.gateway
     queries = ("", "add", "calc.add", "calc", "sum", "numbers", "zzqx unknown words")

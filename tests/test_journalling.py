@@ -20,25 +20,25 @@ from portico.surfaces.mcp.server import Tools
 from portico.surfaces.mcp.surface import Envelope, Surface
 from portico.surfaces.search import Search
 from portico.surfaces.static import Static
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 
 @pytest.fixture
-def application() -> FakeHouse:
+def application() -> FakeApplication:
     weather = [definition("forecast", city="string"), definition("warnings"), definition("tides", port="string")]
-    return furnish({"weather": weather, "mail": [definition("send_mail", to="string"), definition("read_mail")]})
+    return make_test_app({"weather": weather, "mail": [definition("send_mail", to="string"), definition("read_mail")]})
 
 
-def looks(application: FakeHouse) -> Sequence[Lookup]:
+def looks(application: FakeApplication) -> Sequence[Lookup]:
     return list(cast(RecentJournal, application.gateway.executor.journal).lookups)
 
 
-def tools_of(application: FakeHouse, surface: Surface) -> Tools:
+def tools_of(application: FakeApplication, surface: Surface) -> Tools:
     return Tools(application.gateway, surface, AGENT, Logs(application.gateway.executor.running))
 
 
 @pytest.mark.requirement("S1-57")
-def test_a_search_is_written_down_with_what_it_has_shown_and_cost(application: FakeHouse) -> None:
+def test_a_search_is_written_down_with_what_it_has_shown_and_cost(application: FakeApplication) -> None:
     answer = application.gateway.search(AGENT, Query(text="send a mail", limit=1))
     (look,) = looks(application)
     assert (look.look, look.text, look.caller, look.surface) == (Look.SEARCH, "send a mail", "agent", "test")
@@ -47,13 +47,13 @@ def test_a_search_is_written_down_with_what_it_has_shown_and_cost(application: F
     assert look.seconds > 0
 
 
-def test_a_search_that_nothing_fits_is_written_down_as_that(application: FakeHouse) -> None:
+def test_a_search_that_nothing_fits_is_written_down_as_that(application: FakeApplication) -> None:
     application.gateway.search(AGENT, Query(text="zzz qqq"))
     (look,) = looks(application)
     assert (look.fits, look.shown) == (False, 0)
 
 
-def test_the_map_a_filter_and_a_description_are_looks_of_their_own_kind(application: FakeHouse) -> None:
+def test_the_map_a_filter_and_a_description_are_looks_of_their_own_kind(application: FakeApplication) -> None:
     application.gateway.search(AGENT, Query(text=""))
     application.gateway.search(AGENT, Query(text="", server="mail"))
     application.gateway.describe(AGENT, ["mail.send_mail", "mail.read_mail"])
@@ -66,7 +66,7 @@ def test_the_map_a_filter_and_a_description_are_looks_of_their_own_kind(applicat
 
 @pytest.mark.requirement("P-JOURNAL-DOORS")
 async def test_a_call_knows_at_which_place_its_tool_was_found_and_only_the_first_one_does(
-    application: FakeHouse,
+    application: FakeApplication,
 ) -> None:
     application.provider("mail").returns("read_mail", {"content": [{"type": "text", "text": "hello"}]})
     found = application.gateway.hits(AGENT, Query(text="mail")).hits
@@ -77,7 +77,7 @@ async def test_a_call_knows_at_which_place_its_tool_was_found_and_only_the_first
     assert [call.rank for call in application.invocations] == [place, 0]
 
 
-async def test_a_place_on_a_later_page_counts_from_the_first(application: FakeHouse) -> None:
+async def test_a_place_on_a_later_page_counts_from_the_first(application: FakeApplication) -> None:
     for name in ("send_mail", "read_mail"):
         application.provider("mail").returns(name, {"content": []})
     first = application.gateway.search(AGENT, Query(text="mail", limit=1))
@@ -89,7 +89,7 @@ async def test_a_place_on_a_later_page_counts_from_the_first(application: FakeHo
 
 
 @pytest.mark.requirement("P-JOURNAL-DOORS")
-async def test_a_tool_that_was_found_by_browsing_has_no_place(application: FakeHouse) -> None:
+async def test_a_tool_that_was_found_by_browsing_has_no_place(application: FakeApplication) -> None:
     application.provider("mail").returns("read_mail", {"content": []})
     application.gateway.search(AGENT, Query(text="", server="mail"))
     application.gateway.search(AGENT, Query(text=""))
@@ -98,7 +98,7 @@ async def test_a_tool_that_was_found_by_browsing_has_no_place(application: FakeH
 
 
 async def test_a_call_is_written_down_with_its_time_its_tokens_and_the_script_it_came_from(
-    application: FakeHouse,
+    application: FakeApplication,
 ) -> None:
     text = "Rain in the morning, sun in the afternoon."
     application.provider("weather").returns("forecast", {"content": [{"type": "text", "text": text}]})
@@ -112,7 +112,9 @@ async def test_a_call_is_written_down_with_its_time_its_tokens_and_the_script_it
 
 
 @pytest.mark.requirement("P-JOURNAL-DOORS")
-async def test_a_list_is_written_down_with_what_listing_every_tool_would_have_cost(application: FakeHouse) -> None:
+async def test_a_list_is_written_down_with_what_listing_every_tool_would_have_cost(
+    application: FakeApplication,
+) -> None:
     for surface in (Discover(application.gateway), Static(application.gateway)):
         await tools_of(application, surface).list(cast(Context, None), {})
     discover, static = looks(application)
@@ -122,7 +124,7 @@ async def test_a_list_is_written_down_with_what_listing_every_tool_would_have_co
 
 
 @pytest.mark.requirement("P-JOURNAL-DOORS")
-async def test_search_tool_is_a_search_and_shows_where_a_tool_was_found(application: FakeHouse) -> None:
+async def test_search_tool_is_a_search_and_shows_where_a_tool_was_found(application: FakeApplication) -> None:
     application.provider("mail").returns("read_mail", {"content": []})
     tools = tools_of(application, Search(application.gateway))
     answer = await tools._call(tools.caller, "search_tool", {"query": "mail"}, Envelope())
@@ -144,7 +146,7 @@ async def test_the_library_is_a_door_like_any_other() -> None:
     assert [call.rank for call in journal.recent] == [1]
 
 
-async def test_a_call_that_had_to_be_corrected_keeps_its_place(application: FakeHouse) -> None:
+async def test_a_call_that_had_to_be_corrected_keeps_its_place(application: FakeApplication) -> None:
     application.provider("weather").returns("tides", {"content": []})
     application.gateway.search(AGENT, Query(text="tides", server="weather"))
     with pytest.raises(InvalidArguments):

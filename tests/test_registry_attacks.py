@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacking import TEXTS, TYPES, Attack, furnish, state
+from tests.attacking import TEXTS, TYPES, Attack, make_test_app, state
 from tests.providers.registry.registry_world import INJECTIONS
 from tests.registries import Shop, postgres_shop, registry_house, sqlite_shop
 
@@ -24,7 +24,7 @@ async def test_no_text_changes_a_database_and_none_is_sent_as_another_type(
         shop = sqlite_shop(tmp_path / "shop.db")
     else:
         shop = postgres_shop(request.getfixturevalue("postgres_url"))
-    furnish(shop)
+    make_test_app(shop)
     async with registry_house(tmp_path, shop.spec()) as application:
         before = state(shop)
         attack = Attack(application)

@@ -18,14 +18,14 @@ from portico.storage.catalog import DatabaseTiers
 from portico.storage.database import Database
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.open import open_change_feed
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
 NOW = time()
 SYMBOL, RENAME = ToolId("serena", "find_symbol"), ToolId("serena", "rename")
 
 
 def _admin(database: Database, signals: ChangeFeed) -> Admin:
-    admin = furnish({"serena": [definition("find_symbol"), definition("rename")]}).admin
+    admin = make_test_app({"serena": [definition("find_symbol"), definition("rename")]}).admin
     admin.ledger, admin.records, admin.signals = DatabaseLedger(database), DatabaseTiers(database), signals
     admin.keep_days = 1
     return admin

@@ -19,7 +19,7 @@ from portico.scripting.engine import LuaEngine
 from portico.scripting.session import ScriptRunner
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 READ = {"annotations": {"readOnlyHint": True}}
 ADD = {**definition("add", "Add two numbers", a="number", b="number"), **READ}
@@ -37,27 +37,27 @@ async def engine() -> AsyncIterator[LuaEngine]:
 
 
 @pytest.fixture
-def application() -> FakeHouse:
-    made = furnish({"calculator": [ADD, definition("multiply", a="number", b="number")], "files": [WRITE]})
+def application() -> FakeApplication:
+    made = make_test_app({"calculator": [ADD, definition("multiply", a="number", b="number")], "files": [WRITE]})
     made.provider("calculator").returns("add", {"content": [], "structuredContent": {"result": 30}})
     made.provider("calculator").returns("multiply", {"content": [], "structuredContent": {"result": 60}})
     return made
 
 
-def scripts_of(application: FakeHouse, engine: LuaEngine, **limits: Any) -> ScriptRunner:
+def scripts_of(application: FakeApplication, engine: LuaEngine, **limits: Any) -> ScriptRunner:
     return ScriptRunner(gateway=application.gateway, open_engine=lambda: engine, limits=Limits(**limits))
 
 
-async def run(application: FakeHouse, engine: LuaEngine, source: str, /, **arguments: Any) -> Result:
+async def run(application: FakeApplication, engine: LuaEngine, source: str, /, **arguments: Any) -> Result:
     with anyio.fail_after(30):
         return await scripts_of(application, engine).run(AGENT, source, arguments)
 
 
-async def value(application: FakeHouse, engine: LuaEngine, source: str, /, **arguments: Any) -> Any:
+async def value(application: FakeApplication, engine: LuaEngine, source: str, /, **arguments: Any) -> Any:
     return (await run(application, engine, f"result({{ v = {source} }})", **arguments)).structured["v"]
 
 
-async def failure(application: FakeHouse, engine: LuaEngine, source: str, /, **limits: Any) -> ScriptError:
+async def failure(application: FakeApplication, engine: LuaEngine, source: str, /, **limits: Any) -> ScriptError:
     with anyio.fail_after(30), pytest.raises(ScriptError) as caught:
         await scripts_of(application, engine, **limits).run(AGENT, source)
     return caught.value
@@ -68,7 +68,7 @@ def text_block(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("S3-22", "S3-23", "S3-24", "S3-26", "S3-27", "S3-29")
-async def test_the_golden_script_combines_calls(application: FakeHouse, engine: LuaEngine):
+async def test_the_golden_script_combines_calls(application: FakeApplication, engine: LuaEngine):
     result = await run(
         application,
         engine,
@@ -96,14 +96,14 @@ async def test_the_golden_script_combines_calls(application: FakeHouse, engine: 
     ],
 )
 async def test_text_is_always_there_and_structured_content_for_objects(
-    source: str, text: str, structured: Any, application: FakeHouse, engine: LuaEngine
+    source: str, text: str, structured: Any, application: FakeApplication, engine: LuaEngine
 ):
     result = await run(application, engine, source)
     assert (result.text, result.structured) == (text, structured)
 
 
 @pytest.mark.requirement("S3-E10")
-async def test_a_script_without_a_result_is_told_how_to_give_one(application: FakeHouse, engine: LuaEngine):
+async def test_a_script_without_a_result_is_told_how_to_give_one(application: FakeApplication, engine: LuaEngine):
     result = await run(application, engine, "local x = 1 print('seen', x)")
     assert not result.is_error
     first, printed = (block["text"] for block in result.content)
@@ -111,7 +111,7 @@ async def test_a_script_without_a_result_is_told_how_to_give_one(application: Fa
     assert printed == "printed:\nseen\t1"
 
 
-async def test_what_is_printed_comes_after_the_value_and_is_bounded(application: FakeHouse, engine: LuaEngine):
+async def test_what_is_printed_comes_after_the_value_and_is_bounded(application: FakeApplication, engine: LuaEngine):
     with anyio.fail_after(30):
         result = await scripts_of(application, engine, printed_bytes=100).run(
             AGENT, "for i = 1, 100 do print('line ' .. i) end result('done')"
@@ -138,7 +138,7 @@ async def test_what_is_printed_comes_after_the_value_and_is_bounded(application:
     ],
 )
 async def test_a_script_sees_the_plainest_form_of_a_result(
-    raw: dict[str, Any], seen: Any, application: FakeHouse, engine: LuaEngine
+    raw: dict[str, Any], seen: Any, application: FakeApplication, engine: LuaEngine
 ):
     application.provider("calculator").returns("add", raw)
     expected = raw["content"] if seen is None else seen
@@ -146,7 +146,9 @@ async def test_a_script_sees_the_plainest_form_of_a_result(
 
 
 @pytest.mark.requirement("P-SCRIPTS-DOORS")
-async def test_a_script_sees_data_whole_and_only_its_own_result_has_to_fit(application: FakeHouse, engine: LuaEngine):
+async def test_a_script_sees_data_whole_and_only_its_own_result_has_to_fit(
+    application: FakeApplication, engine: LuaEngine
+):
     rows = [{"id": number, "name": f"row number {number}"} for number in range(10_000)]
     application.provider("calculator").returns("add", {"content": [], "structuredContent": {"rows": rows}})
     assert await value(application, engine, "#calculator.add({ a = 1, b = 2 }):await().rows") == 10_000
@@ -160,7 +162,7 @@ async def test_a_script_sees_data_whole_and_only_its_own_result_has_to_fit(appli
 
 
 @pytest.mark.requirement("P-SCRIPTS-IDENTITY")
-async def test_a_tools_own_error_can_be_caught(application: FakeHouse, engine: LuaEngine):
+async def test_a_tools_own_error_can_be_caught(application: FakeApplication, engine: LuaEngine):
     application.provider("calculator").returns("add", {**text_block("too large"), "isError": True})
     caught = await value(
         application, engine,
@@ -172,7 +174,7 @@ async def test_a_tools_own_error_can_be_caught(application: FakeHouse, engine: L
     assert "too large" in caught["e"]
 
 
-async def test_arguments_are_checked_before_anything_is_sent(application: FakeHouse, engine: LuaEngine):
+async def test_arguments_are_checked_before_anything_is_sent(application: FakeApplication, engine: LuaEngine):
     error = await failure(application, engine, "result(calculator.add({ a = 1 }):await())")
     assert "missing: b (number)" in str(error)
     assert error.sent is Sent.NOTHING
@@ -186,7 +188,7 @@ async def test_a_hidden_tool_and_a_missing_one_look_alike(engine: LuaEngine):
         ServerSpec(name="secret", transport="stdio", tools=ToolFilter(deny=("*",))),
     ]
     servers = {"calculator": [ADD, definition("multiply", a="number", b="number")], "secret": [ADD]}
-    application = furnish(servers, specs=specs)
+    application = make_test_app(servers, specs=specs)
     hidden = await failure(application, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
     missing = await failure(application, engine, "result(calculator.adx({ a = 1, b = 2 }):await())")
     assert hidden.reason.replace("add", "_") == missing.reason.replace("adx", "_")
@@ -196,7 +198,9 @@ async def test_a_hidden_tool_and_a_missing_one_look_alike(engine: LuaEngine):
 
 
 @pytest.mark.requirement("P-SCRIPTS-IDENTITY")
-async def test_every_call_is_one_invocation_of_the_caller_under_its_script(application: FakeHouse, engine: LuaEngine):
+async def test_every_call_is_one_invocation_of_the_caller_under_its_script(
+    application: FakeApplication, engine: LuaEngine
+):
     await run(application, engine, "calculator.add({ a = 1, b = 2 }):await() files.write_file({ path = 'x' }):await()")
     *calls, script = application.invocations
     assert [str(call.tool) for call in calls] == ["calculator::add", "files::write-file"]
@@ -208,14 +212,14 @@ async def test_every_call_is_one_invocation_of_the_caller_under_its_script(appli
 
 
 @pytest.mark.requirement("T61")
-async def test_a_script_cannot_run_scripts(application: FakeHouse, engine: LuaEngine):
+async def test_a_script_cannot_run_scripts(application: FakeApplication, engine: LuaEngine):
     error = await failure(application, engine, "result(_gateway.run_script({ script = 'result(1)' }):await())")
     assert "run_script" in error.reason
     assert await value(application, engine, "tostring(run_script)") == "nil"
 
 
 @pytest.mark.requirement("P-SCRIPTS-TEACH")
-async def test_an_error_tells_what_had_been_done_by_then(application: FakeHouse, engine: LuaEngine):
+async def test_an_error_tells_what_had_been_done_by_then(application: FakeApplication, engine: LuaEngine):
     error = await failure(
         application,
         engine,
@@ -233,7 +237,7 @@ async def test_an_error_tells_what_had_been_done_by_then(application: FakeHouse,
 
 
 @pytest.mark.requirement("P-SCRIPTS-TEACH")
-async def test_a_call_that_was_under_way_is_told_as_unknown(application: FakeHouse, engine: LuaEngine):
+async def test_a_call_that_was_under_way_is_told_as_unknown(application: FakeApplication, engine: LuaEngine):
     application.provider("files").hold()
     error = await failure(application, engine, "files.write_file({ path = 'x' }):await()", seconds=0.5)
     assert error.limit == "seconds"
@@ -255,12 +259,12 @@ async def test_a_call_that_was_under_way_is_told_as_unknown(application: FakeHou
         ("result(calculator.add({ a = ..., b = ... }):await())", "..."),
     ],
 )
-async def test_an_error_gives_a_hint(source: str, hint: str, application: FakeHouse, engine: LuaEngine):
+async def test_an_error_gives_a_hint(source: str, hint: str, application: FakeApplication, engine: LuaEngine):
     error = await failure(application, engine, source)
     assert any("hint: " in line and hint in line for line in error.details), error.details
 
 
-async def test_a_server_that_is_gone_is_an_error_that_can_be_read(application: FakeHouse, engine: LuaEngine):
+async def test_a_server_that_is_gone_is_an_error_that_can_be_read(application: FakeApplication, engine: LuaEngine):
     application.provider("calculator").fails(UpstreamGone("calculator", details=("it died",), sent=Sent.UNKNOWN))
     error = await failure(application, engine, "result(calculator.add({ a = 1, b = 2 }):await())")
     assert "it died" in error.reason
@@ -279,7 +283,7 @@ async def test_a_server_that_is_gone_is_an_error_that_can_be_read(application: F
     ],
 )
 async def test_a_script_learns_nothing_of_the_machine_that_a_server_failed_on(
-    inside: str, application: FakeHouse, engine: LuaEngine
+    inside: str, application: FakeApplication, engine: LuaEngine
 ):
     for kind in (UpstreamGone, UpstreamTimeout):
         application.provider("calculator").fails(kind("calculator", details=("it died", inside), sent=Sent.UNKNOWN))
@@ -290,7 +294,7 @@ async def test_a_script_learns_nothing_of_the_machine_that_a_server_failed_on(
 
 
 @pytest.mark.requirement("P-RESULTS-WHOLE")
-async def test_a_script_sees_a_large_answer_whole(application: FakeHouse, engine: LuaEngine):
+async def test_a_script_sees_a_large_answer_whole(application: FakeApplication, engine: LuaEngine):
     numbers = [10**6 + n for n in range(150_000)]
     application.provider("calculator").returns("add", text_block(json.dumps({"numbers": numbers})))
     source = "local r = calculator.add({ a = 1, b = 2 }):await().numbers result({ v = { #r, r[1], r[#r] } })"
@@ -302,7 +306,9 @@ async def test_a_script_sees_a_large_answer_whole(application: FakeHouse, engine
     "asking",
     [{"resultType": "input_required", "inputRequests": {}}, UpstreamError("x", rpc_code=-32021, message="elicitation")],
 )
-async def test_a_tool_that_asks_its_client_something_says_so(asking: Any, application: FakeHouse, engine: LuaEngine):
+async def test_a_tool_that_asks_its_client_something_says_so(
+    asking: Any, application: FakeApplication, engine: LuaEngine
+):
     if isinstance(asking, CallError):
         application.provider("calculator").fails(asking)
     else:
@@ -311,14 +317,14 @@ async def test_a_tool_that_asks_its_client_something_says_so(asking: Any, applic
     assert "asks its client something, which a script cannot answer" in error.reason
 
 
-async def test_errors_of_calls_that_were_never_awaited_are_notes(application: FakeHouse, engine: LuaEngine):
+async def test_errors_of_calls_that_were_never_awaited_are_notes(application: FakeApplication, engine: LuaEngine):
     application.provider("calculator").returns("add", {**text_block("too large"), "isError": True})
     result = await run(application, engine, "calculator.add({ a = 1, b = 2 }) result('done')")
     assert result.text == "done"
     assert any("too large" in note for note in result.notes)
 
 
-async def test_a_script_finds_tools_by_what_they_do(application: FakeHouse, engine: LuaEngine):
+async def test_a_script_finds_tools_by_what_they_do(application: FakeApplication, engine: LuaEngine):
     found = await value(application, engine, "_gateway.search({ query = 'add two numbers', limit = 1 }):await()")
     assert [(hit["handle"], hit["server"], hit["tool"], hit["effect"]) for hit in found] == [
         ("calculator.add", "calculator", "add", "read")
@@ -327,13 +333,13 @@ async def test_a_script_finds_tools_by_what_they_do(application: FakeHouse, engi
     assert await value(application, engine, "_gateway.search('write a file'):await()[1].handle") == "files.write_file"
 
 
-async def test_a_found_tool_is_called_by_its_names(application: FakeHouse, engine: LuaEngine):
+async def test_a_found_tool_is_called_by_its_names(application: FakeApplication, engine: LuaEngine):
     source = "(function() local hit = _gateway.search('add two numbers'):await()[1]"
     source += " return _ENV[hit.server][hit.tool]({ a = 1, b = 2 }):await() end)()"
     assert await value(application, engine, source) == {"result": 30}
 
 
-async def test_a_script_reads_about_a_tool(application: FakeHouse, engine: LuaEngine):
+async def test_a_script_reads_about_a_tool(application: FakeApplication, engine: LuaEngine):
     card = await value(application, engine, "_gateway.describe('calculator.add'):await()")
     assert card["inputSchema"] == ADD["inputSchema"]
     assert card["example"] == "calculator.add({ a = 1.0, b = 1.0 }):await()"
@@ -344,7 +350,7 @@ async def test_a_script_reads_about_a_tool(application: FakeHouse, engine: LuaEn
 
 
 async def test_a_script_reads_resources(engine: LuaEngine):
-    application = furnish({"notes": []})
+    application = make_test_app({"notes": []})
     offering = Offering(server="notes", tools=(ADD,), resources=({"uri": "notes://a", "name": "A"},))
     application.gateway.publisher.accept([(offering, "upstream")])
     listed = await value(application, engine, "_gateway.list_resources():await()")
@@ -353,12 +359,12 @@ async def test_a_script_reads_resources(engine: LuaEngine):
     assert "no resource of that name" in error.reason
 
 
-async def test_arguments_of_a_run_are_data(application: FakeHouse, engine: LuaEngine):
+async def test_arguments_of_a_run_are_data(application: FakeApplication, engine: LuaEngine):
     given = {"text": '"]] error() --', "n": 2**60, "list": [], "nothing": None}
     assert await value(application, engine, "args", **given) == given
 
 
-async def test_a_caller_asks_for_seconds_within_the_bound(application: FakeHouse, engine: LuaEngine):
+async def test_a_caller_asks_for_seconds_within_the_bound(application: FakeApplication, engine: LuaEngine):
     scripts = ScriptRunner(
         gateway=application.gateway, open_engine=lambda: engine, limits=Limits(seconds=5), max_seconds=0.5
     )
@@ -368,7 +374,7 @@ async def test_a_caller_asks_for_seconds_within_the_bound(application: FakeHouse
 
 
 @pytest.mark.requirement("P-SCRIPTS-CANCEL")
-async def test_a_cancelled_run_takes_its_calls_with_it(application: FakeHouse, engine: LuaEngine):
+async def test_a_cancelled_run_takes_its_calls_with_it(application: FakeApplication, engine: LuaEngine):
     application.provider("files").hold()
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
@@ -380,7 +386,7 @@ async def test_a_cancelled_run_takes_its_calls_with_it(application: FakeHouse, e
     assert (await run(application, engine, "result(1)")).text == "1"
 
 
-async def test_the_sandbox_is_examined_once_and_remembered(application: FakeHouse, engine: LuaEngine):
+async def test_the_sandbox_is_examined_once_and_remembered(application: FakeApplication, engine: LuaEngine):
     scripts = scripts_of(application, engine)
     assert scripts.state == "not examined yet"
     assert not scripts.is_degraded
@@ -405,7 +411,7 @@ def test_a_sandbox_is_told_in_a_few_words(sandbox: Sandbox, state: str):
 
 
 @pytest.mark.requirement("P-SCRIPTS-DOORS")
-async def test_run_script_on_discover_runs_a_script(application: FakeHouse, engine: LuaEngine):
+async def test_run_script_on_discover_runs_a_script(application: FakeApplication, engine: LuaEngine):
     surface = Discover(application.gateway, scripts_of(application, engine))
     assert "run_script" in [tool["name"] for tool in await surface.tools(AGENT)]
     run_script = surface.meta_tool("run_script")
@@ -420,7 +426,7 @@ async def test_run_script_on_discover_runs_a_script(application: FakeHouse, engi
     assert "next: run_script(" in missing["content"][0]["text"]
 
 
-async def test_discover_without_scripts_does_not_list_them(application: FakeHouse):
+async def test_discover_without_scripts_does_not_list_them(application: FakeApplication):
     assert "run_script" not in [tool["name"] for tool in await Discover(application.gateway).tools(AGENT)]
 
 
@@ -438,7 +444,9 @@ async def test_a_program_runs_scripts_over_its_catalog():
 
 
 @pytest.mark.requirement("P-FAIR-SHARES")
-async def test_a_script_of_another_client_runs_while_those_of_the_first_wait(application: FakeHouse, engine: LuaEngine):
+async def test_a_script_of_another_client_runs_while_those_of_the_first_wait(
+    application: FakeApplication, engine: LuaEngine
+):
     scripts = ScriptRunner(gateway=application.gateway, open_engine=lambda: engine, turns=FairLimiter(2, queue=32))
     refused: list[Busy] = []
     application.provider("calculator").hold()

@@ -20,7 +20,7 @@ from portico.storage.catalog import DatabaseStore, DatabaseTiers
 from portico.storage.database import Database
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.open import open_change_feed, open_database
-from portico.testing import FakeHouse, definition, furnish
+from portico.testing import FakeApplication, definition, make_test_app
 from portico.tiers.tiers import TierAnswers
 
 
@@ -48,10 +48,10 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callabl
 
 
 @asynccontextmanager
-async def running(database: Database, *tools: str) -> AsyncIterator[FakeHouse]:
+async def running(database: Database, *tools: str) -> AsyncIterator[FakeApplication]:
     """A house over a database that is kept up until the end of the block."""
     signals = open_change_feed(database)
-    application = furnish(
+    application = make_test_app(
         {"s": [definition(name) for name in tools]},
         store=DatabaseStore(database),
         ledger=DatabaseLedger(database),

@@ -27,7 +27,7 @@ from portico.errors import InvalidArguments, NextCall, UnknownFilter, UnknownToo
 from portico.rendering.budget import TokenEstimate, water_level
 from portico.rendering.cache import AnswerCache
 from portico.storage.database import RecentJournal
-from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
+from portico.testing import AGENT, FakeApplication, FakeIndex, definition, make_test_app
 from portico.tiers.tiers import TierAnswers
 from portico.wiring import build
 from tests.house.source import modules
@@ -64,12 +64,12 @@ SPECS = [
 
 def walking(
     servers: dict[str, list[dict[str, Any]]] = SERVERS, specs: Sequence[ServerSpec] = SPECS, **parts: Any
-) -> tuple[FakeHouse, TierAnswers]:
-    application = furnish(servers, specs=specs, **parts)
+) -> tuple[FakeApplication, TierAnswers]:
+    application = make_test_app(servers, specs=specs, **parts)
     return application, TierAnswers(gateway=application.gateway, standings=Standings(), cache=AnswerCache())
 
 
-def called(application: FakeHouse, tool: ToolId, calls: int = 76, done: int = 75, seconds: float = 0.047) -> None:
+def called(application: FakeApplication, tool: ToolId, calls: int = 76, done: int = 75, seconds: float = 0.047) -> None:
     """Calls of a tool, as the executor writes them down."""
     for number in range(calls):
         outcome = Outcome.DONE if number < done else Outcome.FAILED
@@ -728,7 +728,7 @@ async def test_the_largest_category_and_tools_are_found():
     assert (len(largest), largest[0].id) == (10, ToolId("postgres", "heavy"))
     assert await tier_answers.get_largest_category(AGENT) == "databases"
     assert await walking()[1].get_largest_category(AGENT) == "source_control"
-    assert await TierAnswers(gateway=furnish({}).gateway).get_largest_category(AGENT) == ""
+    assert await TierAnswers(gateway=make_test_app({}).gateway).get_largest_category(AGENT) == ""
 
 
 @pytest.mark.requirement("S1-78")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.domain.disclosure import Query, View
-from portico.testing import AGENT, FakeIndex, definition, furnish
+from portico.testing import AGENT, FakeIndex, definition, make_test_app
 from portico.tiers.tiers import TierAnswers
 
 LETTERS = st.sampled_from(["a", "Zz", "_", "-", "😀", "漢", "é", "7", "/", "::", ".", '"', "\\", "{", " x"])
@@ -89,12 +89,12 @@ async def walked(tier_answers: TierAnswers, budget: int) -> None:
 @settings(max_examples=12)
 @given(catalogues(), st.integers(50, 3_000))
 def test_no_catalogue_makes_a_tier_cost_more_than_it_may(servers: dict[str, list[dict[str, Any]]], budget: int):
-    anyio.run(walked, TierAnswers(gateway=furnish(servers).gateway), budget)
+    anyio.run(walked, TierAnswers(gateway=make_test_app(servers).gateway), budget)
 
 
 @pytest.mark.requirement("S1-8", "S1-E17", "S1-E18")
 async def test_ten_thousand_tools_in_three_thousand_categories_keep_to_the_budgets():
-    application = furnish(
+    application = make_test_app(
         {f"s{s}": [definition(f"tool_{n}", "word " * 1_600, a="string") for n in range(100)] for s in range(100)},
         index=FakeIndex(),  # what is measured here is no search
         explicit_categories={f"s{s}.tool_{n}": f"category {s} {n}" for s in range(100) for n in range(30)},
@@ -112,7 +112,7 @@ async def test_ten_thousand_tools_in_three_thousand_categories_keep_to_the_budge
 async def test_a_schema_of_two_hundred_thousand_letters_is_told_in_part():
     fields = {f"property_number_{n}": {"type": "string", "description": "long words " * 3} for n in range(2_500)}
     raw = {"name": "huge", "description": "Does it. " * 800, "inputSchema": {"type": "object", "properties": fields}}
-    tier_answers = TierAnswers(gateway=furnish({"a": [raw, definition("small", "Small.", x="string")]}).gateway)
+    tier_answers = TierAnswers(gateway=make_test_app({"a": [raw, definition("small", "Small.", x="string")]}).gateway)
     found = json.loads((await tier_answers.tool(AGENT, "a", "huge")).body)
     assert (found["truncated"], found["parameter_count"]) == (True, 2_500)
     assert len(found["parameters"]["properties"]) == 40

@@ -14,7 +14,7 @@ from portico.domain.disclosure import Query, View
 from portico.domain.tool import ToolId
 from portico.domain.usage import Standing, Tier
 from portico.rendering.cache import AnswerCache
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 from portico.tiers.tiers import TierAnswers
 from tests.hundred import hundred
 
@@ -43,13 +43,13 @@ class Clock:
         return self.now
 
 
-def keeping(clock: Clock | None = None) -> tuple[FakeHouse, TierAnswers]:
-    application = furnish(SERVERS)
+def keeping(clock: Clock | None = None) -> tuple[FakeApplication, TierAnswers]:
+    application = make_test_app(SERVERS)
     cache = AnswerCache(clock=clock) if clock else AnswerCache()
     return application, TierAnswers(gateway=application.gateway, standings=Standings(), cache=cache)
 
 
-def called(application: FakeHouse, tool: ToolId, seconds: float = 0.047) -> None:
+def called(application: FakeApplication, tool: ToolId, seconds: float = 0.047) -> None:
     application.gateway.executor.journal.record(
         Invocation(tool=tool, spelled="", caller="", surface="", outcome=Outcome.DONE, seconds=seconds)
     )
@@ -87,7 +87,7 @@ async def test_each_category_is_kept_for_itself():
 async def test_many_conversations_are_answered_from_the_cache():
     """Each begins with T0, most browse, some look at a shelf, half read a schema, and a few tools are called."""
     chance = random.Random(1)
-    application = furnish(hundred())
+    application = make_test_app(hundred())
     tier_answers = TierAnswers(gateway=application.gateway)
     tools = list(application.gateway.snapshot.tools.values())
     favourites = chance.sample(tools, 40)

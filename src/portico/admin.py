@@ -74,7 +74,7 @@ class Admin:
 
     @property
     def snapshot(self) -> CatalogSnapshot:
-        """The current edition of the catalog."""
+        """The current snapshot of the catalog."""
         return self.refresher.publisher.current.snapshot
 
     def reports(self) -> list[ServerReport]:
@@ -295,7 +295,7 @@ class Admin:
     def _scored(
         self, snapshot: CatalogSnapshot, recorded: Mapping[ToolId, Usage], now: float
     ) -> dict[ToolId, Standing]:
-        """How the tools of an edition stand; blocks while the database is asked."""
+        """How the tools of a snapshot stand; blocks while the database is asked."""
         stored = self.ledger.usage() if self.ledger is not None else {}
         standings = {id: standing_of(_fuller(stored.get(id), recorded.get(id)), now) for id in snapshot.tools}
         if self.records is not None:

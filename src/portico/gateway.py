@@ -70,7 +70,7 @@ class Finder:
 
     @property
     def snapshot(self) -> CatalogSnapshot:
-        """The current edition of the catalog."""
+        """The current snapshot of the catalog."""
         return self.publisher.current.snapshot
 
     def listing(self, caller: Caller) -> list[Tool]:
@@ -85,7 +85,7 @@ class Finder:
         return self.pins_within(snapshot, self.policy.visible(caller, snapshot))
 
     def pins_within(self, snapshot: CatalogSnapshot, visible: Set[ToolId]) -> list[Tool]:
-        """The same for tools of one edition."""
+        """The same for tools of one snapshot."""
         found: dict[ToolId, Tool] = {}
         for spelling in self.pins:
             with suppress(CallError):
@@ -100,7 +100,7 @@ class Finder:
         return (*rule.explicit.values(), *rule.servers.values())
 
     def hot(self, caller: Caller, limit: int = HOT_LISTED) -> list[Tool]:
-        """The pins, then the tools that stand best; a new edition, an update of tiers or a first call ranks anew."""
+        """The pins, then the tools that stand best; a new snapshot, an update of tiers or a first call ranks anew."""
         snapshot, now = self.snapshot, time()
         usage = self.executor.journal.usage()
         visible = frozenset(self.policy.visible(caller, snapshot))
@@ -175,7 +175,7 @@ class Finder:
         return [Hit(tool=tool, score=0.0) for tool in alike]
 
     def within(self, snapshot: CatalogSnapshot, visible: frozenset[ToolId], query: Query) -> frozenset[ToolId]:
-        """The visible tools of an edition that pass the filters of a query.
+        """The visible tools of a snapshot that pass the filters of a query.
 
         Raises:
             UnknownFilter: no tool has that server, category, tag or source.
@@ -240,7 +240,7 @@ class Gateway(Finder):
 
     @property
     def items(self) -> Items:
-        """The prompts, resources and templates that the profile offers, sorted out once per edition."""
+        """The prompts, resources and templates that the profile offers, sorted out once per snapshot."""
         return self.item_search.items(self.snapshot)
 
     def guide(self, caller: Caller, uri: str) -> Item | None:

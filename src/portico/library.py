@@ -57,7 +57,7 @@ class Catalog:
     ) -> None:
         """Nothing is started; an embedder is asked in the background, and its vectors are kept in memory.
 
-        An index of your own is built for each edition, and finds tools in the place of ours.
+        An index of your own is built for each snapshot, and finds tools in the place of ours.
         Hooks are modules, or other objects, with any of `on_search`, `on_call`, `on_result` and `on_error`.
         Functions that ask for a connection (`conn`) get one that reads `database`, a URL, or else that of DATABASE_URI;
         or what `connect()` makes, which is closed after the call. `inject` opens what they ask for by other types.

@@ -105,10 +105,10 @@ class Index(Protocol):
 
 
 class IndexBuilder(Protocol):
-    """Makes the index of an edition; it may reuse what the last edition's index already knows."""
+    """Makes the index of a snapshot; it may reuse what the last snapshot's index already knows."""
 
     def __call__(self, snapshot: CatalogSnapshot, previous: Index | None) -> Index:
-        """Index an edition."""
+        """Index a snapshot."""
         ...
 
 

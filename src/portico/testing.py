@@ -1,9 +1,9 @@
 """Public fakes, for our tests and for the tests of those who build on Portico: no network, no processes, no mocks.
 
-house = furnish({"github": [definition("create_issue", "Create an issue", title="string")]})
-house.provider("github").returns("create_issue", {"content": []})
-result = await house.gateway.call(AGENT, Call(tool="github.create_issue", arguments={"title": "x"}))
-assert house.provider("github").calls == [("create_issue", {"title": "x"})]
+application = furnish({"github": [definition("create_issue", "Create an issue", title="string")]})
+application.provider("github").returns("create_issue", {"content": []})
+result = await application.gateway.call(AGENT, Call(tool="github.create_issue", arguments={"title": "x"}))
+assert application.provider("github").calls == [("create_issue", {"title": "x"})]
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def definition(name: str, description: str = "", /, **parameters: str | Mapping[
 
 def tool(raw: Mapping[str, Any], *, server: str = "fake") -> Tool:
     """A definition as the tool that the catalog makes of it."""
-    snapshot = furnish({server: [raw]}).gateway.snapshot
+    snapshot = make_test_app({server: [raw]}).gateway.snapshot
     return snapshot.tools[ToolId(server, raw["name"])]
 
 
@@ -136,7 +136,7 @@ class FakeProvider:
 
 @dataclass(slots=True)
 class FakeIndex:
-    """An index that finds what it is told, within what it is asked within; give it to `furnish` as `index`."""
+    """An index that finds what it is told, within what it is asked within; give it to `make_test_app` as `index`."""
 
     scores: Mapping[str, float] = field(default_factory=dict)
     """The tools that it finds, by handle."""
@@ -146,7 +146,7 @@ class FakeIndex:
     _tools: Mapping[ToolId, Tool] = field(default_factory=dict)
 
     def __call__(self, snapshot: CatalogSnapshot, previous: Index | None) -> FakeIndex:
-        """Itself, for each edition."""
+        """Itself, for each snapshot."""
         self._tools = snapshot.tools
         return self
 
@@ -190,8 +190,8 @@ class FakeEmbedder:
 
 
 @dataclass(frozen=True, slots=True)
-class FakeHouse:
-    """A house over fake providers, with everything that a test looks at."""
+class FakeApplication:
+    """An application over fake providers, with everything that a test looks at."""
 
     gateway: Gateway
     admin: Admin
@@ -205,8 +205,12 @@ class FakeHouse:
         """The fake behind one server."""
         return cast(FakeProvider, self.admin.providers[server])
 
+    async def edition(self, number: int) -> CatalogSnapshot:
+        """The former name of `snapshot`."""
+        return await self.snapshot(number)
+
     async def snapshot(self, number: int) -> CatalogSnapshot:
-        """Wait for an edition."""
+        """Wait for the snapshot with this number, or a later one."""
         while self.gateway.snapshot.number < number:
             published = anyio.Event()
             self.gateway.publisher.subscribe(lambda _, event=published: event.set())  # type: ignore[misc]
@@ -214,10 +218,10 @@ class FakeHouse:
         return self.gateway.snapshot
 
 
-def furnish(
+def make_test_app(
     servers: Mapping[str, Iterable[Mapping[str, Any]]], *, specs: Sequence[ServerSpec] = (), **parts: Any
-) -> FakeHouse:
-    """A house that already knows what these servers offer; `parts` are those of `portico.wiring.Parts`."""
+) -> FakeApplication:
+    """An application that already knows what these servers offer; `parts` are those of `portico.wiring.Parts`."""
     providers = {name: FakeProvider(server=name, tools=list(tools)) for name, tools in servers.items()}
     application = assemble(Parts(providers={**providers}, specs={spec.name: spec for spec in specs}, **parts))
     application.gateway.publisher.accept(
@@ -225,16 +229,20 @@ def furnish(
     )
     for fake in providers.values():
         fake.on_change = application.admin.refresher.changed
-    return FakeHouse(application.gateway, application.admin)
+    return FakeApplication(application.gateway, application.admin)
 
 
 @asynccontextmanager
-async def fake_house(
+async def fake_application(
     servers: Mapping[str, Iterable[Mapping[str, Any]]] | None = None, **parts: Any
-) -> AsyncIterator[FakeHouse]:
-    """A furnished house that also follows the changes of its providers, until the end of the block."""
-    found = furnish(servers if servers is not None else {"fake": []}, **parts)
+) -> AsyncIterator[FakeApplication]:
+    """A test application that also follows the changes of its providers, until the end of the block."""
+    found = make_test_app(servers if servers is not None else {"fake": []}, **parts)
     async with anyio.create_task_group() as tasks:
         found.admin.refresher.watch(tasks)
         yield found
         tasks.cancel_scope.cancel()
+
+
+FakeHouse, furnish, fake_house = FakeApplication, make_test_app, fake_application
+"""Their former names."""

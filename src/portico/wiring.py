@@ -81,7 +81,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What the store of the settings gives to a house."""
+    """What the store of the settings gives to an application."""
 
     store: Store
     journal: StoredJournal
@@ -144,7 +144,7 @@ SCRIPTS_WAITING = 32
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """What differs between houses; everything else is the same for all of them."""
+    """What differs between applications; everything else is the same for all of them."""
 
     providers: dict[str, Provider] = field(default_factory=dict)
     specs: Mapping[str, ServerSpec] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class Parts:
 
 
 def assemble(parts: Parts) -> Application:
-    """Put a house together; nothing is started, read or written."""
+    """Put an application together; nothing is started, read or written."""
     specs = parts.specs
     publisher = _editions(parts)
     refresher = Refresher(providers=parts.providers, publisher=publisher, store=parts.store)
@@ -291,7 +291,7 @@ def _editions(parts: Parts) -> Publisher:
 
 
 def build(settings: Settings) -> Application:
-    """A house for these settings, with what the store remembers already published.
+    """An application for these settings, with what the store remembers already published.
 
     Raises:
         ConfigError: a hook or the store cannot be used.
@@ -347,7 +347,7 @@ def build(settings: Settings) -> Application:
 
 @asynccontextmanager
 async def open_app(settings: Settings) -> AsyncIterator[Application]:
-    """A house whose servers are started on demand and stopped at the end."""
+    """An application whose servers are started on demand and stopped at the end."""
     application = build(settings)
     try:
         yield application
@@ -378,7 +378,7 @@ def _refuse_serverless(settings: Settings) -> None:
 
 
 def watch(application: Application, tasks: TaskGroup) -> None:
-    """Keep a house in step with its servers, and start asking those that it knows nothing of."""
+    """Keep an application in step with its servers, and start asking those that it knows nothing of."""
     application.admin.refresher.watch(tasks)
     application.admin.refresher.failures.clear()  # a gateway that starts asks everybody anew
     for server in sorted(application.unknown):

@@ -27,7 +27,7 @@ from portico.storage.journal import StoredJournal
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.open import open_database
 from portico.surfaces.search import build_keyword_index
-from portico.testing import AGENT, definition, furnish
+from portico.testing import AGENT, definition, make_test_app
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "everything": GlobPolicy,
@@ -42,7 +42,7 @@ if find_spec("splintr"):  # the extra `tokens`
 
 @pytest.fixture(scope="module")
 def snapshot() -> CatalogSnapshot:
-    return furnish({s: [definition(n, f"Does {n}") for n in ("x1", "x2", "y")] for s in "abc"}).gateway.snapshot
+    return make_test_app({s: [definition(n, f"Does {n}") for n in ("x1", "x2", "y")] for s in "abc"}).gateway.snapshot
 
 
 @pytest.mark.requirement("P-POLICY-CONTRACT", "T25")

@@ -15,7 +15,7 @@ from portico.gateway import DESCRIBE_LIMIT, EXACT_TOKENS
 from portico.protocols import TokenCounter
 from portico.rendering.budget import Texts, TokenEstimate, Variants, balance, fill, fit
 from portico.rendering.cards import card as card_of
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 COUNTER = TokenEstimate()
 
@@ -171,10 +171,10 @@ def test_detail_only_falls_along_an_answer_and_with_the_budget(sizes: list[int],
 
 
 @pytest.fixture(scope="module", params=COUNTERS, ids=lambda counter: counter.name)
-def large(request: pytest.FixtureRequest) -> FakeHouse:
+def large(request: pytest.FixtureRequest) -> FakeApplication:
     wide = definition("wide", "word " * 2_000, **{f"parameter{n}": "string" for n in range(400)})
     pins = tuple(f"chat.{raw['name']}" for raw in generate(20, 300)["chat"][:4])
-    return furnish({**generate(20, 300), "wide": [wide]}, pins=pins, counter=request.param)
+    return make_test_app({**generate(20, 300), "wide": [wide]}, pins=pins, counter=request.param)
 
 
 queries = st.builds(
@@ -189,7 +189,7 @@ queries = st.builds(
 @settings(max_examples=80)
 @given(queries, st.integers(-2, 900), st.integers(-1, 60))
 def test_a_search_stays_within_any_budget_that_is_given(
-    large: FakeHouse, query: Query, tokens: int, cards: int
+    large: FakeApplication, query: Query, tokens: int, cards: int
 ) -> None:
     found = large.gateway.search(AGENT, query, Budget(tokens=tokens, cards=cards))
     assert found.tokens == large.gateway.counter.count(found.text) <= max(tokens, 0)
@@ -201,7 +201,9 @@ def test_a_search_stays_within_any_budget_that_is_given(
 @pytest.mark.requirement("P-BUDGET-NEVER-OVER")
 @settings(max_examples=30)
 @given(st.data(), st.integers(-2, 7_000))
-def test_descriptions_stay_within_any_budget_that_is_given(large: FakeHouse, data: st.DataObject, tokens: int) -> None:
+def test_descriptions_stay_within_any_budget_that_is_given(
+    large: FakeApplication, data: st.DataObject, tokens: int
+) -> None:
     known = [tool.handle for tool in large.gateway.listing(AGENT)]
     names = data.draw(st.lists(st.sampled_from([*known[:20], "wide.wide", "unknown", "x" * 3_000]), max_size=12))
     found = large.gateway.describe(AGENT, ["wide.wide", *names], tokens=tokens)
@@ -211,7 +213,7 @@ def test_descriptions_stay_within_any_budget_that_is_given(large: FakeHouse, dat
     assert found.total == len(wanted)
 
 
-def test_an_exact_name_may_cost_more_only_when_nobody_says_what_it_may_cost(large: FakeHouse) -> None:
+def test_an_exact_name_may_cost_more_only_when_nobody_says_what_it_may_cost(large: FakeApplication) -> None:
     query = Query(text="wide.wide")
     assert large.gateway.search(AGENT, query).tokens <= EXACT_TOKENS
     small = large.gateway.search(AGENT, query, Budget(tokens=40))
@@ -220,7 +222,7 @@ def test_an_exact_name_may_cost_more_only_when_nobody_says_what_it_may_cost(larg
 
 
 @pytest.mark.requirement("P-PAGES-COMPLETE")
-def test_a_page_without_room_for_a_tool_does_not_skip_it(large: FakeHouse) -> None:
+def test_a_page_without_room_for_a_tool_does_not_skip_it(large: FakeApplication) -> None:
     found = large.gateway.search(AGENT, Query(text="create", limit=5), Budget(tokens=1, cards=5))
     assert (found.text, found.shown, found.truncated) == ("", 0, True)
     assert '"cursor": "0:' in found.next
@@ -231,7 +233,7 @@ def test_no_answer_about_real_tools_is_over_its_budget() -> None:
     definitions = load_fleet()
     if definitions is None:
         pytest.skip(f"{FLEET_VARIABLE} names no file with the definitions of real servers")
-    gateway = furnish(definitions).gateway
+    gateway = make_test_app(definitions).gateway
     handles = [tool.handle for tool in gateway.listing(AGENT)]
     for number, handle in enumerate(handles[::5]):
         tokens = (10, 60, 200, 500, 800, 2_000, 6_000)[number % 7]
@@ -243,7 +245,7 @@ def test_no_answer_about_real_tools_is_over_its_budget() -> None:
 
 @pytest.mark.requirement("P-LEVELS")
 @pytest.mark.parametrize("level", Level)
-def test_tools_can_be_described_at_any_level(large: FakeHouse, level: Level) -> None:
+def test_tools_can_be_described_at_any_level(large: FakeApplication, level: Level) -> None:
     tools = large.gateway.listing(AGENT)[:2]
     found = large.gateway.describe(AGENT, [tool.handle for tool in tools], tokens=100_000, level=level)
     assert [(c.level, c.text) for c in found.cards] == [(level, card_of(tool, level).text) for tool in tools]

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from portico.rendering.cache import AnswerCache, PerSnapshot, Sights
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
 TTL = 10.0
 
@@ -279,7 +279,7 @@ async def test_who_wants_another_version_than_the_one_in_the_making_is_not_given
 
 
 def test_what_follows_from_an_edition_is_made_once_and_goes_with_it():
-    application = furnish({"a": [definition("b")]})
+    application = make_test_app({"a": [definition("b")]})
     kept, made = PerSnapshot[int](), []
 
     def make() -> int:
@@ -295,7 +295,7 @@ def test_what_follows_from_an_edition_is_made_once_and_goes_with_it():
 
 
 def test_of_very_many_values_of_an_edition_the_first_make_room():
-    snapshot = furnish({}).gateway.snapshot
+    snapshot = make_test_app({}).gateway.snapshot
     kept: PerSnapshot[int] = PerSnapshot()
     for key in range(1_000):
         assert kept.get(snapshot, key, lambda key=key: key) == key  # type: ignore[misc]
@@ -330,7 +330,7 @@ async def test_answers_that_are_waited_for_and_others_share_the_room(cache: Answ
 
 
 def test_sets_of_tools_are_told_apart_within_an_edition_and_forgotten_with_it():
-    sights, application = Sights(), furnish({"a": [definition("b"), definition("c")]})
+    sights, application = Sights(), make_test_app({"a": [definition("b"), definition("c")]})
     snapshot = application.gateway.snapshot
     every = frozenset(snapshot.tools)
     some = frozenset([*snapshot.tools][:1])

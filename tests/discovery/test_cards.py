@@ -12,7 +12,7 @@ from portico.domain.disclosure import Level
 from portico.domain.tool import Tool
 from portico.rendering.budget import TokenEstimate
 from portico.rendering.cards import card, shortened, variants_of
-from portico.testing import definition, furnish, tool
+from portico.testing import definition, make_test_app, tool
 
 RAW = definition(
     "create_issue",
@@ -112,7 +112,7 @@ def check(made: Tool) -> None:
 
 @pytest.mark.requirement("P-LEVELS", "P-SIGNATURE-COMPLETE")
 def test_every_rung_with_parameters_names_the_required_ones() -> None:
-    for made in furnish(generate(20, 200)).gateway.snapshot.tools.values():
+    for made in make_test_app(generate(20, 200)).gateway.snapshot.tools.values():
         check(made)
 
 
@@ -121,5 +121,5 @@ def test_every_rung_of_a_real_tool_names_its_required_parameters() -> None:
     definitions = load_fleet()
     if definitions is None:
         pytest.skip(f"{FLEET_VARIABLE} names no file with the definitions of real servers")
-    for made in furnish(definitions).gateway.snapshot.tools.values():
+    for made in make_test_app(definitions).gateway.snapshot.tools.values():
         check(made)

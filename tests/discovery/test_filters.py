@@ -14,7 +14,7 @@ from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.domain.tool import ToolId
 from portico.errors import CallError, InvalidArguments, NextCall, UnknownFilter, UpstreamGone
 from portico.search.filters import SELECTIONS_KEPT, Filters
-from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
+from portico.testing import AGENT, FakeApplication, FakeIndex, definition, make_test_app
 
 
 def tagged(name: str, *tags: str, reads: bool = False) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def tagged(name: str, *tags: str, reads: bool = False) -> dict[str, Any]:
 
 
 @pytest.fixture
-def application() -> FakeHouse:
+def application() -> FakeApplication:
     specs = [
         ServerSpec(name="git-hub", transport="stdio", command="x", category="Code"),
         ServerSpec(name="files", transport="stdio", command="x", tools=ToolFilter(deny=("secret",))),
@@ -35,21 +35,21 @@ def application() -> FakeHouse:
         "git-hub": [tagged("list", "Issues", reads=True), tagged("create", "issues", "write")],
         "files": [tagged("read", "disk", reads=True), tagged("secret", "hidden-tag")],
     }
-    return furnish(offered, specs=specs)
+    return make_test_app(offered, specs=specs)
 
 
-def found(application: FakeHouse, **filters: Any) -> list[str]:
+def found(application: FakeApplication, **filters: Any) -> list[str]:
     return sorted(hit.handle for hit in application.gateway.hits(AGENT, Query(text="does something", **filters)).hits)
 
 
-def called(application: FakeHouse, server: str, name: str, outcome: Outcome, seconds: float) -> None:
+def called(application: FakeApplication, server: str, name: str, outcome: Outcome, seconds: float) -> None:
     application.gateway.executor.journal.record(
         Invocation(tool=ToolId(server, name), spelled=name, caller="", surface="", outcome=outcome, seconds=seconds)
     )
 
 
 @pytest.mark.requirement("P-FILTERS", "P-TAGS")
-def test_each_filter_narrows_a_search_without_regard_to_case(application: FakeHouse) -> None:
+def test_each_filter_narrows_a_search_without_regard_to_case(application: FakeApplication) -> None:
     assert (
         found(application, server="GIT-hub")
         == found(application, server="git_hub")
@@ -66,7 +66,7 @@ def test_each_filter_narrows_a_search_without_regard_to_case(application: FakeHo
 
 @pytest.mark.requirement("P-FILTERS")
 def test_sources_are_told_apart() -> None:
-    application = furnish({"up": [definition("a", "Does something.")]})
+    application = make_test_app({"up": [definition("a", "Does something.")]})
     application.gateway.publisher.accept(
         [(Offering(server="db", tools=(definition("b", "Does something."),)), "database")]
     )
@@ -86,7 +86,7 @@ def test_sources_are_told_apart() -> None:
     ],
 )
 def test_a_value_that_no_tool_has_is_answered_with_those_that_exist(
-    application: FakeHouse, filters: dict[str, Any], text: str, mended: dict[str, Any] | None
+    application: FakeApplication, filters: dict[str, Any], text: str, mended: dict[str, Any] | None
 ) -> None:
     with pytest.raises(UnknownFilter) as raised:
         found(application, **filters)
@@ -96,7 +96,7 @@ def test_a_value_that_no_tool_has_is_answered_with_those_that_exist(
 
 
 @pytest.mark.requirement("P-FILTERS", "P-HIDDEN-LOOKS-MISSING", "T17")
-def test_what_only_hidden_tools_have_does_not_exist(application: FakeHouse) -> None:
+def test_what_only_hidden_tools_have_does_not_exist(application: FakeApplication) -> None:
     with pytest.raises(UnknownFilter) as hidden:
         found(application, tag="hidden-tag")
     with pytest.raises(UnknownFilter) as missing:
@@ -107,7 +107,7 @@ def test_what_only_hidden_tools_have_does_not_exist(application: FakeHouse) -> N
 
 @pytest.mark.requirement("P-FILTERS")
 def test_many_values_are_named_up_to_ten_and_counted() -> None:
-    application = furnish({f"server{number:03}": [definition("x")] for number in range(200)})
+    application = make_test_app({f"server{number:03}": [definition("x")] for number in range(200)})
     with pytest.raises(UnknownFilter) as raised:
         found(application, server="server1000" + "x" * 5_000)
     assert str(raised.value).endswith(" and 190 more")
@@ -117,7 +117,7 @@ def test_many_values_are_named_up_to_ten_and_counted() -> None:
 
 
 @pytest.mark.requirement("P-FILTERS", "P-USAGE")
-def test_slow_and_failing_tools_are_left_out_and_untried_ones_pass(application: FakeHouse) -> None:
+def test_slow_and_failing_tools_are_left_out_and_untried_ones_pass(application: FakeApplication) -> None:
     called(application, "git-hub", "list", Outcome.DONE, 0.5)
     called(application, "git-hub", "create", Outcome.DONE, 0.01)
     called(application, "git-hub", "create", Outcome.FAILED, 0.01)
@@ -128,7 +128,7 @@ def test_slow_and_failing_tools_are_left_out_and_untried_ones_pass(application: 
 
 
 @pytest.mark.requirement("P-FILTERS", "P-USAGE")
-async def test_calls_make_the_usage_that_filters_and_descriptions_speak_of(application: FakeHouse) -> None:
+async def test_calls_make_the_usage_that_filters_and_descriptions_speak_of(application: FakeApplication) -> None:
     await application.gateway.call(AGENT, Call(tool="files.read", arguments={}))
     with pytest.raises(CallError):
         await application.gateway.call(AGENT, Call(tool="files.read", arguments={"nonsense": 1}))
@@ -143,7 +143,7 @@ async def test_calls_make_the_usage_that_filters_and_descriptions_speak_of(appli
 
 @pytest.mark.requirement("P-FILTERS")
 @pytest.mark.parametrize("filters", [{"min_success": 95}, {"min_success": -1}, {"max_latency_ms": float("nan")}])
-def test_a_number_that_cannot_be_meant_is_refused(application: FakeHouse, filters: dict[str, float]) -> None:
+def test_a_number_that_cannot_be_meant_is_refused(application: FakeApplication, filters: dict[str, float]) -> None:
     with pytest.raises(InvalidArguments, match=r"min_success is a share|max_latency_ms is a number"):
         found(application, **filters)
 
@@ -151,7 +151,7 @@ def test_a_number_that_cannot_be_meant_is_refused(application: FakeHouse, filter
 @pytest.mark.requirement("P-FILTERS")
 def test_the_index_is_asked_within_the_same_object_for_the_same_filters() -> None:
     index = FakeIndex({"a.x": 1.0})
-    application = furnish({"a": [tagged("x", "t")], "b": [tagged("y")]}, index=index)
+    application = make_test_app({"a": [tagged("x", "t")], "b": [tagged("y")]}, index=index)
     for filters in ({}, {"server": "a"}, {"tag": "T", "server": "A"}, {"source": "upstream"}):
         found(application, **filters)
         found(application, **filters)
@@ -167,7 +167,7 @@ def test_the_index_is_asked_within_the_same_object_for_the_same_filters() -> Non
 
 
 @pytest.mark.requirement("P-FILTERS")
-def test_another_edition_makes_other_selections_and_no_more_than_some_are_kept(application: FakeHouse) -> None:
+def test_another_edition_makes_other_selections_and_no_more_than_some_are_kept(application: FakeApplication) -> None:
     filters = Filters()
     snapshot = application.gateway.snapshot
     visible = frozenset(application.gateway.policy.visible(AGENT, snapshot))

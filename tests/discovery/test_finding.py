@@ -16,13 +16,13 @@ from portico.domain.snapshot import CatalogSnapshot
 from portico.protocols import Index
 from portico.samples import SAMPLES
 from portico.search.index import build_index
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
 Application = tuple[CatalogSnapshot, Index]
 
 
 def open_app(servers: dict[str, list[dict[str, Any]]]) -> Application:
-    snapshot = furnish(servers).gateway.snapshot
+    snapshot = make_test_app(servers).gateway.snapshot
     return snapshot, build_index(snapshot, None)
 
 

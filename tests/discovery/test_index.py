@@ -20,12 +20,12 @@ from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.search.index import ToolIndex, build_index
 from portico.search.postings import DETAIL_LIMIT, document, read
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
 
 @pytest.fixture(scope="module")
 def snapshot() -> CatalogSnapshot:
-    return furnish(generate(12, 150)).gateway.snapshot
+    return make_test_app(generate(12, 150)).gateway.snapshot
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_the_exact_name_comes_first(index: ToolIndex, snapshot: CatalogSnapshot)
 
 @pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
 def test_names_in_other_alphabets_are_told_apart() -> None:
-    snapshot = furnish(
+    snapshot = make_test_app(
         {"s": [definition("удалить_файл"), definition("создать_файл"), definition("___")]}
     ).gateway.snapshot
     index = build_index(snapshot, None)
@@ -120,7 +120,7 @@ def test_names_in_other_alphabets_are_told_apart() -> None:
 
 @pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
 def test_a_name_is_exact_in_every_spelling() -> None:
-    snapshot = furnish({**EVERYDAY, "my.files": [definition("read_file", "Read a file")]}).gateway.snapshot
+    snapshot = make_test_app({**EVERYDAY, "my.files": [definition("read_file", "Read a file")]}).gateway.snapshot
     index = build_index(snapshot, None)
     for tool in snapshot.tools.values():
         for spelling in (tool.handle, tool.listed, str(tool.id), tool.handle.upper(), f"\n{tool.handle} "):
@@ -134,7 +134,7 @@ def test_a_name_is_exact_in_every_spelling() -> None:
 @settings(max_examples=50)
 @given(names=st.lists(st.text(min_size=1, max_size=20).filter(str.strip), min_size=1, max_size=6, unique=True))
 def test_any_handle_finds_its_tool_first(names: list[str]) -> None:
-    snapshot = furnish({"s": [definition(name, "Does something") for name in names]}).gateway.snapshot
+    snapshot = make_test_app({"s": [definition(name, "Does something") for name in names]}).gateway.snapshot
     index = build_index(snapshot, None)
     for tool in snapshot.tools.values():
         assert ask(index, snapshot, tool.handle)[0].tool is tool
@@ -152,7 +152,7 @@ def test_any_handle_finds_its_tool_first(names: list[str]) -> None:
     ],
 )
 def test_the_beginning_of_a_name_comes_early(beginning: str, name: str) -> None:
-    snapshot = furnish(EVERYDAY).gateway.snapshot
+    snapshot = make_test_app(EVERYDAY).gateway.snapshot
     first = ask(build_index(snapshot, None), snapshot, beginning)[0]
     assert first.name == name
     assert first.why["name begins so"] > 0
@@ -189,7 +189,7 @@ def test_every_part_of_a_score_is_told(index: ToolIndex, snapshot: CatalogSnapsh
 @pytest.mark.timeout(10)
 def test_a_monstrous_definition_is_indexed_quickly_and_buys_no_place() -> None:
     wide = definition("wide", "filler", **{f"weather{n}": "string?" for n in range(6_000)})
-    snapshot = furnish({"s": [wide, definition("weather", "Tell the weather")]}).gateway.snapshot
+    snapshot = make_test_app({"s": [wide, definition("weather", "Tell the weather")]}).gateway.snapshot
     index = build_index(snapshot, None)
     for tool in snapshot.tools.values():
         assert all(len(" ".join(found)) <= DETAIL_LIMIT for found in document(tool, read(tool)).values())
@@ -269,7 +269,7 @@ def test_ties_are_settled_by_handle() -> None:
 )
 def test_the_parts_of_every_score_add_up(text: str) -> None:
     copies = {f"copy{number}": EVERYDAY["files"] for number in range(4)}
-    snapshot = furnish({**EVERYDAY, **copies}).gateway.snapshot
+    snapshot = make_test_app({**EVERYDAY, **copies}).gateway.snapshot
     hits = ask(build_index(snapshot, None), snapshot, text)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     for hit in hits:
@@ -281,7 +281,7 @@ def test_the_parts_of_every_score_add_up(text: str) -> None:
 def test_words_too_small_to_be_told_one_by_one_are_told_together() -> None:
     said = " ".join("qx" + chr(97 + number // 26) + chr(97 + number % 26) for number in range(650))
     vague = definition("vague", "", about={"type": "string", "description": said})
-    snapshot = furnish({"s": [vague, definition("other")]}).gateway.snapshot
+    snapshot = make_test_app({"s": [vague, definition("other")]}).gateway.snapshot
     hit = ask(build_index(snapshot, None), snapshot, said)[0]
     assert hit.why["other words"] > 0
     assert sum(hit.why.values()) == pytest.approx(hit.score, abs=0.001)
@@ -289,7 +289,7 @@ def test_words_too_small_to_be_told_one_by_one_are_told_together() -> None:
 
 @pytest.mark.requirement("P-EXPLAIN")
 def test_rounding_alone_is_no_part_of_a_score() -> None:
-    snapshot = furnish(EVERYDAY).gateway.snapshot
+    snapshot = make_test_app(EVERYDAY).gateway.snapshot
     for text in ("create a new issue", "remove the directory", "convert currency"):
         for hit in ask(build_index(snapshot, None), snapshot, text):
             assert not {"several needs", "other words"} & hit.why.keys()
@@ -389,7 +389,7 @@ def test_a_limit_beyond_all_tools_is_no_trouble(index: ToolIndex, snapshot: Cata
 
 
 def test_an_edition_without_tools_finds_nothing() -> None:
-    snapshot = furnish({}).gateway.snapshot
+    snapshot = make_test_app({}).gateway.snapshot
     assert build_index(snapshot, None).query("anything", within=snapshot.tools.keys(), limit=5) == Findings()
 
 
@@ -421,7 +421,7 @@ FLEETING = {
 )
 @pytest.mark.requirement("P-SEARCH-BEGINNINGS")
 def test_a_beginning_that_only_one_name_has_is_enough(query: str, first: str):
-    application = furnish(FLEETING)
+    application = make_test_app(FLEETING)
     findings = application.gateway.hits(Caller(), Query(text=query))
     assert findings.fits
     assert findings.hits[0].handle == first
@@ -430,10 +430,10 @@ def test_a_beginning_that_only_one_name_has_is_enough(query: str, first: str):
 @pytest.mark.parametrize("query", ["create a Salesforce opportunity", "create a new document in salesforce"])
 @pytest.mark.requirement("P-SEARCH-BEGINNINGS")
 def test_a_product_that_no_tool_knows_is_answered_by_none(query: str):
-    application = furnish(FLEETING)
+    application = make_test_app(FLEETING)
     assert not application.gateway.hits(Caller(), Query(text=query)).fits
     known = query.replace("Salesforce", "Word").replace("salesforce", "word")
     assert application.gateway.hits(Caller(), Query(text=known)).fits
-    both = furnish({**FLEETING, "crm": [definition("make_deal", "Create an opportunity in Salesforce")]})
+    both = make_test_app({**FLEETING, "crm": [definition("make_deal", "Create an opportunity in Salesforce")]})
     assert both.gateway.hits(Caller(), Query(text=query)).hits[0].handle in ("crm.make_deal", "word.create_document")
     assert both.gateway.hits(Caller(), Query(text=query)).fits

@@ -14,7 +14,7 @@ from portico.domain.disclosure import Hit
 from portico.domain.snapshot import CatalogSnapshot
 from portico.gateway import Gateway
 from portico.surfaces.search import KeywordIndex, build_keyword_index
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
 
 def scores(gateway: Gateway, text: str, limit: int = 100) -> dict[str, float]:
@@ -28,7 +28,7 @@ def ask(snapshot: CatalogSnapshot, text: str, limit: int = 100) -> list[Hit]:
 
 def score(text: str, name: str, description: str = "", *, category: str = "shelf", **parameters: str) -> float:
     """The points of one tool that stands alone."""
-    application = furnish(
+    application = make_test_app(
         {"s": [definition(name, description, **parameters)]}, explicit_categories={"s": category} if category else {}
     )
     return sum(scores(application.gateway, text).values())
@@ -77,7 +77,7 @@ def test_each_keyword_that_the_name_does_not_have_gets_10() -> None:
     assert score("label colour size", "x", "The labels are coloured.") == 20
     assert score("label colour", "x", label_id="string", colour="string") == 20, "parameters have keywords too"
     assert score("labels owner", "get_labels", "The owner.") == 110, "what the name has is not counted twice"
-    listed = scores(furnish({"github": [definition("x")], "other": [definition("y")]}).gateway, "github stone")
+    listed = scores(make_test_app({"github": [definition("x")], "other": [definition("y")]}).gateway, "github stone")
     assert listed == {"github__x": 10}, "the server in a listed name is a keyword of its tools"
 
 
@@ -98,7 +98,7 @@ def test_each_parameter_whose_name_has_the_query_gets_15() -> None:
 
 @pytest.mark.requirement("S0-35")
 def test_the_order_is_by_score_and_then_by_name() -> None:
-    application = furnish({"s": [definition(n) for n in ("b_row", "a_row", "c", "row_x")]})
+    application = make_test_app({"s": [definition(n) for n in ("b_row", "a_row", "c", "row_x")]})
     assert list(scores(application.gateway, "row").items()) == [("s__a_row", 100), ("s__b_row", 100), ("s__row_x", 100)]
     found = ask(sample_house().gateway.snapshot, "table sql list database")
     assert [(-hit.score, hit.tool.listed) for hit in found] == sorted((-h.score, h.tool.listed) for h in found)
@@ -144,7 +144,7 @@ def test_nothing_outside_the_visible_set_is_found_or_felt() -> None:
 
 
 def test_what_did_not_change_is_not_taken_apart_again() -> None:
-    application = furnish({"a": [definition("x")], "b": [definition("y")]})
+    application = make_test_app({"a": [definition("x")], "b": [definition("y")]})
     first = build_keyword_index(application.gateway.snapshot, None)
     application.gateway.publisher.withdraw("b")
     again = build_keyword_index(application.gateway.snapshot, first)
@@ -182,7 +182,7 @@ def test_strange_and_huge_texts_are_answered_soon(index: KeywordIndex, snapshot:
 
 @pytest.mark.requirement("S0-76")
 def test_two_thousand_tools_are_searched_within_a_blink() -> None:
-    snapshot = furnish(generate(100, 2000)).gateway.snapshot
+    snapshot = make_test_app(generate(100, 2000)).gateway.snapshot
     index = build_keyword_index(snapshot, None)
     spent = []
     for text in ("create issue", "list all open invoices of a customer", "word " * 30):

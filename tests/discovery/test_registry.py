@@ -28,19 +28,19 @@ from portico.protocols import TokenCounter
 from portico.rendering.budget import ExactTokens, TokenEstimate
 from portico.rendering.cache import AnswerCache
 from portico.surfaces.capabilities.inventory import STRANGE_CURSOR, ToolRegistry, create_tool_registry
-from portico.testing import AGENT, FakeHouse, FakeIndex, definition, furnish
+from portico.testing import AGENT, FakeApplication, FakeIndex, definition, make_test_app
 
 COUNTERS = [TokenEstimate(), *([ExactTokens()] if find_spec("splintr") else [])]
 """The exact one is an extra that need not be installed."""
 
 
-def registry(application: FakeHouse | None = None, **options: Any) -> ToolRegistry:
+def registry(application: FakeApplication | None = None, **options: Any) -> ToolRegistry:
     """A registry like the one that the surface uses."""
     given = {"prefix": tana.PREFIX, "quick_actions": tana.QUICK_ACTIONS, "caller": AGENT, **options}
     return create_tool_registry((application or tana_house()).gateway, **given)
 
 
-def offer(application: FakeHouse, *definitions: Mapping[str, Any]) -> None:
+def offer(application: FakeApplication, *definitions: Mapping[str, Any]) -> None:
     """Let the server offer this from now on."""
     application.gateway.publisher.accept([(Offering(server=tana.SERVER, tools=definitions), "local")])
 
@@ -92,7 +92,7 @@ def test_sixteen_tools_stand_in_their_five_categories_each_in_one():
 @pytest.mark.requirement("S2-27")
 @pytest.mark.parametrize("written", [False, True])
 def test_without_a_category_for_them_the_registry_s_own_tools_are_not_among_others(written: bool):
-    application = furnish({"github": [definition("row")]})
+    application = make_test_app({"github": [definition("row")]})
     if written:
         application.gateway.standings.replace_categories({"system": Category(name="system", description="The machine")})
     names = names_in(registry(application).get_capabilities())
@@ -123,7 +123,7 @@ def test_a_category_that_does_not_exist_is_named_with_those_that_do():
 
 def test_of_very_many_categories_an_error_names_the_nearest_and_counts_the_rest():
     shelves = {f"s.tool_{n}": f"category_{n}" for n in range(60)}
-    application = furnish({"s": [definition(f"tool_{n}") for n in range(60)]}, explicit_categories=shelves)
+    application = make_test_app({"s": [definition(f"tool_{n}") for n in range(60)]}, explicit_categories=shelves)
     with pytest.raises(InvalidArguments) as refused:
         registry(application).get_capabilities("category_599")
     listed = refused.value.details[1]
@@ -197,7 +197,7 @@ def test_a_registry_without_a_prefix_has_no_tools_of_its_own():
 def test_an_example_is_what_the_definition_says_and_is_never_made_up():
     told = {**definition("a"), "_meta": {"example": "Do it. Then rest."}}
     odd = [{**definition(f"b{n}"), "_meta": {"example": value}} for n, value in enumerate((7, ["x"], "", "\ud7ff\x07"))]
-    (category,) = registry(furnish({"s": [told, *odd]}), prefix=None).get_capabilities()["categories"]
+    (category,) = registry(make_test_app({"s": [told, *odd]}), prefix=None).get_capabilities()["categories"]
     assert [tool.get("example") for tool in category["tools"]] == ["Do it. Then rest", None, None, None, None]
 
 
@@ -368,7 +368,7 @@ def test_examples_give_way_first():
 
 @pytest.mark.requirement("S2-53", "S2-E3")
 def test_538_tools_stay_within_the_budget_and_every_name_can_be_had():
-    application = furnish(generate(26, 538), index=FakeIndex())
+    application = make_test_app(generate(26, 538), index=FakeIndex())
     found = registry(application, prefix="", quick_actions=())
     whole = found.capabilities()
     assert whole.tokens <= 500
@@ -409,7 +409,7 @@ def next_of(answer: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.requirement("S2-E3")
 @pytest.mark.parametrize("servers", [10, 26, 100])
 def test_what_room_there_is_is_used_for_names(servers: int):
-    found = registry(furnish(generate(servers, 538), index=FakeIndex()), prefix="", quick_actions=())
+    found = registry(make_test_app(generate(servers, 538), index=FakeIndex()), prefix="", quick_actions=())
     answer = found.capabilities()
     assert 400 < answer.tokens <= 500
     assert answer.shown >= 12
@@ -418,7 +418,7 @@ def test_what_room_there_is_is_used_for_names(servers: int):
 @pytest.mark.requirement("S2-E3")
 def test_one_enormous_category_names_some_and_leads_to_the_rest():
     tools = [definition(f"tool_{n:03}", "Does one thing. " * 9) for n in range(900)]
-    found = registry(furnish({"s": tools}, index=FakeIndex()), prefix="", quick_actions=())
+    found = registry(make_test_app({"s": tools}, index=FakeIndex()), prefix="", quick_actions=())
     answer = found.get_capabilities()
     (category,) = answer["categories"]
     assert (len(category["names"]), category["count"]) == (24, 900)
@@ -431,7 +431,7 @@ def test_one_enormous_category_names_some_and_leads_to_the_rest():
 def test_very_many_categories_come_page_by_page():
     shelves = {f"s.tool_{n}": f"category_{n:03}" for n in range(300)}
     tools = [definition(f"tool_{n}", "Does one thing") for n in range(300)]
-    found = registry(furnish({"s": tools}, explicit_categories=shelves, index=FakeIndex()), prefix="")
+    found = registry(make_test_app({"s": tools}, explicit_categories=shelves, index=FakeIndex()), prefix="")
     names: list[str] = []
     cursor, pages = "", 0
     while cursor or not pages:
@@ -443,7 +443,7 @@ def test_very_many_categories_come_page_by_page():
 
 
 def test_a_cursor_of_another_list_starts_at_the_beginning_and_says_so():
-    found = registry(furnish(generate(3, 300), index=FakeIndex()))
+    found = registry(make_test_app(generate(3, 300), index=FakeIndex()))
     first = found.get_capabilities(found.categories()[0])
     for cursor in ("5:abcdef", "x", "9" * 5_000, first["next"]):
         answer = found.get_capabilities(found.categories()[0], cursor=cursor)
@@ -458,7 +458,7 @@ def test_an_enormous_schema_is_told_in_part_and_says_so():
     for count in (60, 150, 400, 2_500):
         some = dict(list(fields.items())[:count])
         raw = {**huge, "inputSchema": {"type": "object", "properties": some}}
-        answer = registry(furnish({"s": [raw]})).schema("huge")
+        answer = registry(make_test_app({"s": [raw]})).schema("huge")
         assert answer.tokens <= 2_000
         assert answer.as_data()["tool"] == "s__huge"
         assert answer.as_data().get("truncated", False) is (count > 60)
@@ -467,7 +467,7 @@ def test_an_enormous_schema_is_told_in_part_and_says_so():
 
 def test_hidden_tools_are_not_counted_and_have_no_schema():
     spec = ServerSpec(name="hub", transport="stdio", tools=ToolFilter(deny=("secret*",)))
-    application = furnish(
+    application = make_test_app(
         {"hub": [definition("secret_row", "Secret."), definition("row")]},
         specs=[spec],
         explicit_categories={"hub.secret_row": "vault"},
@@ -492,7 +492,7 @@ class OwnServer:
 
 @pytest.mark.requirement("T17")
 def test_callers_who_see_other_tools_never_share_an_answer():
-    application = furnish({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
+    application = make_test_app({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
     application.gateway.policy = OwnServer()
     found = registry(application, prefix=None)
     ann, bob = found.seen_by(Caller(name="ann")), found.seen_by(Caller(name="bob"))
@@ -529,7 +529,7 @@ def test_no_catalogue_makes_an_answer_cost_more_than_it_may(
         for n, (name, number) in enumerate(names)
     ]
     placed = {f"s.{tool['name']}": shelves[n % len(shelves)] for n, tool in enumerate(tools)}
-    application = furnish({"s": tools}, explicit_categories=placed, index=FakeIndex())
+    application = make_test_app({"s": tools}, explicit_categories=placed, index=FakeIndex())
     found = registry(application, budget=budget, quick_actions=texts)
     whole = found.capabilities()
     assert whole.tokens <= budget

@@ -7,10 +7,10 @@ from tests.sample_tools import ALL, sample_house
 
 from portico.domain.tool import Tool
 from portico.surfaces.search import approximate, build_keyword_index, exact, list_all, shown_names
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 
-def tools(application: FakeHouse) -> dict[str, Tool]:
+def tools(application: FakeApplication) -> dict[str, Tool]:
     return {tool.listed: tool for tool in application.gateway.listing(AGENT)}
 
 
@@ -63,10 +63,10 @@ def test_an_approximate_answer_keeps_the_order_and_scores_are_whole_numbers():
 
 @pytest.mark.requirement("S0-69", "S0-E3")
 def test_all_names_come_in_pages_that_stay_right_when_the_catalog_changes():
-    application = furnish({"s": [definition(name) for name in "aceg"]})
+    application = make_test_app({"s": [definition(name) for name in "aceg"]})
     first = list_all(tools(application).values(), limit=2)
     assert first == {"match_type": "list_all", "total_count": 4, "tools": ["s__a", "s__c"], "next_cursor": "s__c"}
-    changed = furnish({"s": [definition(name) for name in "abdeg"]})  # the cursor's own tool is gone
+    changed = make_test_app({"s": [definition(name) for name in "abdeg"]})  # the cursor's own tool is gone
     last = list_all(tools(changed).values(), limit=9, after=first["next_cursor"])
     assert last == {"match_type": "list_all", "total_count": 5, "tools": ["s__d", "s__e", "s__g"]}
     assert list_all([], limit=1) == {"match_type": "list_all", "total_count": 0, "tools": []}

@@ -19,7 +19,7 @@ from portico.search.embeddings.cache import Meanings, Pause
 from portico.search.embeddings.endpoint import Endpoint
 from portico.search.index import NAMED, SAID, build_index, text_of
 from portico.storage.database import MemoryStore
-from portico.testing import AGENT, FakeHouse, definition, furnish, tool
+from portico.testing import AGENT, FakeApplication, definition, make_test_app, tool
 
 QUERIES = ["send an invoice", "resize", "make a picture smaller", "bill the customer, then shrink a picture", QUERY]
 
@@ -57,7 +57,7 @@ def opened() -> Iterator[Callable[..., Meanings]]:
         source.close()
 
 
-def asked(application: FakeHouse, text: str, meanings: Meanings | None = None) -> Findings:
+def asked(application: FakeApplication, text: str, meanings: Meanings | None = None) -> Findings:
     """What is found after the embedder had its moment."""
     if meanings is not None:
         meanings.ask(text)
@@ -68,26 +68,26 @@ def names(found: Findings) -> list[str]:
     return [hit.name for hit in found.hits]
 
 
-def offer(application: FakeHouse, *tools: dict[str, object]) -> None:
+def offer(application: FakeApplication, *tools: dict[str, object]) -> None:
     application.gateway.publisher.accept([(Offering(server="s", tools=tools), "upstream")])
 
 
 @pytest.mark.requirement("P-SEMANTIC")
 def test_a_query_without_a_shared_word_finds_its_tool(opened: Callable[..., Meanings]) -> None:
     meanings = opened(Polyglot())
-    application = furnish({"s": TOOLS}, meanings=meanings)
+    application = make_test_app({"s": TOOLS}, meanings=meanings)
     assert meanings.check() == "ready 3/3"
     found = asked(application, QUERY, meanings)
     assert (names(found), found.fits) == (["forecast"], True)
     assert list(found.hits[0].why) == ["semantic"]
     assert "s.forecast" in application.gateway.search(AGENT, Query(text=QUERY)).text
-    assert not asked(furnish({"s": TOOLS}), QUERY).hits
+    assert not asked(make_test_app({"s": TOOLS}), QUERY).hits
 
 
 @pytest.mark.requirement("P-SEMANTIC")
 def test_so_it_does_through_an_endpoint(server: EmbeddingServer, opened: Callable[..., Meanings]) -> None:
     meanings = opened(Endpoint(server.url, "m"))
-    application = furnish({"s": TOOLS}, meanings=meanings)
+    application = make_test_app({"s": TOOLS}, meanings=meanings)
     assert meanings.check() == "ready 3/3"
     assert names(asked(application, QUERY, meanings)) == ["forecast"]
     assert sorted(server.texts) == sorted(["search", *TEXTS, QUERY])
@@ -96,7 +96,7 @@ def test_so_it_does_through_an_endpoint(server: EmbeddingServer, opened: Callabl
 @pytest.mark.requirement("P-SEMANTIC")
 def test_a_large_catalog_is_searched_by_it_as_well(opened: Callable[..., Meanings]) -> None:
     meanings = opened(Polyglot())
-    application = furnish({**generate(10, 1_200), "s": TOOLS}, meanings=meanings)
+    application = make_test_app({**generate(10, 1_200), "s": TOOLS}, meanings=meanings)
     assert meanings.check(60).startswith("ready")
     assert names(asked(application, QUERY, meanings))[0] == "forecast"
 
@@ -105,7 +105,7 @@ def test_a_large_catalog_is_searched_by_it_as_well(opened: Callable[..., Meaning
 @pytest.mark.parametrize("text", QUERIES)
 def test_the_parts_of_a_score_still_add_up(text: str, opened: Callable[..., Meanings]) -> None:
     meanings = opened(Polyglot())
-    application = furnish({"s": TOOLS}, meanings=meanings)
+    application = make_test_app({"s": TOOLS}, meanings=meanings)
     meanings.check()
     found = asked(application, text, meanings).hits
     assert found[0].why["semantic"] > 0
@@ -139,7 +139,7 @@ def test_an_embedder_that_is_away_changes_no_hit(
     if behaviour is None:
         server.close()
     meanings = opened(Endpoint(server.url, "m", seconds=0.2), timeout=0.1)
-    application, plain = furnish({"s": TOOLS}, meanings=meanings), furnish({"s": TOOLS})
+    application, plain = make_test_app({"s": TOOLS}, meanings=meanings), make_test_app({"s": TOOLS})
     for text in QUERIES * 2:
         one, other = asked(application, text, meanings), asked(plain, text)
         assert (one.fits, [(h.name, h.score) for h in one.hits]) == (
@@ -154,7 +154,7 @@ def test_an_embedder_that_comes_back_is_used(opened: Callable[..., Meanings]) ->
     embedder, clock = Polyglot(), Clock()
     embedder.fails(EmbedderAway("gone"))
     meanings = opened(embedder, clock=clock)
-    application = furnish({"s": TOOLS}, meanings=meanings)
+    application = make_test_app({"s": TOOLS}, meanings=meanings)
     assert not asked(application, QUERY, meanings).hits
     embedder.fails(None)
     clock.now += 1_000
@@ -168,7 +168,7 @@ def test_an_embedder_that_comes_back_is_used(opened: Callable[..., Meanings]) ->
 def test_the_next_edition_has_the_vectors_of_the_last(opened: Callable[..., Meanings]) -> None:
     embedder = Polyglot()
     meanings = opened(embedder)
-    application = furnish({"s": TOOLS, "t": [definition("other", "tool")]}, meanings=meanings)
+    application = make_test_app({"s": TOOLS, "t": [definition("other", "tool")]}, meanings=meanings)
     meanings.check()
     meanings.ask(QUERY)
     embedder.fails(EmbedderAway("gone"))
@@ -181,7 +181,7 @@ def test_the_next_edition_has_the_vectors_of_the_last(opened: Callable[..., Mean
 
 def test_a_tool_that_is_described_anew_is_read_anew(opened: Callable[..., Meanings]) -> None:
     meanings = opened(Polyglot())
-    application = furnish({"s": TOOLS}, meanings=meanings)
+    application = make_test_app({"s": TOOLS}, meanings=meanings)
     meanings.check()
     offer(application, definition("forecast", "stock prices"), definition("resize", "weather tomorrow"))
     meanings.check()
@@ -191,7 +191,7 @@ def test_a_tool_that_is_described_anew_is_read_anew(opened: Callable[..., Meanin
 def test_tools_are_found_by_it_as_soon_as_it_has_read_them(opened: Callable[..., Meanings]) -> None:
     embedder = Held()
     meanings = opened(embedder)
-    application = furnish({"s": TOOLS}, meanings=meanings)
+    application = make_test_app({"s": TOOLS}, meanings=meanings)
     assert embedder.arrived.wait(10)
     assert not asked(application, QUERY).hits
     embedder.released.set()
@@ -202,7 +202,7 @@ def test_tools_are_found_by_it_as_soon_as_it_has_read_them(opened: Callable[...,
 def test_a_search_alone_neither_asks_nor_waits(opened: Callable[..., Meanings]) -> None:
     embedder = Polyglot()
     meanings = opened(embedder)
-    application = furnish({"s": TOOLS}, meanings=meanings)
+    application = make_test_app({"s": TOOLS}, meanings=meanings)
     meanings.check()
     assert not application.gateway.search(AGENT, Query(text=QUERY)).fits
     assert QUERY not in embedder.asked
@@ -214,7 +214,7 @@ def test_a_hidden_tool_is_not_found_by_it(others: int, opened: Callable[..., Mea
     meanings = opened(Polyglot())
     hidden = ServerSpec(name="s", transport="stdio", tools=ToolFilter(deny=("forecast",)))
     servers = {**(generate(10, others) if others else {}), "s": TOOLS}
-    application = furnish(servers, specs=[hidden], meanings=meanings)
+    application = make_test_app(servers, specs=[hidden], meanings=meanings)
     meanings.check(60)
     assert "forecast" not in names(asked(application, QUERY, meanings))
     assert "forecast" not in application.gateway.search(AGENT, Query(text=QUERY)).text
@@ -223,7 +223,7 @@ def test_a_hidden_tool_is_not_found_by_it(others: int, opened: Callable[..., Mea
 def test_a_model_with_longer_vectors_takes_over(opened: Callable[..., Meanings]) -> None:
     embedder = Polyglot()
     meanings = opened(embedder)
-    application = furnish({"s": TOOLS}, meanings=meanings)
+    application = make_test_app({"s": TOOLS}, meanings=meanings)
     meanings.check()
     embedder.dimensions = 768
     meanings.ask(QUERY)
@@ -239,7 +239,7 @@ def test_of_a_monstrous_definition_little_is_sent() -> None:
 
 
 def test_without_a_source_there_is_nothing_of_it() -> None:
-    snapshot = furnish({"s": TOOLS}).gateway.snapshot
+    snapshot = make_test_app({"s": TOOLS}).gateway.snapshot
     index = build_index(snapshot, None)
     assert index.semantics is None
     assert all("semantic" not in hit.why for hit in index.query("weather", within=snapshot.tools.keys(), limit=5).hits)

@@ -25,7 +25,7 @@ from portico.rendering.cards import (
     summary_line,
     variants_of,
 )
-from portico.testing import definition, furnish, tool
+from portico.testing import definition, make_test_app, tool
 
 
 def shown(schema: dict[str, Any]) -> str:
@@ -350,7 +350,7 @@ def fleet() -> list[Tool]:
     definitions = load_fleet()
     if definitions is None:
         pytest.skip(f"{FLEET_VARIABLE} names no file with the definitions of real servers")
-    return list(furnish(definitions).gateway.snapshot.tools.values())
+    return list(make_test_app(definitions).gateway.snapshot.tools.values())
 
 
 @pytest.mark.requirement("P-SIGNATURE-COMPLETE")

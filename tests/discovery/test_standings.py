@@ -8,9 +8,9 @@ from portico.catalog.categories import FEW_CALLED, FirstCalls, Order, Standings
 from portico.domain.server import Packaging
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Standing, Tier, Usage, standing_of
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
-TOOLS = furnish(
+TOOLS = make_test_app(
     {
         "b": [definition(f"t{number:02}") for number in range(10)],
         "a": [definition(f"t{number:02}") for number in range(10)],

@@ -18,7 +18,7 @@ from portico.domain.disclosure import Query
 from portico.errors import ConfigError
 from portico.rendering.budget import _CLASSES, ExactTokens, TokenEstimate, counter_for
 from portico.rendering.cards import signature
-from portico.testing import AGENT, furnish
+from portico.testing import AGENT, make_test_app
 
 COUNTER = TokenEstimate()
 exact_only = pytest.mark.skipif(
@@ -89,7 +89,7 @@ def test_the_exact_counter_counts_o200k_tokens() -> None:
 
 @exact_only
 def test_reports_name_the_exact_counter() -> None:
-    application = furnish(generate(3, 9), counter=counter_for("exact"))
+    application = make_test_app(generate(3, 9), counter=counter_for("exact"))
     assert application.admin.bill(100).counter == "o200k"
     assert application.gateway.search(AGENT, Query(text="create")).counter == "o200k"
 
@@ -108,7 +108,7 @@ def bias_of(texts: list[str]) -> float:
 
 def texts_of(definitions: dict[str, list[Definition]]) -> tuple[list[str], list[str]]:
     """Definitions as a client would read them, and pages of their signatures."""
-    tools = list(furnish(definitions).gateway.snapshot.tools.values())
+    tools = list(make_test_app(definitions).gateway.snapshot.tools.values())
     lines = [signature(tool) for tool in tools]
     pages = ["\n".join(lines[start : start + 5]) for start in range(0, len(lines), 5)]
     return [orjson.dumps(tool.definition).decode() for tool in tools], pages

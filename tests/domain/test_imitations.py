@@ -11,13 +11,15 @@ from portico.domain.foreign_text import imitations, skeleton
 from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import META_TOOLS, ToolId
 from portico.errors import AmbiguousTool, CallError, UnknownTool
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
 pytestmark = pytest.mark.requirement("P-NO-SHADOWING")
 
 
 def edition_of(**servers: list[str]) -> CatalogSnapshot:
-    return furnish({server: [definition(name) for name in names] for server, names in servers.items()}).gateway.snapshot
+    return make_test_app(
+        {server: [definition(name) for name in names] for server, names in servers.items()}
+    ).gateway.snapshot
 
 
 def readings(snapshot: CatalogSnapshot, spelling: str) -> str:
@@ -67,7 +69,7 @@ def test_a_tool_does_not_answer_for_another_server(joint: str, order: tuple[str,
 
 @pytest.mark.parametrize("joint", JOINTS)
 def test_not_even_while_the_other_server_is_away(joint: str):
-    application = furnish({"evil": [definition(f"calculator{joint}add")], "calculator": []})
+    application = make_test_app({"evil": [definition(f"calculator{joint}add")], "calculator": []})
     snapshot = application.gateway.snapshot
     for between in JOINTS:
         if joint != "_" or between != "_":

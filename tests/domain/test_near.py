@@ -14,7 +14,7 @@ from tests.catalogue import generate
 from portico.domain import snapshot as resolver
 from portico.domain.snapshot import CatalogSnapshot, Letters
 from portico.domain.tool import ToolId, identifier
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
 
 def compare_all(
@@ -62,7 +62,7 @@ def slip(rng: random.Random, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def large() -> CatalogSnapshot:
-    return furnish(generate(40, 2_000)).gateway.snapshot
+    return make_test_app(generate(40, 2_000)).gateway.snapshot
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -89,7 +89,7 @@ names = st.sets(st.text(alphabet="abcde_", min_size=1, max_size=9), min_size=1, 
 )
 def test_letters_leave_out_no_name_that_is_alike(servers: dict[str, set[str]], spelling: str, are_few: bool) -> None:
     offered = {server: [definition(name) for name in sorted(found)] for server, found in servers.items()}
-    snapshot = furnish(offered).gateway.snapshot
+    snapshot = make_test_app(offered).gateway.snapshot
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resolver, "FEW", resolver.FEW if are_few else 0)
         found = near(snapshot, spelling)
@@ -100,14 +100,16 @@ def test_letters_leave_out_no_name_that_is_alike(servers: dict[str, set[str]], s
 @pytest.mark.parametrize("spelling", ["issues.get_isue", "creat_message", "serch", "list"])
 def test_hidden_tools_change_nothing_in_what_looks_alike(large: CatalogSnapshot, spelling: str) -> None:
     shown = {server: tools[::2] for server, tools in generate(40, 2_000).items()}
-    without = furnish(shown).gateway.snapshot
+    without = make_test_app(shown).gateway.snapshot
     within = without.tools.keys() & large.tools.keys()
     assert len(within) == len(without.tools) > resolver.FEW
     assert near(large, spelling, within) == near(without, spelling)
 
 
 def test_a_name_that_many_servers_have_is_compared_once_and_given_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = furnish({f"server{number:03}": [definition("search_pages")] for number in range(500)}).gateway.snapshot
+    snapshot = make_test_app(
+        {f"server{number:03}": [definition("search_pages")] for number in range(500)}
+    ).gateway.snapshot
     monkeypatch.setattr(resolver, "FEW", 0)
     assert near(snapshot, "serch_pages") == [f"server{number:03}.search_pages" for number in range(10)]
 
@@ -118,7 +120,7 @@ def test_a_name_that_is_spelled_like_the_handle_of_another_tool_is_given_beside_
 ) -> None:
     offered = {"a": [definition("b_search")], "a_b": [definition("search")], "x": [definition("a_b_search")]}
     monkeypatch.setattr(resolver, "FEW", few)
-    assert near(furnish(offered).gateway.snapshot, "a_b_serch") == ["a.b_search", "a_b.search", "x.a_b_search"]
+    assert near(make_test_app(offered).gateway.snapshot, "a_b_serch") == ["a.b_search", "a_b.search", "x.a_b_search"]
 
 
 @pytest.mark.parametrize("spelling", ["x" * 200, "ab" * 100, "get_" * 50, "e" * 30, "éé" * 50, "_", "a__", "__", ""])
@@ -132,7 +134,7 @@ def test_a_hostile_spelling_is_compared_with_a_few_names_only(
 def test_hostile_names_are_compared_with_a_few_only_too(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(7)
     hostile = {"".join(rng.choices("ab", k=150)) for _ in range(1_000)}
-    snapshot = furnish({"s": [definition(name) for name in sorted(hostile)]}).gateway.snapshot
+    snapshot = make_test_app({"s": [definition(name) for name in sorted(hostile)]}).gateway.snapshot
     assert_bounded(snapshot, spelling, monkeypatch)
 
 

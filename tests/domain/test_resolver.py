@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Tool
 from portico.errors import AmbiguousTool, CallError, UnknownTool
-from portico.testing import definition, furnish
+from portico.testing import definition, make_test_app
 
 
 def edition_of(**servers: list[str]) -> CatalogSnapshot:
-    return furnish({server: [definition(name) for name in names] for server, names in servers.items()}).gateway.snapshot
+    return make_test_app(
+        {server: [definition(name) for name in names] for server, names in servers.items()}
+    ).gateway.snapshot
 
 
 def resolve(snapshot: CatalogSnapshot, spelling: str) -> Tool:
@@ -132,7 +134,7 @@ def test_names_that_differ_by_a_space_at_the_end_stay_two_tools() -> None:
 
 
 def test_a_local_name_with_a_dot_does_not_take_over_a_handle() -> None:
-    application = furnish({"github": [definition("create")], "local": [definition("github.create")]})
+    application = make_test_app({"github": [definition("create")], "local": [definition("github.create")]})
     snapshot = application.gateway.snapshot
     assert resolve(snapshot, "github.create").id.server == "github"
 

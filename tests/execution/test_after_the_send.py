@@ -14,7 +14,7 @@ from portico.errors import CallError, InternalError, Sent
 from portico.execution.executor import Executor
 from portico.execution.hooks import hooks_of
 from portico.providers.python.threads import Workers
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})
 RAW = {"content": [{"type": "text", "text": "5 degrees"}]}
@@ -73,7 +73,7 @@ STEPS = {
 ERRORS = [RecursionError("deep"), ValueError("odd"), MemoryError(), KeyError("x"), TypeError("t")]
 
 
-def broken(application: FakeHouse, path: str, error: Exception) -> Executor:
+def broken(application: FakeApplication, path: str, error: Exception) -> Executor:
     part, step = path.split(".")
     executor = application.gateway.executor
     setattr(executor, part, Broken(getattr(executor, part), step, error))
@@ -86,7 +86,7 @@ def broken(application: FakeHouse, path: str, error: Exception) -> Executor:
 async def test_a_step_that_fails_after_the_send_leaves_one_entry(
     path: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    application = furnish({"fake": [definition("weather", city="string")]}, hooks=hooks_of([Hooked], Workers()))
+    application = make_test_app({"fake": [definition("weather", city="string")]}, hooks=hooks_of([Hooked], Workers()))
     application.provider().returns("weather", RAW)
     broken(application, path, error)
     with caplog.at_level(logging.CRITICAL):
@@ -107,7 +107,7 @@ async def test_a_step_that_fails_after_the_send_leaves_one_entry(
 @pytest.mark.requirement("P-EXECUTED-IS-RECORDED")
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 async def test_a_provider_that_raises_something_odd_is_a_typed_error_with_one_entry(error: Exception) -> None:
-    application = furnish({"fake": [definition("weather", city="string")]}, hooks=hooks_of([Hooked], Workers()))
+    application = make_test_app({"fake": [definition("weather", city="string")]}, hooks=hooks_of([Hooked], Workers()))
     application.provider().fails(error)  # type: ignore[arg-type]
     with pytest.raises(CallError) as caught:
         await application.gateway.call(AGENT, WEATHER)
@@ -130,7 +130,7 @@ async def test_a_provider_that_raises_something_odd_is_a_typed_error_with_one_en
     ],
 )
 async def test_a_deeply_nested_answer_is_recorded_and_answered(make: Any, whole: bool, depth: int) -> None:
-    application = furnish({"fake": [definition("weather", city="string")]})
+    application = make_test_app({"fake": [definition("weather", city="string")]})
     application.provider().returns("weather", make(nested(depth)))
     call = Call(tool="fake.weather", arguments={"city": "Oslo"}, whole=whole)
     result = await application.gateway.call(AGENT, call)

@@ -22,7 +22,7 @@ from portico.execution.arguments import ArgumentCheck, unwrap
 from portico.execution.learning import TokenSampler, text_of_arguments
 from portico.surfaces.discover.surface import Discover, _names
 from portico.surfaces.mcp.meta_tools import error_text
-from portico.testing import AGENT, definition, furnish, tool
+from portico.testing import AGENT, definition, make_test_app, tool
 
 BODY = 4 * 1024 * 1024
 DEFINITION = 236_000
@@ -57,7 +57,7 @@ def answer(checks: ArgumentCheck, checked: Tool, arguments: dict[str, Any]) -> s
     return ""
 
 
-HOUSE = furnish({"s": [definition("t", a="string")]})
+HOUSE = make_test_app({"s": [definition("t", a="string")]})
 
 
 def repeated(make: Callable[[int], Any], limit: int) -> list[Any]:
@@ -199,7 +199,7 @@ def test_arguments_written_as_text_are_read_in_no_time() -> None:
 @pytest.mark.parametrize("unit", ["x", "%41", "s__", "s.", "İ", " ", "é/"])
 def test_a_name_as_long_as_a_body_is_unknown_in_no_time(unit: str) -> None:
     spelling = unit * (BODY // len(unit.encode()))
-    application = furnish({f"s{n}": [definition(f"tool_{n}", a="string") for n in range(50)] for n in range(20)})
+    application = make_test_app({f"s{n}": [definition(f"tool_{n}", a="string") for n in range(50)] for n in range(20)})
     visible = application.gateway.policy.visible(Caller(name="a", surface="t"), application.gateway.snapshot)
 
     def look() -> None:

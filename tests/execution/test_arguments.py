@@ -13,7 +13,7 @@ from portico.errors import InvalidArguments, Sent
 from portico.execution.arguments import ArgumentCheck, Checked
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.meta_tools import error_text
-from portico.testing import definition, furnish, tool
+from portico.testing import definition, make_test_app, tool
 
 STRINGS = {"type": "array", "items": {"type": "string"}}
 
@@ -45,7 +45,7 @@ def verdict(checked: Tool, arguments: dict[str, Any]) -> str:
 def test_the_error_text_of_the_design() -> None:
     raw = definition("create_issue", "Create", owner="string", repo="string", title="string")
     raw["inputSchema"]["properties"]["assignees"] = STRINGS
-    application = furnish({"github": [raw]})
+    application = make_test_app({"github": [raw]})
     with pytest.raises(InvalidArguments) as caught:
         check(application.gateway.listing(None)[0], owner="acme", repo="api", assignee="me")  # type: ignore[arg-type]
     assert error_text(caught.value, Discover(application.gateway).spell) == (

@@ -23,7 +23,7 @@ from portico.errors import (
     UpstreamGone,
     UpstreamTimeout,
 )
-from portico.testing import AGENT, FakeHouse, definition, fake_house, furnish
+from portico.testing import AGENT, FakeApplication, definition, fake_application, make_test_app
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})
 ID = ToolId("fake", "weather")
@@ -37,11 +37,11 @@ class Strict(GlobPolicy):
 
 
 @pytest.fixture
-def application() -> FakeHouse:
-    return furnish({"fake": [definition("weather", city="string")], "other": [definition("weather")]})
+def application() -> FakeApplication:
+    return make_test_app({"fake": [definition("weather", city="string")], "other": [definition("weather")]})
 
 
-def only(application: FakeHouse) -> tuple[ToolId | None, Outcome, str]:
+def only(application: FakeApplication) -> tuple[ToolId | None, Outcome, str]:
     (invocation,) = application.invocations
     assert invocation.caller == "agent"
     assert invocation.surface == "test"
@@ -50,7 +50,7 @@ def only(application: FakeHouse) -> tuple[ToolId | None, Outcome, str]:
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_call_that_succeeds_is_recorded_as_done(application: FakeHouse) -> None:
+async def test_a_call_that_succeeds_is_recorded_as_done(application: FakeApplication) -> None:
     raw = {"content": [], "structuredContent": {"degrees": 5}}
     application.provider().returns("weather", raw)
     result = await application.gateway.call(AGENT, WEATHER)
@@ -60,7 +60,7 @@ async def test_a_call_that_succeeds_is_recorded_as_done(application: FakeHouse) 
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_tool_that_says_no_is_recorded_as_failed(application: FakeHouse) -> None:
+async def test_a_tool_that_says_no_is_recorded_as_failed(application: FakeApplication) -> None:
     application.provider().returns("weather", {"content": [], "isError": True})
     assert (await application.gateway.call(AGENT, WEATHER)).is_error
     assert only(application) == (ID, Outcome.FAILED, "")
@@ -76,7 +76,7 @@ async def test_a_tool_that_says_no_is_recorded_as_failed(application: FakeHouse)
     ],
 )
 async def test_a_call_that_never_left_is_recorded_as_invalid(
-    application: FakeHouse, call: Call, expected: type[CallError], recorded: object
+    application: FakeApplication, call: Call, expected: type[CallError], recorded: object
 ) -> None:
     with pytest.raises(expected) as caught:
         await application.gateway.call(AGENT, call)
@@ -86,7 +86,7 @@ async def test_a_call_that_never_left_is_recorded_as_invalid(
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_refused_call_is_recorded_and_not_sent(application: FakeHouse) -> None:
+async def test_a_refused_call_is_recorded_and_not_sent(application: FakeApplication) -> None:
     application.gateway.executor.policy = Strict()
     with pytest.raises(Refused):
         await application.gateway.call(AGENT, WEATHER)
@@ -104,7 +104,7 @@ async def test_a_refused_call_is_recorded_and_not_sent(application: FakeHouse) -
     ],
 )
 async def test_an_upstream_failure_is_recorded_as_what_it_was(
-    application: FakeHouse, error: CallError, outcome: Outcome
+    application: FakeApplication, error: CallError, outcome: Outcome
 ) -> None:
     application.provider().fails(error)
     with pytest.raises(type(error)):
@@ -113,7 +113,7 @@ async def test_an_upstream_failure_is_recorded_as_what_it_was(
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_cancelled_call_is_recorded_as_cancelled(application: FakeHouse) -> None:
+async def test_a_cancelled_call_is_recorded_as_cancelled(application: FakeApplication) -> None:
     application.provider().hold()
     async with create_task_group() as tasks:
         tasks.start_soon(application.gateway.call, AGENT, WEATHER)
@@ -124,7 +124,7 @@ async def test_a_cancelled_call_is_recorded_as_cancelled(application: FakeHouse)
 
 
 @pytest.mark.requirement("P-JOURNAL-ONCE")
-async def test_a_bug_in_a_provider_is_recorded_too(application: FakeHouse) -> None:
+async def test_a_bug_in_a_provider_is_recorded_too(application: FakeApplication) -> None:
     application.provider().fails(ZeroDivisionError())  # type: ignore[arg-type]
     with pytest.raises(InternalError) as caught:
         await application.gateway.call(AGENT, WEATHER)
@@ -134,7 +134,7 @@ async def test_a_bug_in_a_provider_is_recorded_too(application: FakeHouse) -> No
 
 @pytest.mark.requirement("P-JOURNAL-ONCE", "P-CALL-WAITS-FOR-START")
 async def test_a_call_of_a_server_that_is_just_starting_waits_for_it_and_counts_once() -> None:
-    async with fake_house({"fake": [definition("weather", city="string")]}) as application:
+    async with fake_application({"fake": [definition("weather", city="string")]}) as application:
         application.gateway.publisher.withdraw("fake")
         application.provider().hold()
         application.admin.refresher.begin("fake")
@@ -146,19 +146,19 @@ async def test_a_call_of_a_server_that_is_just_starting_waits_for_it_and_counts_
         assert only(application) == (ID, Outcome.DONE, "")
 
 
-async def test_a_repair_is_told_with_the_result_and_sent_as_repaired(application: FakeHouse) -> None:
+async def test_a_repair_is_told_with_the_result_and_sent_as_repaired(application: FakeApplication) -> None:
     result = await application.gateway.call(AGENT, Call(tool="fake.weather", arguments={"city": 5}))
     assert result.notes == ('city: took 5 as "5"',)
     assert application.provider().calls == [("weather", {"city": "5"})]
 
 
-async def test_a_spelling_is_recorded_as_it_came_but_not_at_any_length(application: FakeHouse) -> None:
+async def test_a_spelling_is_recorded_as_it_came_but_not_at_any_length(application: FakeApplication) -> None:
     with pytest.raises(UnknownTool):
         await application.gateway.call(AGENT, Call(tool="x" * 10_000, arguments={}))
     assert application.invocations[0].spelled == "x" * 200
 
 
-async def test_the_start_of_a_server_is_no_part_of_the_latency_of_a_call(application: FakeHouse) -> None:
+async def test_the_start_of_a_server_is_no_part_of_the_latency_of_a_call(application: FakeApplication) -> None:
     class Starting:
         """A provider whose server starts for an hour, by its own account."""
 

@@ -14,18 +14,18 @@ from portico.domain.disclosure import Query
 from portico.errors import InvalidArguments, Refused, Sent, UnknownTool, UpstreamGone
 from portico.execution.hooks import hooks_of
 from portico.providers.python.threads import Workers
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 from portico.tiers.tiers import TierAnswers
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})
 
 
-def hooked(**events: Any) -> FakeHouse:
+def hooked(**events: Any) -> FakeApplication:
     hooks = hooks_of([SimpleNamespace(**events)], Workers())
-    return furnish({"fake": [definition("weather", "Tell the weather", city="string")]}, hooks=hooks)
+    return make_test_app({"fake": [definition("weather", "Tell the weather", city="string")]}, hooks=hooks)
 
 
-def outcomes(application: FakeHouse) -> list[Outcome]:
+def outcomes(application: FakeApplication) -> list[Outcome]:
     return [invocation.outcome for invocation in application.invocations if hasattr(invocation, "outcome")]
 
 
@@ -82,7 +82,7 @@ async def test_arguments_that_do_not_fit_never_reach_a_guard():
 
 
 def test_without_hooks_there_is_nothing_to_ask():
-    assert furnish({}).gateway.executor.hooks is None
+    assert make_test_app({}).gateway.executor.hooks is None
 
 
 @pytest.mark.requirement("S0-78")

@@ -15,7 +15,7 @@ from portico.domain.learned_schema import Learned
 from portico.domain.tool import Tool, ToolId
 from portico.errors import StoreError
 from portico.execution.learning import Shapes
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 ISSUES = {"issues": [{"id": 1, "title": "secret plan"}], "total": 1}
 
@@ -36,7 +36,7 @@ class Book:
         self.kept.update(learned)
 
 
-def tool_of(application: FakeHouse) -> Tool:
+def tool_of(application: FakeApplication) -> Tool:
     return next(iter(application.gateway.snapshot.tools.values()))
 
 
@@ -46,7 +46,7 @@ def result(value: Any) -> Result:
 
 @pytest.mark.requirement("P-SHAPES")
 async def test_a_card_shows_what_calls_have_returned_and_no_value_of_it() -> None:
-    application = furnish({"fake": [definition("list")]})
+    application = make_test_app({"fake": [definition("list")]})
     assert "returns" not in application.gateway.describe(AGENT, ["fake.list"]).text
     assert application.gateway.shape_of(tool_of(application)) is None
     application.provider().returns("list", {"content": [{"type": "text", "text": json.dumps(ISSUES)}]})
@@ -62,7 +62,7 @@ async def test_a_card_shows_what_calls_have_returned_and_no_value_of_it() -> Non
 @pytest.mark.requirement("P-SHAPES")
 async def test_a_tool_that_says_what_it_returns_is_taken_at_its_word() -> None:
     output = {"type": "object", "properties": {"a": {"type": "string"}}}
-    application = furnish({"fake": [{**definition("list"), "outputSchema": output}]})
+    application = make_test_app({"fake": [{**definition("list"), "outputSchema": output}]})
     application.provider().returns("list", {"content": [], "structuredContent": {"a": "b"}})
     await application.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
     assert "learned" not in application.gateway.describe(AGENT, ["fake.list"]).text
@@ -70,7 +70,7 @@ async def test_a_tool_that_says_what_it_returns_is_taken_at_its_word() -> None:
 
 @pytest.mark.requirement("P-SHAPES")
 async def test_nothing_is_learned_from_errors_nor_from_plain_text() -> None:
-    application = furnish({"fake": [definition("list")]})
+    application = make_test_app({"fake": [definition("list")]})
     for raw in (
         {"content": [{"type": "text", "text": '{"oops": 1}'}], "isError": True},
         {"content": [{"type": "text", "text": "all is well"}]},
@@ -83,7 +83,7 @@ async def test_nothing_is_learned_from_errors_nor_from_plain_text() -> None:
 
 @pytest.mark.requirement("P-SHAPES")
 def test_results_are_looked_at_ever_more_rarely() -> None:
-    shapes, tool = Shapes(), tool_of(furnish({"fake": [definition("list")]}))
+    shapes, tool = Shapes(), tool_of(make_test_app({"fake": [definition("list")]}))
     for number in range(100):
         shapes.learn(tool, result({f"name_{chr(97 + number % 26)}": number}))
     learned = shapes.known(tool)
@@ -93,14 +93,14 @@ def test_results_are_looked_at_ever_more_rarely() -> None:
 
 @pytest.mark.requirement("P-SHAPES")
 def test_shapes_outlast_the_process_and_a_changed_definition_forgets_them() -> None:
-    store, tool = Book(), tool_of(furnish({"fake": [definition("list")]}))
+    store, tool = Book(), tool_of(make_test_app({"fake": [definition("list")]}))
     first = Shapes(store)
     first.learn(tool, result(ISSUES))
     first.close()
     second = Shapes(store)
     second.recall()
     assert second.known(tool) == first.known(tool) is not None
-    changed = tool_of(furnish({"fake": [definition("list", "Does something else")]}))
+    changed = tool_of(make_test_app({"fake": [definition("list", "Does something else")]}))
     assert second.known(changed) is None
     second.learn(changed, result([1]))
     learned = second.known(changed)
@@ -110,7 +110,7 @@ def test_shapes_outlast_the_process_and_a_changed_definition_forgets_them() -> N
 
 @pytest.mark.requirement("P-SHAPES")
 def test_what_could_not_be_written_is_written_when_the_store_is_back() -> None:
-    store, tool = Book(is_away=True), tool_of(furnish({"fake": [definition("list")]}))
+    store, tool = Book(is_away=True), tool_of(make_test_app({"fake": [definition("list")]}))
     shapes = Shapes(store)
     shapes.learn(tool, result(ISSUES))
     shapes.close()
@@ -122,7 +122,7 @@ def test_what_could_not_be_written_is_written_when_the_store_is_back() -> None:
 
 @pytest.mark.requirement("P-SHAPES")
 def test_a_large_result_is_looked_at_in_the_background_and_only_in_part() -> None:
-    store, tool = Book(), tool_of(furnish({"fake": [definition("list")]}))
+    store, tool = Book(), tool_of(make_test_app({"fake": [definition("list")]}))
     shapes = Shapes(store)
     shapes.learn(tool, result([{"n": n} for n in range(50_000)]))
     shapes.close()
@@ -133,10 +133,10 @@ def test_a_large_result_is_looked_at_in_the_background_and_only_in_part() -> Non
 
 @pytest.mark.requirement("P-SHAPES")
 def test_a_changed_tool_is_learned_anew_from_its_next_result() -> None:
-    shapes, tool = Shapes(), tool_of(furnish({"fake": [definition("list")]}))
+    shapes, tool = Shapes(), tool_of(make_test_app({"fake": [definition("list")]}))
     for _ in range(20):
         shapes.learn(tool, result({"old": 1}))
-    changed = tool_of(furnish({"fake": [definition("list", "Does something else")]}))
+    changed = tool_of(make_test_app({"fake": [definition("list", "Does something else")]}))
     shapes.learn(changed, result({"new": 1}))
     learned = shapes.known(changed)
     assert learned is not None
@@ -145,7 +145,7 @@ def test_a_changed_tool_is_learned_anew_from_its_next_result() -> None:
 
 @pytest.mark.requirement("P-SHAPES")
 def test_large_results_are_looked_at_one_at_a_time_and_never_while_the_caller_waits() -> None:
-    shapes, tool = Shapes(), tool_of(furnish({"fake": [definition("list")]}))
+    shapes, tool = Shapes(), tool_of(make_test_app({"fake": [definition("list")]}))
     looking, go_on = Event(), Event()
     shapes._aside.put(lambda: looking.set() or go_on.wait(5), (), seconds=5, on_failure=lambda *_: None)
     assert looking.wait(5)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.execution.arguments import Request, unwrap
-from portico.testing import AGENT, definition, furnish
+from portico.testing import AGENT, definition, make_test_app
 
-HOUSE = furnish(
+HOUSE = make_test_app(
     {
         "github": [
             definition("create_issue", "Create", title="string", body="string?"),

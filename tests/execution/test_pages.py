@@ -16,7 +16,7 @@ from portico.rendering.budget import TokenEstimate
 from portico.results.paging import PATTERN_LENGTH, Reader, Reading
 from portico.results.preview import read_outline
 from portico.results.truncate import Truncator
-from portico.testing import furnish
+from portico.testing import make_test_app
 
 CALLER = Caller(name="anna", result_tokens=600)
 USERS: Any = {"users": [{"id": n, "mail": f"user{n}@Example.com"} for n in range(2_000)], "note": "n" * 30}
@@ -198,7 +198,7 @@ async def test_pages_go_on_through_all_texts_of_a_result() -> None:
 
 @pytest.mark.requirement("P-RESULTS-READ")
 async def test_to_read_a_result_is_journalled_with_its_cost_and_without_its_handle() -> None:
-    application = furnish({"fake": []})
+    application = make_test_app({"fake": []})
     results = application.gateway.reader.truncator.results
     id = results.keep(CALLER, "a.b", (read_outline(json.dumps(USERS), 100).part,), 0)
     answer = await application.gateway.read_result(CALLER, id, grep="user5@")

@@ -12,7 +12,7 @@ from anyio import create_task_group, fail_after, lowlevel
 from portico.domain.call import Call, Caller, Result, ResultLimits
 from portico.domain.server import ServerSpec
 from portico.rendering.budget import TokenEstimate
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 COUNTER = TokenEstimate()
 SMALL = Caller(name="small", surface="test", result_tokens=600)
@@ -22,15 +22,15 @@ LIST["inputSchema"]["required"] = []
 
 
 @pytest.fixture
-def application() -> FakeHouse:
-    return furnish({"fake": [LIST]})
+def application() -> FakeApplication:
+    return make_test_app({"fake": [LIST]})
 
 
 def text(value: str) -> dict[str, Any]:
     return {"type": "text", "text": value}
 
 
-async def call(application: FakeHouse, raw: dict[str, Any], caller: Caller = SMALL, **more: Any) -> Result:
+async def call(application: FakeApplication, raw: dict[str, Any], caller: Caller = SMALL, **more: Any) -> Result:
     application.provider().returns("list", raw)
     return await application.gateway.call(caller, Call(tool="fake.list", arguments=more.pop("arguments", {}), **more))
 
@@ -48,13 +48,13 @@ def handle(result: Result) -> str:
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_a_result_that_fits_is_the_same_object(application: FakeHouse) -> None:
+async def test_a_result_that_fits_is_the_same_object(application: FakeApplication) -> None:
     for raw in ({"content": [text("x " * 500)]}, {"content": [], "structuredContent": {"a": [1] * 200}}):
         assert (await call(application, raw)).raw is raw
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_json_is_cut_to_whole_items_and_the_notice_says_what_is_missing(application: FakeHouse) -> None:
+async def test_json_is_cut_to_whole_items_and_the_notice_says_what_is_missing(application: FakeApplication) -> None:
     result = await call(application, {"content": [text(json.dumps(ITEMS))]}, arguments={"limit": 3_000, "query": "x"})
     shown = json.loads(result.content[0]["text"])
     count = len(shown["items"])
@@ -83,7 +83,7 @@ async def test_json_is_cut_to_whole_items_and_the_notice_says_what_is_missing(ap
         json.dumps({"error": "\x00\u2028" * 50_000}),
     ],
 )
-async def test_the_whole_answer_stays_within_the_limit(application: FakeHouse, value: str, tokens: int) -> None:
+async def test_the_whole_answer_stays_within_the_limit(application: FakeApplication, value: str, tokens: int) -> None:
     result = await call(application, {"content": [text(value)]}, Caller(result_tokens=tokens))
     assert COUNTER.count(result.text) <= tokens
     assert COUNTER.count(result.content[0]["text"]) >= tokens / 4
@@ -91,7 +91,7 @@ async def test_the_whole_answer_stays_within_the_limit(application: FakeHouse, v
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_text_is_cut_at_a_line_end(application: FakeHouse) -> None:
+async def test_text_is_cut_at_a_line_end(application: FakeApplication) -> None:
     lines = [f"{n}: something happened" for n in range(5_000)]
     result = await call(application, {"content": [text("\n".join(lines))]})
     shown = result.content[0]["text"].split("\n")
@@ -100,7 +100,7 @@ async def test_text_is_cut_at_a_line_end(application: FakeHouse) -> None:
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_several_texts_keep_their_order_and_what_is_no_text_passes(application: FakeHouse) -> None:
+async def test_several_texts_keep_their_order_and_what_is_no_text_passes(application: FakeApplication) -> None:
     picture = {"type": "image", "data": "A" * 100_000, "mimeType": "image/png"}
     link = {"type": "resource_link", "uri": "file:///x", "name": "x"}
     blob = {"type": "resource", "resource": {"uri": "file:///y", "blob": "B" * 50_000}}
@@ -130,7 +130,9 @@ async def test_several_texts_keep_their_order_and_what_is_no_text_passes(applica
     ("blocks", "unit"),
     [([json.dumps(item) for item in ITEMS["items"]], "items"), ([f"note {n}" for n in range(3_000)], "lines")],  # type: ignore[attr-defined]
 )
-async def test_a_block_for_each_item_becomes_one_list(application: FakeHouse, blocks: list[str], unit: str) -> None:
+async def test_a_block_for_each_item_becomes_one_list(
+    application: FakeApplication, blocks: list[str], unit: str
+) -> None:
     picture = {"type": "image", "data": "A", "mimeType": "image/png"}
     result = await call(
         application, {"content": [picture, *map(text, blocks)], "structuredContent": {"result": blocks}}
@@ -146,7 +148,7 @@ async def test_a_block_for_each_item_becomes_one_list(application: FakeHouse, bl
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_a_text_that_fits_stays_whole_where_only_the_same_as_data_does_not(application: FakeHouse) -> None:
+async def test_a_text_that_fits_stays_whole_where_only_the_same_as_data_does_not(application: FakeApplication) -> None:
     value = {"a": ["ö" * 3] * 60}
     raw = {"content": [text(json.dumps(value, ensure_ascii=False))], "structuredContent": {**value, "b": "word " * 40}}
     limit = COUNTER.count(raw["content"][0]["text"]) + 5
@@ -156,20 +158,20 @@ async def test_a_text_that_fits_stays_whole_where_only_the_same_as_data_does_not
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_a_tools_own_error_is_shortened_too(application: FakeHouse) -> None:
+async def test_a_tools_own_error_is_shortened_too(application: FakeApplication) -> None:
     result = await call(application, {"content": [text("bad\n" * 20_000)], "isError": True})
     assert result.is_error
     assert COUNTER.count(result.text) <= 600
     handle(result)
 
 
-async def test_a_question_to_the_client_is_never_cut(application: FakeHouse) -> None:
+async def test_a_question_to_the_client_is_never_cut(application: FakeApplication) -> None:
     raw = {"resultType": "input_required", "content": [text("x " * 50_000)]}
     assert (await call(application, raw)).raw is raw
 
 
 @pytest.mark.requirement("P-RESULTS-WHOLE")
-async def test_a_call_that_wants_the_whole_gets_it(application: FakeHouse) -> None:
+async def test_a_call_that_wants_the_whole_gets_it(application: FakeApplication) -> None:
     raw = {"content": [text(json.dumps(ITEMS))], "structuredContent": ITEMS}
     assert (await call(application, raw, whole=True)).raw is raw
 
@@ -177,19 +179,19 @@ async def test_a_call_that_wants_the_whole_gets_it(application: FakeHouse) -> No
 @pytest.mark.requirement("P-RESULTS-FIT")
 async def test_the_smaller_of_what_caller_and_server_say_is_the_limit() -> None:
     spec = ServerSpec(name="fake", transport="stdio", command="x", result_tokens=1_000)
-    application = furnish({"fake": [LIST]}, specs=[spec], result_limits=ResultLimits(tokens=2_000))
+    application = make_test_app({"fake": [LIST]}, specs=[spec], result_limits=ResultLimits(tokens=2_000))
     raw = {"content": [text("word " * 20_000)]}
     costs = [
         COUNTER.count((await call(application, raw, Caller(result_tokens=tokens))).text) for tokens in (0, 500, 5_000)
     ]
     assert [cost <= limit for cost, limit in zip(costs, (1_000, 500, 1_000), strict=True)] == [True] * 3
     assert costs[0] > 700
-    application = furnish({"fake": [LIST]}, result_limits=ResultLimits(tokens=2_000))
+    application = make_test_app({"fake": [LIST]}, result_limits=ResultLimits(tokens=2_000))
     assert 1_500 < COUNTER.count((await call(application, raw, AGENT)).text) <= 2_000
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_the_journal_counts_what_the_caller_got(application: FakeHouse) -> None:
+async def test_the_journal_counts_what_the_caller_got(application: FakeApplication) -> None:
     result = await call(application, {"content": [text(json.dumps(ITEMS))]})
     (invocation,) = application.invocations
     assert invocation.tokens_out == pytest.approx(COUNTER.count(result.text), rel=0.3)
@@ -197,7 +199,7 @@ async def test_the_journal_counts_what_the_caller_got(application: FakeHouse) ->
 
 @pytest.mark.requirement("P-RESULTS-HANDLES")
 async def test_where_nothing_can_be_kept_the_notice_says_that_the_rest_is_lost() -> None:
-    application = furnish({"fake": [LIST]}, result_limits=ResultLimits(memory_mb=0))
+    application = make_test_app({"fake": [LIST]}, result_limits=ResultLimits(memory_mb=0))
     result = await call(application, {"content": [text("word " * 50_000)]})
     assert "the rest is lost" in notice(result)
     assert "read_result" not in notice(result)
@@ -213,7 +215,7 @@ SCHEMA = {
 @pytest.mark.requirement("P-RESULTS-FIT")
 @pytest.mark.parametrize("needs_structured", [True, False])
 async def test_structured_content_is_cut_where_the_cut_is_still_valid(needs_structured: bool) -> None:
-    application = furnish({"fake": [{**LIST, "outputSchema": SCHEMA}]})
+    application = make_test_app({"fake": [{**LIST, "outputSchema": SCHEMA}]})
     raw = {"content": [text(json.dumps(ITEMS))], "structuredContent": ITEMS}
     found = (await call(application, raw, needs_structured=needs_structured)).structured
     assert found["total"] == 3_000
@@ -224,7 +226,7 @@ async def test_structured_content_is_cut_where_the_cut_is_still_valid(needs_stru
 @pytest.mark.requirement("P-RESULTS-FIT")
 async def test_structured_content_that_cannot_be_cut_is_left_out_or_whole_but_never_broken() -> None:
     schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "items": {"type": "array", "minItems": 3_000}}}  # type: ignore[dict-item]
-    application = furnish({"fake": [{**LIST, "outputSchema": schema}]})
+    application = make_test_app({"fake": [{**LIST, "outputSchema": schema}]})
     raw = {"content": [text(json.dumps(ITEMS))], "structuredContent": ITEMS}
     assert "structuredContent" not in (await call(application, raw)).raw
     assert (await call(application, raw, needs_structured=True)).structured is ITEMS
@@ -233,7 +235,7 @@ async def test_structured_content_that_cannot_be_cut_is_left_out_or_whole_but_ne
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
-async def test_structured_content_that_no_text_repeats_is_shown_and_kept(application: FakeHouse) -> None:
+async def test_structured_content_that_no_text_repeats_is_shown_and_kept(application: FakeApplication) -> None:
     alone = await call(application, {"content": [], "structuredContent": ITEMS})
     assert json.loads(alone.content[0]["text"])["total"] == 3_000
     beside = await call(application, {"content": [text("3,000 items were found")], "structuredContent": ITEMS})
@@ -243,7 +245,7 @@ async def test_structured_content_that_no_text_repeats_is_shown_and_kept(applica
 
 
 @pytest.mark.requirement("P-RESULTS-READ")
-async def test_the_pages_after_the_preview_are_the_rest(application: FakeHouse) -> None:
+async def test_the_pages_after_the_preview_are_the_rest(application: FakeApplication) -> None:
     result = await call(application, {"content": [text(json.dumps(ITEMS, indent=2))]})
     found = json.loads(result.content[0]["text"])["items"]
     id, cursor = handle(result), ""
@@ -279,7 +281,9 @@ def nested(levels: int, inner: Any) -> Any:
     ],
     ids=["deep lists", "deep objects", "an empty list", "an empty object", "a long name"],
 )
-async def test_odd_json_is_shortened_and_read_to_its_end_like_any_other(application: FakeHouse, value: str) -> None:
+async def test_odd_json_is_shortened_and_read_to_its_end_like_any_other(
+    application: FakeApplication, value: str
+) -> None:
     result = await call(application, {"content": [text(value)]})
     assert COUNTER.count(result.text) <= 600
     pages, cursor = 0, "0"
@@ -293,7 +297,7 @@ async def test_odd_json_is_shortened_and_read_to_its_end_like_any_other(applicat
 @pytest.mark.requirement("P-RESULTS-FIT")
 @pytest.mark.parametrize("size", [1, 3_000])
 async def test_structured_content_that_no_client_could_read_is_left_out_and_that_is_said(
-    application: FakeHouse, size: int
+    application: FakeApplication, size: int
 ) -> None:
     raw = {"content": [text("the same in words")], "structuredContent": {"a": nested(600, ["x"] * size)}}
     result = await call(application, raw)
@@ -302,7 +306,7 @@ async def test_structured_content_that_no_client_could_read_is_left_out_and_that
 
 
 @pytest.mark.requirement("P-RESULTS-FIT", "P-RESULTS-READ")
-async def test_many_embedded_texts_are_shown_as_one_list_and_all_are_kept(application: FakeHouse) -> None:
+async def test_many_embedded_texts_are_shown_as_one_list_and_all_are_kept(application: FakeApplication) -> None:
     files = [{"uri": f"file:///{n}.txt", "text": f"the words of file {n}"} for n in range(1_000)]
     result = await call(application, {"content": [{"type": "resource", "resource": file} for file in files]})
     assert COUNTER.count(result.text) <= 600
@@ -318,14 +322,14 @@ async def test_many_embedded_texts_are_shown_as_one_list_and_all_are_kept(applic
 async def test_a_parameter_with_an_endless_name_is_not_told() -> None:
     endless = definition("list", **{"limit_" + "x" * 50_000: "integer", "offset": "integer"})
     endless["inputSchema"]["required"] = []
-    result = await call(furnish({"fake": [endless]}), {"content": [text("word " * 5_000)]})
+    result = await call(make_test_app({"fake": [endless]}), {"content": [text("word " * 5_000)]})
     assert "narrow with offset;" in notice(result)
     assert COUNTER.count(result.text) <= 600
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")
 async def test_large_results_are_read_a_few_at_a_time_and_small_ones_do_not_wait_for_them(
-    application: FakeHouse,
+    application: FakeApplication,
 ) -> None:
     truncator = application.gateway.reader.truncator
     for _ in range(int(truncator.large.total_tokens)):

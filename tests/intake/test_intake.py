@@ -11,7 +11,7 @@ from portico.domain.disclosure import Query
 from portico.domain.server import Offering
 from portico.errors import CallError, StoreError, UnknownServer, UpstreamGone
 from portico.storage.database import MemoryStore
-from portico.testing import AGENT, definition, fake_house, furnish
+from portico.testing import AGENT, definition, fake_application, make_test_app
 
 GONE = UpstreamGone("fake", details=("it died",))
 
@@ -30,7 +30,7 @@ class BrokenStore(MemoryStore):
 
 
 async def test_a_new_offering_is_found_by_the_next_search() -> None:
-    async with fake_house({"fake": [definition("weather")]}) as application:
+    async with fake_application({"fake": [definition("weather")]}) as application:
         application.provider().offers(definition("weather"), definition("forecast"))
         with fail_after(5):
             await application.snapshot(2)
@@ -39,7 +39,7 @@ async def test_a_new_offering_is_found_by_the_next_search() -> None:
 
 
 async def test_a_change_while_being_asked_is_not_missed() -> None:
-    async with fake_house({"fake": []}) as application:
+    async with fake_application({"fake": []}) as application:
         provider = application.provider()
         provider.hold()
         provider.offers(definition("old"))
@@ -54,9 +54,9 @@ async def test_a_change_while_being_asked_is_not_missed() -> None:
 
 async def test_what_was_offered_is_remembered_and_nothing_is_asked_at_the_next_start() -> None:
     store = MemoryStore()
-    first = furnish({"fake": [definition("weather")]}, store=store)
+    first = make_test_app({"fake": [definition("weather")]}, store=store)
     await first.admin.refresh()
-    second = furnish({"fake": []}, store=store)
+    second = make_test_app({"fake": []}, store=store)
     assert second.admin.refresher.load() == set()
     assert second.provider().offered == 0
     assert [tool.handle for tool in second.gateway.listing(AGENT)] == ["fake.weather"]
@@ -64,14 +64,14 @@ async def test_what_was_offered_is_remembered_and_nothing_is_asked_at_the_next_s
 
 @pytest.mark.requirement("P-STORE-OPTIONAL")
 async def test_a_broken_store_costs_memory_and_nothing_else() -> None:
-    application = furnish({"fake": [definition("weather")]}, store=BrokenStore())
+    application = make_test_app({"fake": [definition("weather")]}, store=BrokenStore())
     assert application.admin.refresher.load() == {"fake"}
     await application.admin.refresh()
     assert [tool.handle for tool in application.gateway.listing(AGENT)] == ["fake.weather"]
 
 
 async def test_a_server_that_cannot_be_asked_keeps_its_tools_and_stops_nobody() -> None:
-    application = furnish({"fake": [definition("weather")], "other": []})
+    application = make_test_app({"fake": [definition("weather")], "other": []})
     application.provider().fails(GONE)
     application.provider("other").tools = [definition("new")]
     outcomes: dict[str, CallError | None] = {}
@@ -86,12 +86,12 @@ async def test_a_server_that_cannot_be_asked_keeps_its_tools_and_stops_nobody() 
 
 async def test_an_unknown_server_is_named_with_the_known_ones() -> None:
     with pytest.raises(UnknownServer, match="configured: fake"):
-        await furnish({"fake": []}).admin.refresher.refresh("nobody")
+        await make_test_app({"fake": []}).admin.refresher.refresh("nobody")
 
 
 @pytest.mark.requirement("F01")
 async def test_settling_waits_for_first_offers_and_names_those_that_are_late() -> None:
-    application = furnish({"fake": []})
+    application = make_test_app({"fake": []})
     refresher = application.admin.refresher
     application.gateway.publisher.withdraw("fake")
     application.provider().hold()
@@ -108,7 +108,7 @@ async def test_settling_waits_for_first_offers_and_names_those_that_are_late() -
 
 
 async def test_a_server_that_fails_at_first_is_no_longer_waited_for() -> None:
-    application = furnish({"fake": []})
+    application = make_test_app({"fake": []})
     application.gateway.publisher.withdraw("fake")
     application.provider().fails(GONE)
     async with create_task_group() as tasks:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from portico.catalog.normalise import DEFINITION_LIMIT, DESCRIPTION_LIMIT, TAG_LENGTH, TAGS_LIMIT, normalise
 from portico.domain.tool import Effect
 from portico.errors import InvalidDefinition
-from portico.testing import furnish
+from portico.testing import make_test_app
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -223,7 +223,7 @@ def test_what_annotations_leave_open_counts_as_write(annotations: object, effect
 
 @pytest.mark.requirement("P-INTAKE-REFUSES")
 def test_one_bad_definition_does_not_stop_the_others() -> None:
-    application = furnish({"s": [{"name": "a"}, {"name": ""}, "junk", {"name": "a"}, {"name": "b"}]})  # type: ignore[list-item]
+    application = make_test_app({"s": [{"name": "a"}, {"name": ""}, "junk", {"name": "a"}, {"name": "b"}]})  # type: ignore[list-item]
     snapshot = application.gateway.snapshot
     assert [id.name for id in snapshot.tools] == ["a", "b"]
     assert [(r.name, r.reason.split(":")[0]) for r in snapshot.rejected] == [
@@ -290,7 +290,7 @@ def test_arbitrary_schemas_are_taken_or_refused(schema: dict[str, Any]) -> None:
 )
 def test_tags_are_found_where_libraries_put_them(place: dict[str, Any]) -> None:
     assert normalise({**with_schema(), **place}).tags == ("a", "B c")
-    assert furnish({"s": [{**with_schema(), **place}]}).gateway.snapshot.tools.popitem()[1].tags == ("a", "B c")
+    assert make_test_app({"s": [{**with_schema(), **place}]}).gateway.snapshot.tools.popitem()[1].tags == ("a", "B c")
 
 
 @pytest.mark.requirement("P-TAGS")

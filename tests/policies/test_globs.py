@@ -9,7 +9,7 @@ from portico.domain.call import Call
 from portico.domain.disclosure import Query
 from portico.domain.server import ServerSpec, ToolFilter
 from portico.errors import Refused, UnknownTool
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_deny_wins_and_an_empty_allow_means_all(
 
 
 @pytest.fixture
-def application() -> FakeHouse:
+def application() -> FakeApplication:
     spec = ServerSpec(name="s", transport="stdio", command="x", tools=ToolFilter(deny=("drop_*",)))
-    return furnish({"s": [definition("drop_table", "Drop a table"), definition("list_tables")]}, specs=[spec])
+    return make_test_app({"s": [definition("drop_table", "Drop a table"), definition("list_tables")]}, specs=[spec])
 
 
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING", "T45")
-async def test_a_denied_tool_is_nowhere(application: FakeHouse) -> None:
+async def test_a_denied_tool_is_nowhere(application: FakeApplication) -> None:
     gateway = application.gateway
     assert [tool.handle for tool in gateway.listing(AGENT)] == ["s.list_tables"]
     assert [hit.name for hit in gateway.hits(AGENT, Query(text="drop table")).hits] == ["list_tables"]
@@ -53,7 +53,7 @@ async def test_a_denied_tool_is_nowhere(application: FakeHouse) -> None:
 
 
 @pytest.mark.requirement("T45")
-def test_a_tool_that_slipped_through_is_still_refused(application: FakeHouse) -> None:
+def test_a_tool_that_slipped_through_is_still_refused(application: FakeApplication) -> None:
     policy = GlobPolicy({"s": ToolFilter(deny=("*",))})
     tool = application.gateway.listing(AGENT)[0]
     with pytest.raises(Refused):
@@ -116,7 +116,7 @@ def test_two_names_with_one_spelling_are_both_denied_and_a_number_is_one_tool() 
 
     def left(*deny: str) -> list[str]:
         spec = ServerSpec(name="s", transport="stdio", command="x", tools=ToolFilter(deny=deny))
-        return [tool.id.name for tool in furnish({"s": tools}, specs=[spec]).gateway.listing(AGENT)]
+        return [tool.id.name for tool in make_test_app({"s": tools}, specs=[spec]).gateway.listing(AGENT)]
 
     assert left("drop_table") == ["list"]
     assert left("drop_table_2") == ["drop-table", "list"]

@@ -11,7 +11,7 @@ from portico.domain.profile import Profile
 from portico.domain.server import Offering
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.static import Static
-from portico.testing import furnish
+from portico.testing import make_test_app
 
 OFFERING = Offering(
     server="fake",
@@ -25,7 +25,7 @@ OFFERING = Offering(
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_what_the_profile_does_not_offer_is_not_there(mode: str):
     patterns = {"prompt": (read_pattern("^base_"),), "resource": (read_pattern("docs://[^x]"),)}
-    gateway = furnish({"fake": []}, profile=Profile(name="mine", **patterns)).gateway
+    gateway = make_test_app({"fake": []}, profile=Profile(name="mine", **patterns)).gateway
     gateway.publisher.accept([(OFFERING, "upstream")])
     async with Client(SurfaceServer(gateway, Static(gateway), "1"), mode=mode) as connected:
         assert [prompt.name for prompt in (await connected.list_prompts()).prompts] == ["fake__base_explain"]

@@ -11,19 +11,19 @@ from portico.domain.profile import OPEN, Profile
 from portico.domain.server import Offering, ToolFilter
 from portico.domain.snapshot import CatalogSnapshot
 from portico.errors import Refused
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 SOURCES = {"local": "local", "notes": "yaml", "warehouse": "database", "github": "upstream"}
 
 
-def offer(application: FakeHouse, server: str, *names: str) -> None:
+def offer(application: FakeApplication, server: str, *names: str) -> None:
     tools = tuple(definition(name) for name in names)
     application.gateway.publisher.accept([(Offering(server=server, tools=tools), SOURCES[server])])
 
 
 @pytest.fixture
-def application() -> FakeHouse:
-    application = furnish({})
+def application() -> FakeApplication:
+    application = make_test_app({})
     for server in SOURCES:
         offer(application, server, "base_read", "dba_drop")
     return application
@@ -40,7 +40,7 @@ def shown(policy: ProfilePolicy, snapshot: CatalogSnapshot) -> list[str]:
 
 
 @pytest.mark.requirement("S4-48", "S4-49")
-def test_names_are_asked_of_code_only(application: FakeHouse):
+def test_names_are_asked_of_code_only(application: FakeApplication):
     snapshot = application.gateway.snapshot
     policy = ProfilePolicy(GlobPolicy(), profile(tool=["^base_"]))
     theirs = ["github.base_read", "github.dba_drop"]
@@ -52,14 +52,14 @@ def test_names_are_asked_of_code_only(application: FakeHouse):
     assert shown(alone, snapshot) == registry
 
 
-def test_servers_that_are_not_named_are_left_out(application: FakeHouse):
+def test_servers_that_are_not_named_are_left_out(application: FakeApplication):
     policy = ProfilePolicy(GlobPolicy(), profile(servers=["git*", "local"]))
     assert {id.server for id in policy.visible(AGENT, application.gateway.snapshot)} == {"github", "local"}
     assert shown(ProfilePolicy(GlobPolicy(), profile(servers=[])), application.gateway.snapshot) == []
 
 
 @pytest.mark.requirement("P-POLICY-CONTRACT", "P-PROFILES")
-def test_it_only_ever_narrows(application: FakeHouse):
+def test_it_only_ever_narrows(application: FakeApplication):
     snapshot = application.gateway.snapshot
     inner = GlobPolicy({"local": ToolFilter(deny=("base_*",)), "github": ToolFilter(allow=("dba_*",))})
     policy = ProfilePolicy(inner, profile(tool=[".*"], servers=["*"]))
@@ -68,7 +68,7 @@ def test_it_only_ever_narrows(application: FakeHouse):
     assert set(narrow.visible(AGENT, snapshot)) < set(inner.visible(AGENT, snapshot))
 
 
-def test_what_it_shows_is_worked_out_once_and_stays_the_same_object(application: FakeHouse):
+def test_what_it_shows_is_worked_out_once_and_stays_the_same_object(application: FakeApplication):
     snapshot = application.gateway.snapshot
     policy = ProfilePolicy(GlobPolicy(), profile(tool=["^base_"]))
     first = policy.visible(AGENT, snapshot)
@@ -78,7 +78,7 @@ def test_what_it_shows_is_worked_out_once_and_stays_the_same_object(application:
     assert policy.visible(AGENT, snapshot) is first
 
 
-def test_without_a_filter_the_inner_answer_is_passed_on(application: FakeHouse):
+def test_without_a_filter_the_inner_answer_is_passed_on(application: FakeApplication):
     inner = GlobPolicy()
     snapshot = application.gateway.snapshot
     assert ProfilePolicy(inner).visible(AGENT, snapshot) is inner.visible(AGENT, snapshot)
@@ -86,7 +86,7 @@ def test_without_a_filter_the_inner_answer_is_passed_on(application: FakeHouse):
     assert not OPEN.wants_packaged
 
 
-def test_a_tool_that_slipped_through_is_still_refused(application: FakeHouse):
+def test_a_tool_that_slipped_through_is_still_refused(application: FakeApplication):
     tools = {f"{id.server}.{id.name}": tool for id, tool in application.gateway.snapshot.tools.items()}
     policy = ProfilePolicy(GlobPolicy({"github": ToolFilter(deny=("*",))}), profile(tool=["^base_"]))
     policy.admit(AGENT, tools["local.base_read"], {})

@@ -10,14 +10,14 @@ from portico.domain.server import Offering, ToolFilter
 from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.errors import Refused
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 ALICE, BOB = Caller(name="alice"), Caller(name="bob")
 
 
 @pytest.fixture
-def application() -> FakeHouse:
-    application = furnish({"github": [definition("open")]})
+def application() -> FakeApplication:
+    application = make_test_app({"github": [definition("open")]})
     users = {"mine": ("alice",), "ours": ("alice", "bob"), "all": ("*",), "none": ()}
     tools = tuple(definition(name) for name in (*users, "unnamed"))
     application.gateway.publisher.accept([(Offering(server="warehouse", tools=tools, users=users), "database")])
@@ -29,7 +29,7 @@ def shown(policy: UserPolicy, caller: Caller, snapshot: CatalogSnapshot) -> set[
 
 
 @pytest.mark.requirement("S4-P5", "P-REGISTRY-USERS")
-def test_a_caller_sees_what_is_its_own_or_everybodys(application: FakeHouse) -> None:
+def test_a_caller_sees_what_is_its_own_or_everybodys(application: FakeApplication) -> None:
     policy, snapshot = UserPolicy(GlobPolicy()), application.gateway.snapshot
     assert shown(policy, ALICE, snapshot) == {"open", "mine", "ours", "all"}
     assert shown(policy, BOB, snapshot) == {"open", "ours", "all"}
@@ -39,7 +39,7 @@ def test_a_caller_sees_what_is_its_own_or_everybodys(application: FakeHouse) -> 
 
 
 @pytest.mark.requirement("P-REGISTRY-USERS", "P-POLICY-CONTRACT", "T25")
-def test_what_is_not_shown_is_not_admitted_and_inner_links_still_narrow(application: FakeHouse) -> None:
+def test_what_is_not_shown_is_not_admitted_and_inner_links_still_narrow(application: FakeApplication) -> None:
     inner = GlobPolicy({"warehouse": ToolFilter(deny=("ours",))})
     policy, snapshot = UserPolicy(inner), application.gateway.snapshot
     visible = policy.visible(ALICE, snapshot)
@@ -52,12 +52,12 @@ def test_what_is_not_shown_is_not_admitted_and_inner_links_still_narrow(applicat
     assert ToolId("warehouse", "ours") not in visible
 
 
-def test_equal_sets_are_one_object_and_without_rights_the_inner_set_is_passed_on(application: FakeHouse) -> None:
+def test_equal_sets_are_one_object_and_without_rights_the_inner_set_is_passed_on(application: FakeApplication) -> None:
     policy, snapshot = UserPolicy(GlobPolicy()), application.gateway.snapshot
     first = policy.visible(Caller(name="one"), snapshot)
     assert policy.visible(Caller(name="two"), snapshot) is first
     assert policy.visible(Caller(name="one"), snapshot) is first
-    plain = furnish({"github": [definition("open")]}).gateway.snapshot
+    plain = make_test_app({"github": [definition("open")]}).gateway.snapshot
     inner = GlobPolicy()
     assert UserPolicy(inner).visible(ALICE, plain) is inner.visible(ALICE, plain)
     for number in range(300):
@@ -66,7 +66,7 @@ def test_equal_sets_are_one_object_and_without_rights_the_inner_set_is_passed_on
 
 
 @pytest.mark.requirement("P-REGISTRY-USERS")
-def test_rights_that_change_make_another_edition(application: FakeHouse) -> None:
+def test_rights_that_change_make_another_edition(application: FakeApplication) -> None:
     policy, publisher = UserPolicy(GlobPolicy()), application.gateway.publisher
     tools = (definition("mine"),)
     before = publisher.accept([(Offering(server="warehouse", tools=tools, users={"mine": ("alice",)}), "database")])

@@ -235,7 +235,7 @@ def _parts(word: str) -> list[str]:
 FEW_CALLED = 15
 """Tools in use up to which the first call of one more is noticed at once: as many as the hot list has places."""
 NOTICED_SECONDS = 60.0
-"""How long the first call of one more may go unnoticed after that, so that a busy house still keeps its answers."""
+"""How long the first call of one more may go unnoticed after that, so that a busy gateway still keeps its answers."""
 
 _UNUSED = standing_of(None, 0.0)
 
@@ -334,7 +334,7 @@ class Order:
     def hottest(self, tools: Iterable[Tool], pins: Sequence[Tool], servers: Sequence[str], limit: int) -> list[Tool]:
         """Pins first, then by score, by the place of their servers, and by name; never more than the limit.
 
-        A rank and no threshold: in a new house nobody has the calls that make a tool hot. While nothing was called,
+        A rank and no threshold: at first no tool has the calls that make a tool hot. While nothing was called,
         servers take turns, or the first one would fill the list.
         """
         pinned = list({tool.id: tool for tool in pins}.values())[:limit]

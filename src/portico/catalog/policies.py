@@ -92,7 +92,7 @@ class GlobPolicy:
     _permitted: WeakKeyDictionary[ServerSection, frozenset[ToolId]] = field(default_factory=WeakKeyDictionary)
 
     def visible(self, caller: Caller, snapshot: CatalogSnapshot) -> Set[ToolId]:
-        """The tools that the globs let through; worked out once per chapter and put together once per edition."""
+        """The tools that the globs let through; worked out once per section and put together once per snapshot."""
         found = self._visible.get(snapshot)
         if found is None:
             found = frozenset().union(*map(self._of, snapshot.sections.values()))
@@ -124,7 +124,7 @@ class GlobPolicy:
 
 
 PROFILES_KEPT = 64
-"""How many different sets of the inner policy are remembered for one edition."""
+"""How many different sets of the inner policy are remembered for one snapshot."""
 
 
 @dataclass(slots=True)
@@ -190,7 +190,7 @@ class ProfilePolicy:
 
 EVERYBODY = "*"
 RIGHTS_KEPT = 256
-"""How many callers' sets are remembered for one edition."""
+"""How many callers' sets are remembered for one snapshot."""
 
 _Sets = dict[tuple[str, frozenset[ToolId]], frozenset[ToolId]]
 
@@ -199,7 +199,7 @@ _Sets = dict[tuple[str, frozenset[ToolId]], frozenset[ToolId]]
 class UserPolicy:
     """Narrows what an inner policy shows to what a registry gives to the caller, by name.
 
-    The rights belong to the tools of an edition, so that a revoked one is gone with the next, everywhere at once.
+    The rights belong to the tools of a snapshot, so that a revoked one is gone with the next, everywhere at once.
     """
 
     inner: Policy

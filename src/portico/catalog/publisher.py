@@ -33,7 +33,7 @@ REGISTRY = "database"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Which code tools give way, and what all tools of an edition would like to be listed as then."""
+    """Which code tools give way, and what all tools of a snapshot would like to be listed as then."""
 
     taken: Mapping[ToolId, ToolId] = field(default_factory=dict)
     """Code tools, each with the registered tool that takes its place."""
@@ -85,7 +85,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Published:
-    """An edition and its index, which always agree."""
+    """A snapshot and its index, which always agree."""
 
     snapshot: CatalogSnapshot
     index: Index
@@ -93,7 +93,7 @@ class Published:
 
 @dataclass(slots=True, kw_only=True)
 class Publisher:
-    """Holds the current edition and replaces it whole; readers keep the one they took."""
+    """Holds the current snapshot and replaces it whole; readers keep the one they took."""
 
     build_index: IndexBuilder
     rule: CategoryRule = field(default_factory=CategoryRule)
@@ -108,7 +108,7 @@ class Publisher:
     _overridden: Mapping[ToolId, ToolId] = field(default_factory=dict)
     _accepted: dict[str, Accepted] = field(default_factory=dict)
     _terms: dict[str, SectionInputs] = field(default_factory=dict)
-    """Those of the current edition's chapters."""
+    """Those of the current snapshot's sections."""
     _shelves: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _apart: Apart = field(default_factory=Apart)
     _current: Published | None = None
@@ -116,13 +116,13 @@ class Publisher:
 
     @property
     def current(self) -> Published:
-        """The newest edition with its index."""
+        """The newest snapshot with its index."""
         if self._current is None:
             self._current = Published(snapshot=EMPTY, index=self.build_index(EMPTY, None))
         return self._current
 
     def accept(self, offerings: Iterable[tuple[Offering, str]]) -> CatalogSnapshot:
-        """Take in whole offerings, each with its provider's source, and publish one edition for all of them."""
+        """Take in whole offerings, each with its provider's source, and publish one snapshot for all of them."""
         changed = False
         for offering, source in offerings:
             known = self._accepted.get(offering.server)
@@ -133,7 +133,7 @@ class Publisher:
         return self._publish() if changed else self.current.snapshot
 
     def withdraw(self, server: str) -> CatalogSnapshot:
-        """Publish an edition without a server."""
+        """Publish a snapshot without a server."""
         self.aliases.pop(server, None)
         return self._publish() if self._accepted.pop(server, None) else self.current.snapshot
 
@@ -144,7 +144,7 @@ class Publisher:
         return self._publish() if same and same.category != category else self.current.snapshot
 
     def subscribe(self, listener: Callable[[CatalogSnapshot], None]) -> None:
-        """Call a listener with each new edition."""
+        """Call a listener with each new snapshot."""
         self._listeners.append(listener)
 
     def _publish(self) -> CatalogSnapshot:
@@ -158,7 +158,7 @@ class Publisher:
         return snapshot
 
     def _settle(self) -> dict[str, SectionInputs]:
-        """What each chapter follows from; only here does one server's offering matter to another's."""
+        """What each section follows from; only here does one server's offering matter to another's."""
         accepted = dict(sorted(self._accepted.items()))
         identifiers = name_servers(self.aliases)
         overrides = settle_overrides(accepted, self.overriding)
@@ -195,14 +195,14 @@ class Publisher:
         return imitations({name: a.definitions for name, a in accepted.items()}, known)
 
     def _tell(self, overrides: Overrides) -> None:
-        """Say which tools have given way since the last edition."""
+        """Say which tools have given way since the last snapshot."""
         for id, by in overrides.taken.items():
             if self._overridden.get(id) != by:
                 logger.warning("%s from the registry takes the place of the code tool %s", by, id)
         self._overridden = overrides.taken
 
     def _write(self, terms: Mapping[str, SectionInputs]) -> dict[str, ServerSection]:
-        """The chapters, in a fixed order; one whose terms are the same is not written again."""
+        """The sections, in a fixed order; one whose terms are the same is not written again."""
         before = self.current.snapshot.sections
         return {
             name: before[name] if own == self._terms.get(name) else write(own, self.rule, before.get(name))

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Refresher:
-    """Asks providers for their offerings, remembers them and publishes editions.
+    """Asks providers for their offerings, remembers them and publishes snapshots.
 
     It owns one task group, given by whoever runs it; without one, everything happens when it is asked for.
     """

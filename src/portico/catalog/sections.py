@@ -159,7 +159,7 @@ class Accepted:
     definitions: Mapping[str, Definition]
     """By original name."""
     names: Mapping[str, str]
-    """Original names by their identifiers, in the order of the edition."""
+    """Original names by their identifiers, in the order of the snapshot."""
     wishes: Mapping[str, str]
     """The names in `tools/list` by original name, unless another tool wants one of them too."""
     rejected: tuple[Rejected, ...]
@@ -169,7 +169,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionInputs:
-    """All that a chapter follows from: as long as these are equal, so is the chapter."""
+    """All that a section follows from: as long as these are equal, so is the section."""
 
     accepted: Accepted
     identifier: str
@@ -218,7 +218,7 @@ def accept_offering(offering: Offering, source: str, known: Accepted | None = No
 
 
 def write(terms: SectionInputs, rule: CategoryRule, known: ServerSection | None = None) -> ServerSection:
-    """The chapter that follows from its terms; tools that say the same as before are the same objects."""
+    """The section that follows from its terms; tools that say the same as before are the same objects."""
     accepted = terms.accepted
     before = known.tools if known else {}
     users = accepted.offering.users

@@ -1,1 +1,1 @@
-"""Frozen nouns of the house; standard library only."""
+"""Frozen nouns of the application; standard library only."""

@@ -175,7 +175,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Items:
-    """All prompts, resources and templates of one edition, in a fixed order.
+    """All prompts, resources and templates of one snapshot, in a fixed order.
 
     Every one can be asked for as `portico://SERVER/...`. A shorter spelling is understood where only one server could
     mean it, whoever came first.

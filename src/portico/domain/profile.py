@@ -50,7 +50,7 @@ class Profile:
         return _fits(self.resource, uri)
 
     def offered(self, items: Items) -> Items:
-        """Those prompts, resources and templates of an edition that are offered; the same object if all are."""
+        """Those prompts, resources and templates of a snapshot that are offered; the same object if all are."""
         if self.prompt is None and self.resource is None and self.servers is None:
             return items
         return Items(

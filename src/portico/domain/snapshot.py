@@ -120,7 +120,7 @@ def _rows(names: Iterable[str], width: int) -> dict[str, bytes]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ServerSection:
-    """What one server gives to an edition; the same object in every edition until something in it changes."""
+    """What one server gives to a snapshot; the same object in every snapshot until something in it changes."""
 
     server: Server
     tools: Mapping[ToolId, Tool]
@@ -162,7 +162,7 @@ EFFORT = 100_000
 
 
 class Resolver:
-    """Knows every spelling of every tool of one edition; each chapter is asked for its own.
+    """Knows every spelling of every tool of one snapshot; each section is asked for its own.
 
     Order: exact handle or listed name, exact other spelling, unique bare name, then the same without regard to case.
     A tool outside `within` does not exist here: it is neither found nor named as a candidate.
@@ -231,7 +231,7 @@ class Resolver:
             yield from self._folded.stages(reading.casefold(), within)
 
     def _by_handle(self, spelling: str) -> Iterable[Tool]:
-        """What most callers say: the handle names the chapter, so that no other is asked."""
+        """What most callers say: the handle names the section, so that no other is asked."""
         section = self._by_identifier.get(spelling.partition(".")[0])
         return section.exact.whole.find(spelling) if section else ()
 
@@ -253,7 +253,7 @@ class Resolver:
 
 
 class _Spellings:
-    """The spellings of all chapters under one way of folding letters."""
+    """The spellings of all sections under one way of folding letters."""
 
     def __init__(
         self,
@@ -495,7 +495,7 @@ def _ambiguous(spelling: str, tools: list[Tool]) -> AmbiguousTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class CatalogSnapshot:
-    """All tools at one moment, in a fixed order; a change makes the next edition."""
+    """All tools at one moment, in a fixed order; a change makes the next snapshot."""
 
     number: int
     sections: Mapping[str, ServerSection] = field(repr=False)
@@ -515,7 +515,7 @@ class CatalogSnapshot:
 
 
 def bind(number: int, sections: Mapping[str, ServerSection], items: Items) -> CatalogSnapshot:
-    """Make an edition of chapters, in their order; of each tool only its place is written anew."""
+    """Make a snapshot of sections, in their order; of each tool only its place is written anew."""
     tools: dict[ToolId, Tool] = {}
     for section in sections.values():
         tools.update(section.tools)

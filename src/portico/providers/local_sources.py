@@ -145,7 +145,7 @@ class LocalSources:
         for server in {*groups, *self.providers}:
             self._provider(server).take(groups.get(server, ()))
         if LOCAL in self.providers:
-            written.furnish(self.providers[LOCAL])
+            written.make_test_app(self.providers[LOCAL])
         self.problems = (
             *loaded.problems,
             *written.problems,

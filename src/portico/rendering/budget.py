@@ -90,13 +90,13 @@ Definitions = Sequence[Mapping[str, Any]]
 
 @dataclass(slots=True)
 class ListingCosts:
-    """Tokens of lists of definitions; each list is made and counted once in an edition."""
+    """Tokens of lists of definitions; each list is made and counted once in a snapshot."""
 
     counter: TokenCounter
     _known: PerSnapshot[int] = field(default_factory=PerSnapshot)
 
     def tokens(self, snapshot: CatalogSnapshot, key: Hashable, make: Callable[[], Definitions]) -> int:
-        """Tokens of a list, about, when it is a long one; `key` tells it from every other list of the edition."""
+        """Tokens of a list, about, when it is a long one; `key` tells it from every other list of the snapshot."""
         return self._known.get(snapshot, key, lambda: sampled_tokens(_dumped(make()), self.counter))
 
 
@@ -117,7 +117,7 @@ OUTLIER = 3
 
 
 class Texts(Sequence[tuple[Level, str]]):
-    """The rungs of one thing, each rendered when it is first read, and kept: most answers need only the first."""
+    """The variants of one thing, each rendered when it is first read, and kept: most answers need only the first."""
 
     def __init__(self, renders: Sequence[tuple[Level, Callable[[], str]]]) -> None:
         self._renders = renders
@@ -142,13 +142,13 @@ class Texts(Sequence[tuple[Level, str]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variants:
-    """One tool at falling detail: each rung is a level and its text, the last one is the bare handle."""
+    """One tool at falling detail: each variant is a level and its text, the last one is the bare handle."""
 
     handle: str
     texts: Sequence[tuple[Level, str]]
 
     def card(self, rung: int) -> Card:
-        """The card at one rung; -1 is the lowest."""
+        """The card at one variant; -1 is the lowest."""
         level, text = self.texts[rung]
         return Card(handle=self.handle, level=level, text=text)
 
@@ -208,7 +208,7 @@ def fit(
 
 
 def balance(items: Sequence[Variants], room: int, counter: TokenCounter) -> list[Variants]:
-    """The items, where one that takes far more than its share begins at a lower rung, so that not all pay for it."""
+    """The items, where one that takes far more than its share begins at a lower variant, so that not all pay for it."""
     costs = [counter.count(item.card(0).text) + 1 for item in items]
     share = water_level(costs, room)
     return [
@@ -218,7 +218,7 @@ def balance(items: Sequence[Variants], room: int, counter: TokenCounter) -> list
 
 
 def fill(items: Sequence[Variants], cards: Sequence[Card], room: int, counter: TokenCounter) -> list[Card]:
-    """The cards of these items, raised rung by rung in turns: what some gave up for nothing is not wasted.
+    """The cards of these items, raised variant by variant in turns: what some gave up for nothing is not wasted.
 
     Whether the whole fits is for the caller to count: joined texts may count more or less than their parts.
     """
@@ -239,7 +239,7 @@ def fill(items: Sequence[Variants], cards: Sequence[Card], room: int, counter: T
 
 
 def _rung(item: Variants, card: Card) -> int:
-    """Which of an item's rungs a card is; the lower ones are looked at first, since they cost less to make."""
+    """Which of an item's variants a card is; the lower ones are looked at first, since they cost less to make."""
     return next(rung for rung in range(len(item.texts) - 1, -1, -1) if item.card(rung).text == card.text)
 
 
@@ -263,7 +263,7 @@ def _lowered(item: Variants, share: int, counter: TokenCounter) -> Variants:
 
 
 def _fullest(cards: Sequence[Variants], frame: _Frame, tokens: int, counter: TokenCounter) -> list[Card]:
-    """All cards, each at the highest rung at which they fit together; nothing when not even the lowest ones do."""
+    """All cards, each at the highest variant at which they fit together; nothing when not even the lowest ones do."""
     around = counter.count(frame.head) + counter.count(frame.tail)
     for chosen, cost in _descent(cards, counter):
         # Counts of parts can only say when it is worth counting the whole: joined texts may count more or less.
@@ -273,9 +273,9 @@ def _fullest(cards: Sequence[Variants], frame: _Frame, tokens: int, counter: Tok
 
 
 def _descent(cards: Sequence[Variants], counter: TokenCounter) -> Iterator[tuple[list[Card], int]]:
-    """The cards at full detail, then one of them a rung lower each time, from the last card to the first; with costs.
+    """The cards at full detail, then one of them a variant lower each time, the last card first; with costs.
 
-    A rung that saves nothing is passed over.
+    A variant that saves nothing is passed over.
     """
     chosen = [card.card(0) for card in cards]
     costs = [counter.count(card.text) + 1 for card in chosen]

@@ -18,7 +18,7 @@ from portico.domain.tool import ToolId
 ENTRIES_KEPT = 1_024
 BYTES_KEPT = 32 * 1_024 * 1_024
 EACH_KEPT = 64
-"""Values of one edition."""
+"""Values of one snapshot."""
 STALE = 2
 """A value of up to so many lifetimes is given where a new one cannot be made."""
 
@@ -179,7 +179,7 @@ class AnswerCache:
 
 @dataclass(slots=True)
 class PerSnapshot(Generic[T]):
-    """Values that follow from an edition: each is made once, and gone with its edition."""
+    """Values that follow from a snapshot: each is made once, and gone with its snapshot."""
 
     _kept: WeakKeyDictionary[CatalogSnapshot, dict[Hashable, T]] = field(default_factory=WeakKeyDictionary)
     _lock: Lock = field(default_factory=Lock)
@@ -201,14 +201,14 @@ class PerSnapshot(Generic[T]):
 
 @dataclass(slots=True)
 class Sights:
-    """A number for each set of tools that a caller sees, so that no key keeps the set of an edition long gone."""
+    """A number for each set of tools that a caller sees, so that no key keeps the set of a snapshot long gone."""
 
     _numbers: WeakKeyDictionary[CatalogSnapshot, dict[frozenset[ToolId], int]] = field(
         default_factory=WeakKeyDictionary
     )
 
     def number(self, snapshot: CatalogSnapshot, visible: frozenset[ToolId]) -> int:
-        """What tells this set from every other set of the same edition."""
+        """What tells this set from every other set of the same snapshot."""
         known = self._numbers.setdefault(snapshot, {})
         return known.setdefault(visible, len(known))
 

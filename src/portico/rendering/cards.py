@@ -548,7 +548,7 @@ def card(tool: Tool, level: Level, spell: Spell = as_meta_tool) -> Card:
 
 
 def variants_of(tool: Tool, level: Level, spell: Spell = as_meta_tool) -> Variants:
-    """A tool from one level down to its handle, in every detail between them; a rung is rendered when it is read."""
+    """A tool from one level down to its handle, in every detail between them; a variant is rendered when it is read."""
     steps = [(Level(step), render) for step in range(level, -1, -1) for render in _RENDERED[Level(step)]]
     texts = Texts([(step, partial(_rendered, tool, spell, level, step, render)) for step, render in steps])
     return Variants(handle=tool.handle, texts=texts)

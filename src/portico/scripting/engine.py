@@ -25,13 +25,13 @@ HEAD_START = 0.01
 """Seconds before a worker is replaced, so that its birth does not hold up the script that took the last one."""
 ENDED = f"their process ended at its start; `{' '.join(COMMAND)} < /dev/null` says why"
 BIRTH = 10.0
-"""Seconds that a worker gets to be ready, on the busiest machine; a nursery that takes longer has been stopped."""
+"""Seconds that a worker gets to be ready, on the busiest machine; a fork server that takes longer has been stopped."""
 ATTEMPTS, PAUSE = 3, 0.2
 """How often, and after how many seconds, another worker is made when one dies before it is ready."""
 
 
 class Pool:
-    """Keeps some workers ready; opens the nursery when it is first needed, and again when it has died."""
+    """Keeps some workers ready; opens the fork server when it is first needed, and again when it has died."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -52,7 +52,7 @@ class Pool:
 
     @property
     def nursery(self) -> int | None:
-        """The process id of the nursery."""
+        """The process id of the fork server."""
         return self._minder.pid if self._minder and not self._minder.is_gone else None
 
     async def take(self) -> tuple[Worker, Minder]:
@@ -73,7 +73,7 @@ class Pool:
         return worker, minder
 
     async def open(self) -> Minder:
-        """The nursery, started now if there is none.
+        """The fork server, started now if there is none.
 
         Raises:
             ScriptError: it cannot be started.
@@ -92,7 +92,7 @@ class Pool:
             self._filling = asyncio.get_running_loop().create_task(self._fill(), name="script workers")
 
     async def aclose(self) -> None:
-        """End all workers and the nursery."""
+        """End all workers and the fork server."""
         self._is_closed = True
         with anyio.CancelScope(shield=True):
             if self._filling is not None:
@@ -209,7 +209,7 @@ class LuaEngine:
             return await self._run(script, reach, start)
 
     async def sandbox(self) -> Sandbox:
-        """What holds scripts in here; starts the nursery if there is none."""
+        """What holds scripts in here; starts the fork server if there is none."""
         try:
             await self.wake()
         except ScriptError as error:

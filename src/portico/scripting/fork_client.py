@@ -120,15 +120,15 @@ class Worker(asyncio.Protocol):
 
 COMMAND = (sys.executable, "-I", "-m", "portico.scripting.fork_server")
 LEAVING = 5.0
-"""Seconds that the nursery gets to end its workers and itself."""
+"""Seconds that the fork server gets to end its workers and itself."""
 STARTING = 30.0
 """Seconds that it gets to load what workers need; a busy machine takes its time."""
 GONE = -1
-"""How a worker ended whose nursery is gone, so that nobody can tell."""
+"""How a worker ended whose fork server is gone, so that nobody can tell."""
 
 
 class Minder:
-    """One nursery, from its start to its end; when it has died, another one is needed."""
+    """One fork server, from its start to its end; when it has died, another one is needed."""
 
     def __init__(self) -> None:
         if not hasattr(socket, "send_fds") or not hasattr(os, "fork"):
@@ -153,7 +153,7 @@ class Minder:
                 raise ScriptError(f"the process for scripts cannot be started: {error.strerror}") from error
 
     async def open(self) -> Any:
-        """Wait until the nursery is there; what it says of this machine."""
+        """Wait until the fork server is there; what it says of this machine."""
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self._reports, sock=self._orders.dup())
         with anyio.move_on_after(STARTING):
@@ -162,12 +162,12 @@ class Minder:
 
     @property
     def pid(self) -> int:
-        """The process of the nursery."""
+        """The process of the fork server."""
         return self._process.pid
 
     @property
     def is_gone(self) -> bool:
-        """Whether the nursery has ended."""
+        """Whether the fork server has ended."""
         return self._reports.is_lost or self._is_given_up
 
     async def bear(self) -> Worker:
@@ -193,12 +193,12 @@ class Minder:
         return ended
 
     def give_up(self) -> None:
-        """End a nursery that does nothing any more; its workers end with it."""
+        """End a fork server that does nothing any more; its workers end with it."""
         self._is_given_up = True
         self._process.kill()
 
     async def aclose(self) -> None:
-        """End the nursery with all its workers."""
+        """End the fork server with all its workers."""
         self._orders.close()
         self._reports.close()
         with anyio.CancelScope(shield=True):
@@ -212,7 +212,7 @@ class Minder:
 
 
 class _Reports(asyncio.Protocol):
-    """What the nursery says: one frame about this machine, then a report on every worker that has ended."""
+    """What the fork server says: one frame about this machine, then a report on every worker that has ended."""
 
     def __init__(self) -> None:
         self.hello: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -258,7 +258,7 @@ class _Reports(asyncio.Protocol):
                 future.set_result(os.waitstatus_to_exitcode(status))
 
     def connection_lost(self, _: Exception | None) -> None:
-        """The nursery is gone."""
+        """The fork server is gone."""
         self.is_lost = True
         if not self.hello.done():
             self.hello.set_result(None)

@@ -19,7 +19,7 @@ from .hardening import NO_DEATH_SIGNAL, address_space, die_with, enclose, seal
 WIRE = 0
 """The one descriptor that a worker has."""
 MOST_DESCRIPTORS = 256
-"""The nursery never has more."""
+"""The fork server never has more."""
 OUT_OF_MEMORY = b'{"kind":"error","line":0,"limit":"memory_mb","printed_cut":0,"reason":"not enough memory"}'
 _ROOM = 1 << 20
 """Bytes of the Lua heap that must be left when an answer is handed to it."""
@@ -30,7 +30,7 @@ _sources = {name: Path(__file__).with_name(f"{name}.lua").read_bytes() for name 
 
 
 def load_lua() -> Any:
-    """The module that makes Lua states; the nursery loads it once, so that workers have it from birth."""
+    """The module that makes Lua states; the fork server loads it once, so that workers have it from birth."""
     # Loaded by name: the gateway imports this package, and must not load Lua.
     return import_module("lupa.lua54")
 

@@ -13,10 +13,10 @@ import orjson
 HEADER = 4
 """Bytes of length before the body of a frame."""
 ORDER = struct.Struct("!cI")
-"""What the gateway asks of the nursery: a letter and the number of a worker."""
+"""What the gateway asks of the fork server: a letter and the number of a worker."""
 FORK, END = b"B", b"E"
 REPORT = struct.Struct("!Ii")
-"""What the nursery tells: the number of a worker that has ended, and how, as `wait` has it."""
+"""What the fork server tells: the number of a worker that has ended, and how, as `wait` has it."""
 ALLOWANCE = struct.Struct("!dQ")
 """The first bytes that a worker reads: CPU seconds and bytes of memory, before there is a script."""
 

@@ -190,7 +190,7 @@ class Sense:
 
 
 class Semantics:
-    """The tools of one edition in the eyes of an embedder.
+    """The tools of one snapshot in the eyes of an embedder.
 
     The source's own thread gathers what becomes known, and what a search reads is replaced whole: no search waits for
     either, and none sees half of a change.
@@ -254,7 +254,7 @@ class Semantics:
 
 
 def read_tools(source: MeaningSource, tools: Sequence[Tool], previous: Semantics | None) -> Semantics:
-    """An edition's tools; what is known of those that were in the last one is taken over."""
+    """A snapshot's tools; what is known of those that were in the last one is taken over."""
     return previous.changed(tools) if previous else Semantics(source, tools, [text_of(tool) for tool in tools], None)
 
 
@@ -521,7 +521,7 @@ def _begins(name: str, wanted: str) -> bool:
 
 
 def build_index(snapshot: CatalogSnapshot, previous: Index | None, source: MeaningSource | None = None) -> ToolIndex:
-    """Index an edition; what is known of tools that did not change is taken from the previous index."""
+    """Index a snapshot; what is known of tools that did not change is taken from the previous index."""
     before = previous if isinstance(previous, ToolIndex) else None
     index = index_tools(list(snapshot.tools.values()), before)
     if source is not None:

@@ -252,7 +252,7 @@ _ITEM_FILTERS = {"server"}
 
 @dataclass(slots=True, kw_only=True)
 class ItemSearch:
-    """The items of the current edition that the profile offers, within the servers that a caller sees."""
+    """The items of the current snapshot that the profile offers, within the servers that a caller sees."""
 
     provider_of: Callable[[str], Provider]
     profile: Profile = OPEN
@@ -260,7 +260,7 @@ class ItemSearch:
     _items: PerSnapshot[Items] = field(default_factory=PerSnapshot)
 
     def items(self, snapshot: CatalogSnapshot) -> Items:
-        """The prompts, resources, templates and documents that are offered, sorted out once per edition."""
+        """The prompts, resources, templates and documents that are offered, sorted out once per snapshot."""
         return self._items.get(snapshot, "items", lambda: self.profile.offered(snapshot.items))
 
     def resource(self, snapshot: CatalogSnapshot, uri: str) -> Item:

@@ -111,7 +111,7 @@ class Postings:
     """The tools of each word one after the other, by number, with the value of the word there."""
 
     words: dict[str, int]
-    """Grows from edition to edition; an older one ignores the words that came after it, and most are in use."""
+    """Grows from snapshot to snapshot; an older one ignores the words that came after it, and most are in use."""
     starts: NDArray[np.int64]
     tools: Numbers
     values: Values

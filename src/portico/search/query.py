@@ -241,7 +241,7 @@ class Need(NamedTuple):
 
 
 class Reader:
-    """Reads queries for one edition's tools, as far as a caller may see them: others leave no trace in a score."""
+    """Reads queries for one snapshot's tools, as far as a caller may see them: others leave no trace in a score."""
 
     def __init__(self, postings: Postings, table: Table, within: Mask | None) -> None:
         self.postings = postings

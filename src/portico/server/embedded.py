@@ -81,7 +81,7 @@ def create_mcp_app(settings: Settings | None = None, *, catalog: Catalog | None 
 
 
 class App(SurfaceServer):
-    """The SDK server of one surface; its house is opened with the first client and closed after the last."""
+    """The SDK server of one surface; its application is opened with the first client and closed after the last."""
 
     def __init__(self, settings: config.Settings, catalog: Catalog | None = None) -> None:
         self.settings = settings
@@ -128,7 +128,7 @@ class App(SurfaceServer):
         """
         opened: list[Application] = []
 
-        def furnish(application: Application) -> None:
+        def make_test_app(application: Application) -> None:
             self._furnish(application)
             opened.append(application)
 
@@ -139,14 +139,14 @@ class App(SurfaceServer):
                 host=host or self.settings.host,
                 port=self.settings.port if port is None else port,
                 on_ready=lambda serving: logging.getLogger("portico").info("serving %s", serving.url),
-                on_open=furnish,
+                on_open=make_test_app,
             )
         finally:
             for application in opened:
                 del self._houses[id(application)]
 
     def _move_into(self, application: Application) -> None:
-        """Answer from this house from now on."""
+        """Answer from this application from now on."""
         manager = getattr(self, "_session_manager", None)
         surface = SURFACES[self.settings.surface](application, self.settings)
         super().__init__(application.gateway, surface, VERSION, application.tier_answers)
@@ -155,7 +155,7 @@ class App(SurfaceServer):
 
     @asynccontextmanager
     async def _live(self, server: object) -> AsyncIterator[dict[str, Any]]:
-        """One stay in the house; whoever came first opens it, and closes it when everybody has left."""
+        """One stay in the application; whoever came first opens it, and closes it when everybody has left."""
         async with AsyncExitStack() as stack:
             async with self._door:
                 is_host = self._guests == 0

@@ -95,7 +95,7 @@ async def serve_over_http(
 ) -> None:
     """Serve every surface until a signal comes; `surface` is the one at `/mcp`.
 
-    `on_open` may put more into the house before it is served.
+    `on_open` may put more into the application before it is served.
 
     Raises:
         ConfigError: the address cannot or must not be used.
@@ -191,7 +191,7 @@ def keep_in_step(application: Application, tasks: anyio.abc.TaskGroup, servers: 
 
     def published(snapshot: CatalogSnapshot) -> None:
         before, last[0] = last[0], snapshot
-        logger.info("edition %d: %d tools of %d servers", snapshot.number, len(snapshot.tools), len(snapshot.servers))
+        logger.info("snapshot %d: %d tools of %d servers", snapshot.number, len(snapshot.tools), len(snapshot.servers))
         for server in servers.values():
             # At once and in order, or a list that changes and changes back between two looks would look the same.
             tasks.start_soon(server.tell, server.publish(before, snapshot))

@@ -213,7 +213,7 @@ class KeywordIndex:
 
 
 def build_keyword_index(snapshot: CatalogSnapshot, previous: Index | None) -> KeywordIndex:
-    """Index an edition; tools that did not change are taken from the previous index."""
+    """Index a snapshot; tools that did not change are taken from the previous index."""
     known = {id(e.tool): e for e in previous.entries} if isinstance(previous, KeywordIndex) else {}
     return KeywordIndex([known.get(id(tool)) or _entry(tool) for tool in snapshot.tools.values()])
 
@@ -537,7 +537,7 @@ class Search:
         return self.gateway.within(snapshot, visible, question.narrowing)
 
     def _keywords(self) -> KeywordIndex:
-        """The index of the current edition; made at its first search, from the last one as far as that still holds."""
+        """The index of the current snapshot; made at its first search, from the last one as far as that still holds."""
         snapshot = self.gateway.snapshot
         known, index = self._built
         if index is None or known is not snapshot:

@@ -20,7 +20,7 @@ HOT_TOOLS = 15
 """The most tools of T0."""
 POPULAR_TOOLS = 2
 LARGEST_TOOLS = 10
-"""Schemas of T3 that a walk reads at most."""
+"""Schemas of T3 that a way through the tiers reads at most."""
 PAGE_SIZE = 20
 LARGEST_PAGE = 50
 SMALLEST_BUDGET = 50
@@ -89,7 +89,7 @@ def check_page(page: int, page_size: int) -> None:
 def raised_level(level: int, ladders: Sequence[Sequence[int]], room: int, most: int = LARGEST_TOOLS) -> int:
     """A level that is raised as long as any so many answers, shortened as they are, still fit a room together.
 
-    Each answer is given by what its rungs cost, the fullest first. One that is too large is shown at its next rung that
+    Each answer is given by what its variants cost, the fullest first. One too large is shown at its next variant that
     fits, which may leave a great deal of its share to the others.
     """
     steps = sorted({cost for variants in ladders for cost in variants if cost > level})
@@ -101,7 +101,7 @@ def raised_level(level: int, ladders: Sequence[Sequence[int]], room: int, most: 
 
 
 def served_cost(variants: Sequence[int], level: int) -> int:
-    """What an answer costs at most at a level: its first rung that fits, or all that it may."""
+    """What an answer costs at most at a level: its first variant that fits, or all that it may."""
     return next((cost for cost in variants if cost <= level), level)
 
 

@@ -346,7 +346,7 @@ class TierAnswers:
     async def _measured(self, tier_view: TierView, limit: int) -> list[tuple[int, Tool]]:
         """The tools whose schemas cost most, and some more; those that are far too large are not counted.
 
-        This takes a while in a new edition, so that others have their turn in between.
+        This takes a while in a new snapshot, so that others have their turn in between.
         """
 
         async def cost(tool: Tool) -> int:

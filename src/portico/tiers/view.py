@@ -184,7 +184,7 @@ def compose(outline: Outline, items: Sequence[Variants], allowed: Allowance, cou
 def rung_costs(
     outline: Outline, item: Variants, allowed: Allowance, counter: TokenCounter, *, longest: int
 ) -> tuple[int, ...]:
-    """What the answer with this one item costs at each of its rungs; longer texts are not counted letter by letter."""
+    """What the answer with this one item costs in each variant; longer texts are not counted letter by letter."""
     writing = _Writing(outline, [item], allowed, counter)
     costs: list[int] = []
     for card in map(item.card, range(len(item.texts))):

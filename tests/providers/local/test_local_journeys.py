@@ -26,7 +26,7 @@ from portico.providers.python.provider import providers_of
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import Search
 from portico.surfaces.static import Static
-from portico.testing import FakeHouse
+from portico.testing import FakeApplication
 from portico.wiring import Parts, assemble
 
 ANA = Caller(name="ana", surface="test")
@@ -61,7 +61,7 @@ async def handle_book_room(guests: list[Guest], on: date, size: Size = Size.SMAL
     return Booking(guests, on, size)
 
 
-async def call(application: FakeHouse, name: str, **arguments: Any) -> Any:
+async def call(application: FakeApplication, name: str, **arguments: Any) -> Any:
     with anyio.fail_after(10):
         return await application.gateway.call(ANA, Call(tool=name, arguments=arguments))
 
@@ -136,7 +136,7 @@ async def test_a_file_of_functions_becomes_servers_and_tools_come_and_go(tmp_pat
     providers = providers_of(loaded.tools)
     application = assemble(Parts(providers={**providers}))
     application.gateway.publisher.accept((p.offering(), p.source) for p in providers.values())
-    found = FakeHouse(application.gateway, application.admin)
+    found = FakeApplication(application.gateway, application.admin)
     assert (await call(found, "local.add", a=1, b=2)).structured == {"result": 3}
     assert (await call(found, "sky.forecast", city="Oslo")).text == "sunny in Oslo"
     providers["local"].remove("add")

@@ -16,7 +16,7 @@ from portico.providers.local_sources import injected
 from portico.providers.python import LocalProvider
 from portico.providers.sql import DatabaseSource
 from portico.providers.yaml import LoadedYaml, load_yaml
-from portico.testing import FakeHouse
+from portico.testing import FakeApplication
 from portico.wiring import Parts, assemble
 
 TABLES = """
@@ -128,22 +128,22 @@ def offering(loaded: LoadedYaml, source: DatabaseSource | None = None) -> LocalP
     """A provider that offers all of it."""
     provider = LocalProvider(inject=injected(source) if source else {})
     provider.take(loaded.tools)
-    loaded.furnish(provider)
+    loaded.make_test_app(provider)
     return provider
 
 
-def house_of(loaded: LoadedYaml, source: DatabaseSource | None = None) -> FakeHouse:
+def house_of(loaded: LoadedYaml, source: DatabaseSource | None = None) -> FakeApplication:
     """A house whose local server offers all of it."""
     provider = offering(loaded, source)
     application = assemble(Parts(providers={provider.server: provider}))
     for name, category in provider.categories.items():
         application.gateway.publisher.shelve(ToolId(provider.server, name), category)
     application.gateway.publisher.accept([(provider.offering(), provider.source)])
-    return FakeHouse(application.gateway, application.admin)
+    return FakeApplication(application.gateway, application.admin)
 
 
 @pytest.fixture
-def furnish() -> Callable[..., FakeHouse]:
+def make_test_app() -> Callable[..., FakeApplication]:
     return house_of
 
 
@@ -153,7 +153,7 @@ def provide() -> Callable[..., LocalProvider]:
 
 
 @pytest.fixture
-def sales_house(load: Callable[..., LoadedYaml], source: DatabaseSource) -> FakeHouse:
+def sales_house(load: Callable[..., LoadedYaml], source: DatabaseSource) -> FakeApplication:
     """The business behind a gateway."""
     loaded = load(SALES)
     assert loaded.problems == ()

@@ -18,7 +18,7 @@ from portico.domain.tool import Effect
 from portico.errors import InvalidArguments
 from portico.providers.python import LocalProvider
 from portico.providers.yaml import LoadedYaml
-from portico.testing import AGENT, FakeHouse
+from portico.testing import AGENT, FakeApplication
 
 Load = Callable[..., LoadedYaml]
 Provide = Callable[..., LocalProvider]
@@ -67,7 +67,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.requirement("S0-42", "S0-44", "P-YAML-TOOLS")
-async def test_a_command_is_called_like_any_tool(load: Load, furnish: Callable[..., FakeHouse]) -> None:
+async def test_a_command_is_called_like_any_tool(load: Load, make_test_app: Callable[..., FakeApplication]) -> None:
     parameters = {
         "count": {"type": "integer", "minimum": 1, "maximum": 9},
         "loud": {"type": "boolean", "default": False},
@@ -75,7 +75,7 @@ async def test_a_command_is_called_like_any_tool(load: Load, furnish: Callable[.
     command = [sys.executable, "-c", PARROT, "-n", "{count}", "--loud={loud}", "{{count}}", "a{count}b"]
     loaded = load(entry(command, parameters=parameters, read_only=True))
     assert loaded.problems == ()
-    application = furnish(loaded)
+    application = make_test_app(loaded)
     (tool,) = application.gateway.snapshot.tools.values()
     assert tool.effect is Effect.READ
     result = await application.gateway.call(AGENT, Call(tool="run", arguments={"count": 3}))

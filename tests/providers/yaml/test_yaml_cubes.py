@@ -17,32 +17,32 @@ from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import Search
 from portico.surfaces.static import Static
-from portico.testing import AGENT, FakeHouse
+from portico.testing import AGENT, FakeApplication
 
 Load = Callable[..., LoadedYaml]
 
 
-async def cube(application: FakeHouse, **arguments: Any) -> Any:
+async def cube(application: FakeApplication, **arguments: Any) -> Any:
     with fail_after(30):
         result = await application.gateway.call(AGENT, Call(tool="sales_cube", arguments=arguments))
     return result.structured if not result.is_error else result.text
 
 
-async def told(application: FakeHouse, **arguments: Any) -> str:
+async def told(application: FakeApplication, **arguments: Any) -> str:
     """What is said of a question that cannot be answered."""
     with pytest.raises(InvalidArguments) as caught:
         await cube(application, **arguments)
     return str(caught.value)
 
 
-async def ask(application: FakeHouse, **arguments: Any) -> Any:
+async def ask(application: FakeApplication, **arguments: Any) -> Any:
     """Past the gateway's own check of the schema."""
     with fail_after(30):
         return await application.admin.providers["local"].call("sales_cube", arguments, meta={}, on_progress=None)
 
 
 @pytest.mark.requirement("P-YAML-TOOLS")
-async def test_measures_are_worked_out_for_each_combination_of_dimensions(sales_house: FakeHouse) -> None:
+async def test_measures_are_worked_out_for_each_combination_of_dimensions(sales_house: FakeApplication) -> None:
     by_total = [{"by": "total", "direction": "desc"}]
     found = await cube(sales_house, measures=["total", "n"], dimensions=["region"], order_by=by_total)
     assert found["columns"] == ["region", "total", "n"]
@@ -74,13 +74,15 @@ async def test_measures_are_worked_out_for_each_combination_of_dimensions(sales_
         ("=", "it's", 1),
     ],
 )
-async def test_each_comparison_filters_by_a_bound_value(sales_house: FakeHouse, op: str, value: Any, n: int) -> None:
+async def test_each_comparison_filters_by_a_bound_value(
+    sales_house: FakeApplication, op: str, value: Any, n: int
+) -> None:
     wanted = {"dimension": "region", "op": op, **({} if value is None else {"value": value})}
     assert (await cube(sales_house, measures=["n"], filters=[wanted]))["rows"] == [[n]]
 
 
 async def test_comments_and_expressions_of_every_kind_can_be_declared(
-    load: Load, furnish: Callable[..., FakeHouse], source: DatabaseSource
+    load: Load, make_test_app: Callable[..., FakeApplication], source: DatabaseSource
 ) -> None:
     text = """
 sales_cube:
@@ -95,7 +97,7 @@ sales_cube:
   measures:
     total: "SUM(amount) /* units */"
 """
-    application = furnish(load(text), source)
+    application = make_test_app(load(text), source)
     order = [{"by": "size"}]
     assert (await cube(application, measures=["total"], dimensions=["size"], order_by=order))["rows"] == [
         ["large", 35],
@@ -105,7 +107,7 @@ sales_cube:
     assert (await cube(application, measures=["total"], filters=filters))["rows"] == [[5]]
 
 
-async def test_all_filters_must_hold(sales_house: FakeHouse) -> None:
+async def test_all_filters_must_hold(sales_house: FakeApplication) -> None:
     filters = [
         {"dimension": "month", "op": ">=", "value": "2026-02-01"},
         {"dimension": "region", "op": "in", "value": ["north", "south"]},
@@ -140,7 +142,7 @@ async def test_all_filters_must_hold(sales_house: FakeHouse) -> None:
     ],
 )
 async def test_what_is_not_declared_is_answered_with_what_is(
-    sales_house: FakeHouse, arguments: dict[str, Any], said: str
+    sales_house: FakeApplication, arguments: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InvalidArguments) as caught:
         await ask(sales_house, **arguments)
@@ -149,14 +151,14 @@ async def test_what_is_not_declared_is_answered_with_what_is(
         await cube(sales_house, **arguments)
 
 
-async def test_what_does_not_fit_together_is_said(sales_house: FakeHouse) -> None:
+async def test_what_does_not_fit_together_is_said(sales_house: FakeApplication) -> None:
     assert "choose at least one measure or dimension. measures: total, n" in await told(sales_house)
     ordered = await told(sales_house, measures=["n"], order_by=[{"by": "total"}])
     assert "order_by: 'total' is not among what is chosen: n" in ordered
 
 
 async def test_injections_into_a_filter_find_nothing_and_change_nothing(
-    sales_house: FakeHouse, dump: Callable[[], Any]
+    sales_house: FakeApplication, dump: Callable[[], Any]
 ) -> None:
     before = dump()
     for text in INJECTIONS:
@@ -168,7 +170,9 @@ async def test_injections_into_a_filter_find_nothing_and_change_nothing(
     assert dump() == before
 
 
-async def test_injections_into_a_name_never_reach_the_database(sales_house: FakeHouse, dump: Callable[[], Any]) -> None:
+async def test_injections_into_a_name_never_reach_the_database(
+    sales_house: FakeApplication, dump: Callable[[], Any]
+) -> None:
     before = dump()
     for text in INJECTIONS:
         for arguments in (
@@ -184,7 +188,7 @@ async def test_injections_into_a_name_never_reach_the_database(sales_house: Fake
 
 
 @pytest.mark.requirement("S0-3", "S0-67", "S0-80", "S0-E10")
-async def test_a_cube_honours_the_surface_like_every_tool(sales_house: FakeHouse) -> None:
+async def test_a_cube_honours_the_surface_like_every_tool(sales_house: FakeApplication) -> None:
     gateway = sales_house.gateway
     assert "sales_cube" in [tool["name"] for tool in await Static(gateway).tools(AGENT)]
     for surface in (Search(gateway), Discover(gateway)):
@@ -227,9 +231,9 @@ def test_a_cube_that_cannot_be_used_is_named_with_what_to_do(load: Load, entry: 
 
 
 async def test_an_error_of_the_database_is_the_answer_of_the_cube(
-    load: Load, furnish: Callable[..., FakeHouse], source: DatabaseSource
+    load: Load, make_test_app: Callable[..., FakeApplication], source: DatabaseSource
 ) -> None:
-    application = furnish(
+    application = make_test_app(
         load("sales_cube: {type: cube, description: d, sql: SELECT 1, measures: {n: SUM(nothing)}}"), source
     )
     with pytest.raises(UpstreamError, match="the database says"):

@@ -15,7 +15,7 @@ from portico.providers.python import LocalProvider
 from portico.providers.yaml import LoadedYaml
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.static import Static
-from portico.testing import FakeHouse
+from portico.testing import FakeApplication
 
 Load = Callable[..., LoadedYaml]
 Provide = Callable[..., LocalProvider]
@@ -144,9 +144,9 @@ async def test_names_of_terms_and_choices_of_prompts_are_completed(load: Load, p
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_client_lists_gets_reads_and_completes_them(
-    load: Load, furnish: Callable[..., FakeHouse], mode: Any
+    load: Load, make_test_app: Callable[..., FakeApplication], mode: Any
 ) -> None:
-    gateway = furnish(load(ITEMS)).gateway
+    gateway = make_test_app(load(ITEMS)).gateway
     with fail_after(20):
         async with Client(SurfaceServer(gateway, Static(gateway), "1"), mode=mode) as client:
             (prompt,) = (await client.list_prompts()).prompts

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from portico.catalog.normalise import normalise
 from portico.providers.yaml import LoadedYaml, load_yaml
-from portico.testing import FakeHouse
+from portico.testing import FakeApplication
 
 Load = Callable[..., LoadedYaml]
 
@@ -181,10 +181,10 @@ def test_a_bomb_is_refused_in_little_memory(load: Load, name: str) -> None:
 
 
 @pytest.mark.requirement("S0-2")
-def test_a_hundred_tools_of_a_file_join_the_catalog(load: Load, furnish: Callable[..., FakeHouse]) -> None:
+def test_a_hundred_tools_of_a_file_join_the_catalog(load: Load, make_test_app: Callable[..., FakeApplication]) -> None:
     text = "\n".join(f"run_{n}: {{type: tool, description: Tool {n}, command: [echo, '{n}']}}" for n in range(120))
     loaded = load(text)
-    application = furnish(loaded)
+    application = make_test_app(loaded)
     assert len(application.gateway.snapshot.tools) == 120
     assert application.gateway.snapshot.rejected == ()
 

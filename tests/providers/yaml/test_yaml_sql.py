@@ -15,13 +15,13 @@ from portico.errors import InvalidArguments
 from portico.providers.python import LocalProvider
 from portico.providers.sql import DatabaseSource
 from portico.providers.yaml import LoadedYaml
-from portico.testing import AGENT, FakeHouse
+from portico.testing import AGENT, FakeApplication
 
 Load = Callable[..., LoadedYaml]
 Provide = Callable[..., LocalProvider]
 
 
-async def call(application: FakeHouse, name: str, **arguments: Any) -> Any:
+async def call(application: FakeApplication, name: str, **arguments: Any) -> Any:
     with fail_after(30):
         return await application.gateway.call(AGENT, Call(tool=name, arguments=arguments))
 
@@ -33,7 +33,7 @@ async def ask(provider: LocalProvider, tool: str, /, **arguments: Any) -> Any:
 
 
 @pytest.mark.requirement("S0-42", "S0-44", "S0-54", "S0-55", "P-YAML-TOOLS")
-async def test_a_sql_tool_is_found_checked_and_called_like_any_other(sales_house: FakeHouse) -> None:
+async def test_a_sql_tool_is_found_checked_and_called_like_any_other(sales_house: FakeApplication) -> None:
     tools = sales_house.gateway.snapshot.tools
     found = next(tool for tool in tools.values() if tool.id.name == "base_topCustomers")
     assert (found.category, found.effect) == ("base", Effect.READ)
@@ -51,7 +51,7 @@ async def test_a_sql_tool_is_found_checked_and_called_like_any_other(sales_house
     assert [entry.outcome for entry in sales_house.invocations] == [Outcome.DONE, Outcome.INVALID]
 
 
-async def test_an_identifier_is_a_name_that_the_database_has(sales_house: FakeHouse) -> None:
+async def test_an_identifier_is_a_name_that_the_database_has(sales_house: FakeApplication) -> None:
     assert (await call(sales_house, "base_topCustomers", table="suppliers")).structured["rows"] == [["Nut & Bolt", 7]]
     assert (await call(sales_house, "base_topCustomers", table="SUPPLIERS")).structured["rows"] == [["Nut & Bolt", 7]]
     with pytest.raises(InvalidArguments, match="no table is called 'suppliars'; did you mean: suppliers"):
@@ -60,25 +60,27 @@ async def test_an_identifier_is_a_name_that_the_database_has(sales_house: FakeHo
 
 
 @pytest.mark.parametrize(("column", "value"), [("a b", 1), ("SELECT", "x")])
-async def test_names_with_quotes_and_spaces_are_quoted(sales_house: FakeHouse, column: str, value: object) -> None:
+async def test_names_with_quotes_and_spaces_are_quoted(
+    sales_house: FakeApplication, column: str, value: object
+) -> None:
     result = await call(sales_house, "base_column", table='odd "table', column=column)
     assert result.structured["columns"] == [column]
     assert result.structured["rows"] == [[value]]
 
 
-async def test_signs_that_mean_something_to_drivers_are_letters_in_a_name(sales_house: FakeHouse) -> None:
+async def test_signs_that_mean_something_to_drivers_are_letters_in_a_name(sales_house: FakeApplication) -> None:
     result = await call(sales_house, "base_column", table="ten %s: {table}", column="share")
     assert result.structured["rows"] == [[10]]
 
 
-async def test_a_column_is_looked_up_in_its_own_table(sales_house: FakeHouse) -> None:
+async def test_a_column_is_looked_up_in_its_own_table(sales_house: FakeApplication) -> None:
     with pytest.raises(InvalidArguments, match="no column of 'customers' is called 'region'"):
         await call(sales_house, "base_column", table="customers", column="region")
 
 
 @pytest.mark.requirement("T66")
 async def test_five_hundred_injections_into_a_value_find_nothing_and_change_nothing(
-    sales_house: FakeHouse, dump: Callable[[], Any]
+    sales_house: FakeApplication, dump: Callable[[], Any]
 ) -> None:
     before = dump()
     provider: Any = sales_house.admin.providers["local"]
@@ -91,7 +93,7 @@ async def test_five_hundred_injections_into_a_value_find_nothing_and_change_noth
 
 
 async def test_injections_into_an_identifier_are_names_that_nobody_has(
-    sales_house: FakeHouse, dump: Callable[[], Any]
+    sales_house: FakeApplication, dump: Callable[[], Any]
 ) -> None:
     before = dump()
     provider: Any = sales_house.admin.providers["local"]
@@ -157,7 +159,7 @@ t:
 
 
 async def test_a_list_of_values_is_checked_and_bound_one_by_one(
-    load: Load, furnish: Any, source: DatabaseSource
+    load: Load, make_test_app: Any, source: DatabaseSource
 ) -> None:
     text = """
 t:
@@ -168,7 +170,7 @@ t:
     sales: {type: integer, many: true, enum: [10, 20, 30]}
   sql: SELECT name FROM customers WHERE name IN :names AND sales IN (:sales) ORDER BY name
 """
-    application = furnish(load(text), source)
+    application = make_test_app(load(text), source)
     (tool,) = application.gateway.snapshot.tools.values()
     assert tool.properties["sales"]["items"] == {"type": "integer", "enum": [10, 20, 30]}
     assert tool.properties["names"]["default"] == ["Ada"]

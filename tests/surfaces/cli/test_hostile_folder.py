@@ -197,7 +197,7 @@ def test_packaged_tools_leave_the_folder_out_of_the_path(hostile: Hostile) -> No
         "import os, sys; sys.path[:] = [path for path in sys.path if path];"
         "from portico.wiring import build, settings_for;"
         "house = build(settings_for(None, profile='base'));"
-        "print(len(house.gateway.edition.tools) > 5, any(path.startswith(os.getcwd()) for path in sys.path))"
+        "print(len(house.gateway.snapshot.tools) > 5, any(path.startswith(os.getcwd()) for path in sys.path))"
     )
     done = hostile.run(program=[sys.executable, "-P", "-c", code])
     assert done.stdout.split() == ["True", "False"], done.stderr

@@ -33,12 +33,12 @@ from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import Search
 from portico.surfaces.static import Static
-from portico.testing import AGENT, FakeHouse, FakeIndex, FakeProvider, definition, fake_house, furnish
+from portico.testing import AGENT, FakeApplication, FakeIndex, FakeProvider, definition, fake_application, make_test_app
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 
 
-def surface(application: FakeHouse | None = None, **options: Any) -> Capabilities:
+def surface(application: FakeApplication | None = None, **options: Any) -> Capabilities:
     """The surface as the preset configures it."""
     given: dict[str, Any] = {"prefix": tana.PREFIX, "quick_actions": tana.QUICK_ACTIONS, **options}
     return Capabilities((application or tana_house()).gateway, **given)
@@ -59,7 +59,7 @@ async def raw(shown: Capabilities, name: str, /, **arguments: Any) -> Any:
     return await meta_tool(AGENT, arguments, Envelope())
 
 
-def looks(application: FakeHouse) -> Sequence[Lookup]:
+def looks(application: FakeApplication) -> Sequence[Lookup]:
     return list(cast(RecentJournal, application.gateway.executor.journal).lookups)
 
 
@@ -79,10 +79,10 @@ async def test_the_choices_of_a_category_come_from_the_catalog():
         "description": "Filter to specific category",
     }
     assert "required" not in first["inputSchema"]
-    other = furnish({"github": [definition("row")], "slack": [definition("post")]})
+    other = make_test_app({"github": [definition("row")], "slack": [definition("post")]})
     (first, _) = await surface(other).tools(AGENT)
     assert first["inputSchema"]["properties"]["category"]["enum"] == ["source_control", "communication"]
-    (first, _) = await surface(furnish({})).tools(AGENT)
+    (first, _) = await surface(make_test_app({})).tools(AGENT)
     assert "enum" not in first["inputSchema"]["properties"]["category"], "no choice can be made among none"
 
 
@@ -187,7 +187,7 @@ async def test_a_schema_of_nothing_is_refused(arguments: dict[str, Any]):
 
 @pytest.mark.requirement("S2-37")
 async def test_a_tool_that_does_not_exist_is_answered_with_the_nearest_at_most_ten():
-    application = furnish({"hub": [definition(f"get_row_{n:02}") for n in range(30)]})
+    application = make_test_app({"hub": [definition(f"get_row_{n:02}") for n in range(30)]})
     shown = surface(application, prefix="")
     result = await raw(shown, "tool_schema", tool="get_row_99")
     assert result["isError"]
@@ -205,14 +205,14 @@ async def test_a_tool_that_does_not_exist_is_answered_with_the_nearest_at_most_t
 
 
 async def test_a_name_that_several_servers_have_is_told_with_all_of_them():
-    shown = surface(furnish({"a": [definition("find")], "b": [definition("find")]}))
+    shown = surface(make_test_app({"a": [definition("find")], "b": [definition("find")]}))
     result = await raw(shown, "tool_schema", tool="find")
     assert result["structuredContent"]["error"]["details"] == ["2 tools have that name: a.find, b.find"]
 
 
 async def test_hidden_tools_look_missing():
     spec = ServerSpec(name="hub", transport="stdio", tools=ToolFilter(deny=("secret*",)))
-    shown = surface(furnish({"hub": [definition("secret_row"), definition("row")]}, specs=[spec]))
+    shown = surface(make_test_app({"hub": [definition("secret_row"), definition("row")]}, specs=[spec]))
     hidden = await raw(shown, "tool_schema", tool="hub__secret_row")
     missing = await raw(shown, "tool_schema", tool="hub__absent_row")
     assert json.dumps(hidden).replace("secret", "absent") == json.dumps(missing)
@@ -221,7 +221,7 @@ async def test_hidden_tools_look_missing():
 
 
 async def test_a_server_that_could_not_be_asked_is_named():
-    application = furnish({"hub": [definition("row")]})
+    application = make_test_app({"hub": [definition("row")]})
     application.gateway.refresher.failures["mail"] = "it did not start"
     result = await raw(surface(application), "tool_schema", tool="mail.send")
     assert "- the server 'mail' is not available: it did not start" in result["content"][0]["text"]
@@ -243,7 +243,7 @@ async def test_the_name_of_a_tool_may_stand_under_other_keys():
     ],
 )
 def test_the_next_call_is_spelled_in_the_words_of_the_surface(call: NextCall, text: str):
-    assert surface(furnish({"hub": [definition("get-row")]})).spell(call) == text
+    assert surface(make_test_app({"hub": [definition("get-row")]})).spell(call) == text
 
 
 async def test_a_wrong_call_is_refused_with_the_tool_s_own_name_as_the_next_call():
@@ -285,7 +285,7 @@ def test_a_client_reads_less_than_from_a_list_of_every_tool():
     upfront, static = surface_tokens(application.gateway, "capabilities"), surface_tokens(application.gateway, "static")
     assert inventory < 450
     assert upfront + inventory < static * 0.6
-    large = furnish(generate(26, 538), index=FakeIndex()).gateway
+    large = make_test_app(generate(26, 538), index=FakeIndex()).gateway
     assert surface_tokens(large, "capabilities") + 500 < surface_tokens(large, "static") * 0.02
 
 
@@ -313,7 +313,7 @@ async def test_a_new_category_changes_the_list_and_a_new_tool_in_a_known_one_doe
 
 async def test_servers_that_are_still_starting_are_named_beside_the_inventory(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Gateway.wait_until_ready, "__defaults__", (0.0,))  # nobody has 30 s
-    async with fake_house({"hub": [definition("row")]}) as application:
+    async with fake_application({"hub": [definition("row")]}) as application:
         slow = FakeProvider(server="slow", tools=[definition("late")])
         application.admin.providers["slow"] = application.admin.refresher.providers["slow"] = slow
         slow.hold()
@@ -327,7 +327,7 @@ async def test_servers_that_are_still_starting_are_named_beside_the_inventory(mo
 
 
 async def test_the_list_waits_for_servers_that_are_asked_for_the_first_time():
-    async with fake_house({"github": [definition("row")]}) as application:
+    async with fake_application({"github": [definition("row")]}) as application:
         slow = FakeProvider(server="slack", tools=[definition("post")])
         application.admin.providers["slack"] = application.admin.refresher.providers["slack"] = slow
         slow.hold()
@@ -372,10 +372,10 @@ async def test_every_surface_tells_what_the_one_definition_says():
 def test_instructions_name_the_categories_within_512_characters():
     many = {f"s.t{n}": f"category_{n}" for n in range(300)}
     houses = [
-        furnish({}),
+        make_test_app({}),
         tana_house(),
-        furnish({"s": [definition(f"t{n}") for n in range(300)]}, explicit_categories=many),
-        furnish({"s": [definition("t")]}, explicit_categories={"s.t": "x" * 600}),
+        make_test_app({"s": [definition(f"t{n}") for n in range(300)]}, explicit_categories=many),
+        make_test_app({"s": [definition("t")]}, explicit_categories={"s.t": "x" * 600}),
     ]
     for application in houses:
         for prefix in ("", "p" * 32):

@@ -25,7 +25,7 @@ from portico.surfaces.mcp import resources as passage
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.search import Search
 from portico.surfaces.static import Static
-from portico.testing import FakeHouse, definition, furnish
+from portico.testing import FakeApplication, definition, make_test_app
 from portico.tiers.tiers import TierAnswers
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
@@ -90,11 +90,11 @@ INVALID = {
 """What cannot be asked of a resource that is there, and what is said to it."""
 
 
-def application() -> FakeHouse:
-    return furnish(SERVERS, specs=SPECS)
+def application() -> FakeApplication:
+    return make_test_app(SERVERS, specs=SPECS)
 
 
-def served(found: FakeHouse, surface: str = "discover") -> SurfaceServer:
+def served(found: FakeApplication, surface: str = "discover") -> SurfaceServer:
     made: Any = SURFACES[surface]
     tier_answers = TierAnswers(gateway=found.gateway, standings=found.gateway.standings)
     return SurfaceServer(found.gateway, made(found.gateway), "1", tier_answers)
@@ -106,11 +106,11 @@ async def told(connected: Client, uri: str) -> dict[str, Any]:
     return body
 
 
-def client(found: FakeHouse, era: str, surface: str = "discover") -> Client:
+def client(found: FakeApplication, era: str, surface: str = "discover") -> Client:
     return Client(served(found, surface), mode=ERAS[era])
 
 
-def upstream(found: FakeHouse) -> None:
+def upstream(found: FakeApplication) -> None:
     """Let a server list resources, two of them under our scheme."""
     resources = [{"uri": uri, "name": uri} for uri in ("note://one", "catalog://hot", "Catalog://theirs")]
     templates = [{"uriTemplate": uri, "name": uri} for uri in ("{+any}", "catalog://tool/{x}/{y}")]
@@ -177,7 +177,7 @@ async def test_a_page_that_cannot_be_is_told_with_what_can(era: str):
 
 
 async def test_errors_of_resources_name_no_path_of_rest():
-    found = furnish({**SERVERS, "category": [definition("change_case")]}, specs=SPECS)
+    found = make_test_app({**SERVERS, "category": [definition("change_case")]}, specs=SPECS)
     async with client(found, "2026-07-28") as connected:
         for name in ("we", "code%2Fanalisis", "change_case"):
             with refused() as caught:
@@ -190,7 +190,7 @@ async def test_errors_of_resources_name_no_path_of_rest():
 async def test_a_hidden_tool_looks_missing_as_a_resource():
     without = {name: [tool for tool in tools if tool["name"] != "secret_tool"] for name, tools in SERVERS.items()}
     said = []
-    for found in (application(), furnish(without, specs=SPECS)):
+    for found in (application(), make_test_app(without, specs=SPECS)):
         async with client(found, "2026-07-28") as connected:
             with refused() as caught:
                 await connected.read_resource("catalog://tool/serena-mcp-server/secret_tool")
@@ -224,7 +224,7 @@ async def test_a_server_neither_takes_our_scheme_nor_loses_its_resources(era: st
 @pytest.mark.parametrize("era", ERAS)
 async def test_arguments_of_the_templates_are_completed_from_what_is_visible(era: str):
     many = [definition(f"tool_{n:03}", "Is one of many.") for n in range(150)]
-    found = furnish({**SERVERS, "many": many}, specs=SPECS)
+    found = make_test_app({**SERVERS, "many": many}, specs=SPECS)
     category, tool, _ = (ResourceTemplateReference(type="ref/resource", uri=uri) for uri in TEMPLATES)
 
     async with client(found, era) as connected:
@@ -249,7 +249,7 @@ async def test_arguments_of_the_templates_are_completed_from_what_is_visible(era
 @pytest.mark.parametrize("era", ERAS)
 async def test_servers_are_completed_by_alias_and_identifier_too(era: str):
     spec = ServerSpec(name="long-name", transport="stdio", alias="my-alias")
-    found = furnish({"long-name": [definition("x")], "other": [definition("y")]}, specs=[spec])
+    found = make_test_app({"long-name": [definition("x")], "other": [definition("y")]}, specs=[spec])
     tool = ResourceTemplateReference(type="ref/resource", uri=TEMPLATES[1])
     async with client(found, era) as connected:
 
@@ -269,7 +269,9 @@ async def test_servers_are_completed_by_alias_and_identifier_too(era: str):
 async def test_every_resource_leads_on_to_one_that_can_be_read(era: str):
     wide = definition("wide", "Does it. " * 500, **{f"parameter_{n}": "string" for n in range(300)})
     many = [definition(f"tool_{n:02}", "Is one of many.", path="string") for n in range(45)]
-    found = furnish({"a/b": [wide, *many]}, specs=[ServerSpec(name="a/b", transport="stdio", category="odd shelf")])
+    found = make_test_app(
+        {"a/b": [wide, *many]}, specs=[ServerSpec(name="a/b", transport="stdio", category="odd shelf")]
+    )
     async with client(found, era) as connected:
         assert (await told(connected, "catalog://hot"))["next"] == "catalog://categories"
         assert (await told(connected, "catalog://categories"))["next"] == TEMPLATES[0]

@@ -22,7 +22,7 @@ from portico.surfaces.lua_gateway import DEFINITIONS
 from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
-from portico.testing import AGENT, FakeHouse, definition, fake_house, furnish
+from portico.testing import AGENT, FakeApplication, definition, fake_application, make_test_app
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 FIVE = ["list-servers", "list-server-tools", "tool-details", "inspect-tool-response", "execute"]
@@ -48,10 +48,10 @@ DATA = Offering(
 )
 
 
-def calculating(*offerings: Offering, **parts: Any) -> FakeHouse:
+def calculating(*offerings: Offering, **parts: Any) -> FakeApplication:
     """A house with the servers of the design's samples."""
     found = offerings or (CALCULATOR, DATA)
-    application = furnish({offering.server: [] for offering in found}, **parts)
+    application = make_test_app({offering.server: [] for offering in found}, **parts)
     application.gateway.publisher.accept([(offering, "upstream") for offering in found])
     application.provider(found[0].server).returns("add", {"content": [], "structuredContent": {"result": 8}})
     return application
@@ -64,7 +64,7 @@ async def engine() -> AsyncIterator[LuaEngine]:
     await made.aclose()
 
 
-def shown(application: FakeHouse, engine: LuaEngine | None = None) -> GatewaySurface:
+def shown(application: FakeApplication, engine: LuaEngine | None = None) -> GatewaySurface:
     scripts = ScriptRunner(gateway=application.gateway, open_engine=lambda: engine) if engine else None
     return GatewaySurface(application.gateway, scripts)
 
@@ -90,7 +90,7 @@ async def refusal(surface: GatewaySurface, name: str, /, **arguments: Any) -> st
 
 @pytest.mark.requirement("S3-1", "S3-2")
 async def test_exactly_five_tools_are_listed_whatever_the_catalog_holds():
-    for application in (calculating(), furnish({}), calculating(pins=("calculator.add",))):
+    for application in (calculating(), make_test_app({}), calculating(pins=("calculator.add",))):
         listed = await shown(application).tools(AGENT)
         assert [tool["name"] for tool in listed] == FIVE
     assert surface_tokens(calculating().gateway, "gateway") < 1_000
@@ -238,7 +238,7 @@ async def test_a_hidden_server_and_tool_look_as_if_they_were_not_there():
 
 @pytest.mark.requirement("S3-E11")
 async def test_a_server_that_failed_is_named_without_its_reason():
-    async with fake_house({"calculator": [ADD]}) as application:
+    async with fake_application({"calculator": [ADD]}) as application:
         application.admin.refresher.failures["gone-server"] = "spawn /secret/path failed"
         surface = shown(application)
         listed = await text(surface, "list-servers")
@@ -250,7 +250,7 @@ async def test_a_server_that_failed_is_named_without_its_reason():
 
 @pytest.mark.requirement("S3-4", "S3-45", "S3-E6")
 async def test_the_tools_are_the_servers_own_and_follow_its_changes():
-    async with fake_house({"calculator": [ADD]}) as application:
+    async with fake_application({"calculator": [ADD]}) as application:
         surface = shown(application)
         assert "- sqrt" not in await text(surface, "list-server-tools", luaServerName="calculator")
         application.provider("calculator").offers(ADD, definition("sqrt", "Take the root", x="number"))

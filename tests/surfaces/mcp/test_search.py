@@ -27,14 +27,14 @@ from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import DEFINITIONS, Search
 from portico.surfaces.static import Static
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 PINS = ("base_readQuery",)
 
 
 async def ask(
-    application: FakeHouse, query: object = "", *, caller: Caller = AGENT, order: str = "keywords", **rest: Any
+    application: FakeApplication, query: object = "", *, caller: Caller = AGENT, order: str = "keywords", **rest: Any
 ) -> Any:
     """What `search_tool` answers, as data."""
     search = Search(application.gateway, order).meta_tool("search_tool")
@@ -45,14 +45,14 @@ async def ask(
     return result["structuredContent"]
 
 
-async def execute(application: FakeHouse, arguments: dict[str, Any]) -> Any:
+async def execute(application: FakeApplication, arguments: dict[str, Any]) -> Any:
     """What `execute_tool` answers."""
     run = Search(application.gateway).meta_tool("execute_tool")
     assert run is not None
     return await run(AGENT, arguments, Envelope())
 
 
-def connected(application: FakeHouse, surface: Any, era: str) -> Client:
+def connected(application: FakeApplication, surface: Any, era: str) -> Client:
     """A real client of one surface."""
     return Client(SurfaceServer(application.gateway, surface(application.gateway), "1"), mode=ERAS[era])
 
@@ -93,12 +93,12 @@ async def test_an_exact_name_is_found_in_any_case_and_told_in_its_own(query: str
 @pytest.mark.requirement("S0-10")
 @pytest.mark.parametrize("query", ["hub__get-row", "hub.get_row", "hub::get-row", "/hub/get-row", "get-row", "GET-ROW"])
 async def test_every_spelling_of_a_server_s_tool_is_an_exact_name(query: str) -> None:
-    answer = await ask(furnish({"hub": [definition("get-row", "Gets it.")]}), query)
+    answer = await ask(make_test_app({"hub": [definition("get-row", "Gets it.")]}), query)
     assert answer["tool"]["name"] == "hub__get-row", "the listed name, which can be called as it is"
 
 
 async def test_a_name_that_several_servers_have_is_a_keyword() -> None:
-    application = furnish({"a": [definition("find"), definition("other")], "b": [definition("find")]})
+    application = make_test_app({"a": [definition("find"), definition("other")], "b": [definition("find")]})
     answer = await ask(application, "find")
     assert [(hit["name"], hit["score"]) for hit in answer["tools"]] == [("a__find", 200), ("b__find", 200)]
 
@@ -127,7 +127,7 @@ async def test_keywords_give_the_documented_answer() -> None:
 
 @pytest.mark.requirement("S0-36")
 async def test_ten_tools_are_told_unless_the_limit_says_otherwise() -> None:
-    application = furnish({"s": [definition(f"row_{n:02}") for n in range(30)]})
+    application = make_test_app({"s": [definition(f"row_{n:02}") for n in range(30)]})
     assert (await ask(application, "row"))["results_count"] == 10
     assert (await ask(application, "row", limit=3))["results_count"] == 3
     assert (await ask(application, "row", limit="25"))["results_count"] == 25
@@ -143,7 +143,7 @@ async def test_no_query_gives_all_names_page_by_page() -> None:
         "total_count": 2,
         "tools": ["base_tableDDL", "base_tableList"],
     }
-    application = furnish({f"s{n}": [definition(f"t{m}") for m in range(50)] for n in range(5)})
+    application = make_test_app({f"s{n}": [definition(f"t{m}") for m in range(50)] for n in range(5)})
     names: list[str] = []
     pages = 0
     cursor = ""
@@ -228,7 +228,7 @@ def _told(result: Any) -> Any:
 
 @pytest.mark.requirement("S0-44")
 async def test_arguments_are_checked_before_anything_runs() -> None:
-    application = furnish({"hub": [definition("add-label", issue="integer", label="string")]})
+    application = make_test_app({"hub": [definition("add-label", issue="integer", label="string")]})
     refused = await execute(application, {"tool_name": "hub__add-label", "arguments": {"issue": 7, "lable": "bug"}})
     assert refused == {
         "isError": True,
@@ -250,7 +250,7 @@ async def test_arguments_are_checked_before_anything_runs() -> None:
 
 @pytest.mark.requirement("S0-41", "S0-42")
 async def test_a_result_is_the_tool_s_own() -> None:
-    application = furnish({"hub": [definition("get", id="integer")]})
+    application = make_test_app({"hub": [definition("get", id="integer")]})
     own = {"content": [{"type": "image", "data": "", "mimeType": "x"}], "isError": True, "_meta": {"a": 1}}
     application.provider("hub").returns("get", own)
     assert await execute(application, {"tool_name": "hub__get", "arguments": {"id": 1}}) == own
@@ -263,7 +263,7 @@ async def test_a_result_is_the_tool_s_own() -> None:
 
 
 async def test_the_tool_s_name_stands_under_tool_name_whatever_stands_beside_it() -> None:
-    application = furnish({"hub": [definition("add-label", name="string")]})
+    application = make_test_app({"hub": [definition("add-label", name="string")]})
     await execute(application, {"tool_name": "hub__add-label", "name": "bug"})
     assert application.provider("hub").calls == [("add-label", {"name": "bug"})]
 
@@ -312,12 +312,12 @@ async def test_a_call_that_cannot_be_made_names_the_next_one(arguments: dict[str
     ],
 )
 def test_the_next_call_is_spelled_in_the_words_of_the_surface(call: NextCall, text: str) -> None:
-    assert Search(furnish({"hub": [definition("get-row")]}).gateway).spell(call) == text
+    assert Search(make_test_app({"hub": [definition("get-row")]}).gateway).spell(call) == text
 
 
 async def test_hidden_tools_stay_hidden_in_every_mode() -> None:
     spec = ServerSpec(name="hub", transport="stdio", tools=ToolFilter(deny=("secret*",)))
-    application = furnish({"hub": [definition("secret_row", "Secret."), definition("row")]}, specs=[spec])
+    application = make_test_app({"hub": [definition("secret_row", "Secret."), definition("row")]}, specs=[spec])
     assert await ask(application) == {"match_type": "list_all", "total_count": 1, "tools": ["hub__row"]}
     for query in ("secret_row", "hub__secret_row", "hub.secret_row", "secret"):
         assert await ask(application, query) == await ask(application, query.replace("secret", "absent"))
@@ -342,7 +342,7 @@ class OwnServer:
 
 @pytest.mark.requirement("T17")
 async def test_tools_of_other_callers_are_never_counted() -> None:
-    application = furnish({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
+    application = make_test_app({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
     application.gateway.policy = OwnServer()
     ann = Caller(name="ann")
     assert await ask(application, caller=ann) == {"match_type": "list_all", "total_count": 1, "tools": ["ann__row"]}
@@ -370,7 +370,7 @@ async def test_the_order_may_be_that_of_the_index_and_the_scores_stay(monkeypatc
 
 
 async def test_a_new_edition_is_searched_at_once() -> None:
-    application = furnish({"hub": [definition("row")]})
+    application = make_test_app({"hub": [definition("row")]})
     search = Search(application.gateway).meta_tool("search_tool")
     assert search is not None
     before = await search(AGENT, {"query": "row or column"}, Envelope())
@@ -454,7 +454,7 @@ async def test_any_arguments_of_a_meta_tool_get_an_answer(name: str, arguments: 
 def test_a_client_reads_about_99_percent_less_than_in_static_mode() -> None:
     saved = {}
     for size in (120, 1_000, 2_000):
-        gateway = furnish(generate(size // 20, size)).gateway
+        gateway = make_test_app(generate(size // 20, size)).gateway
         saved[size] = 1 - surface_tokens(gateway, "search") / surface_tokens(gateway, "static")
     assert round(saved[120], 2) >= 0.99
     assert saved[1_000] > 0.995
@@ -463,7 +463,7 @@ def test_a_client_reads_about_99_percent_less_than_in_static_mode() -> None:
 
 @pytest.mark.requirement("S0-76")
 async def test_two_thousand_tools_make_no_answer_longer() -> None:
-    application = furnish(generate(100, 2_000))
+    application = make_test_app(generate(100, 2_000))
     count = application.gateway.counter.count
     assert surface_tokens(application.gateway, "search") <= 350
     assert count(json.dumps(await ask(application, "create issue"))) <= 1_000
@@ -472,15 +472,15 @@ async def test_two_thousand_tools_make_no_answer_longer() -> None:
 
 def test_instructions_name_the_servers_within_512_characters() -> None:
     for servers in ([], ["github"], [f"server{n}" for n in range(300)], ["x" * 600]):
-        text = Search(furnish({name: [definition("x")] for name in servers}).gateway).instructions(AGENT)
+        text = Search(make_test_app({name: [definition("x")] for name in servers}).gateway).instructions(AGENT)
         assert len(text) <= 512
         assert "search_tool" in text
         assert "execute_tool" in text
-    assert "Servers: github." in Search(furnish({"github": [definition("x")]}).gateway).instructions(AGENT)
+    assert "Servers: github." in Search(make_test_app({"github": [definition("x")]}).gateway).instructions(AGENT)
 
 
 def test_the_meta_tools_are_marked_and_have_schemas() -> None:
-    search = Search(furnish({}).gateway)
+    search = Search(make_test_app({}).gateway)
     for tool in DEFINITIONS:
         assert tool["annotations"]["readOnlyHint"] is (tool["name"] == "search_tool")
         assert search.schema_of(tool["name"]) is tool["inputSchema"]

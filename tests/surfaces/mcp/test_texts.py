@@ -20,7 +20,7 @@ from portico.surfaces.discover.surface import DEFINITIONS, Discover
 from portico.surfaces.mcp.meta_tools import error_result, text_result, with_notes
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.static import Static
-from portico.testing import AGENT, FakeHouse, definition, furnish
+from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 
 def _never() -> ScriptEngine:
@@ -31,11 +31,11 @@ ISSUE = definition("create-issue", "Create an issue.", title="string")
 
 
 @pytest.fixture
-def application() -> FakeHouse:
-    return furnish({"github": [ISSUE]}, pins=("github.create_issue",))
+def application() -> FakeApplication:
+    return make_test_app({"github": [ISSUE]}, pins=("github.create_issue",))
 
 
-async def ask(application: FakeHouse, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+async def ask(application: FakeApplication, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
     meta_tool = Discover(application.gateway).meta_tool(name)
     assert meta_tool is not None
     result = await meta_tool(AGENT, arguments, Envelope())
@@ -43,7 +43,7 @@ async def ask(application: FakeHouse, name: str, arguments: dict[str, Any]) -> t
 
 
 @pytest.mark.requirement("P-DISCOVER-LIST")
-async def test_discover_lists_its_own_tools_and_the_pins(application: FakeHouse) -> None:
+async def test_discover_lists_its_own_tools_and_the_pins(application: FakeApplication) -> None:
     listed = await Discover(application.gateway).tools(AGENT)
     names = [tool["name"] for tool in listed]
     assert names == ["search_tools", "describe_tools", "call_tool", "read_result", "github__create-issue"]
@@ -54,7 +54,7 @@ async def test_discover_lists_its_own_tools_and_the_pins(application: FakeHouse)
 
 @pytest.mark.requirement("P-TOKENS-DISCOVER")
 def test_discover_costs_less_than_seven_hundred_tokens_with_any_catalog() -> None:
-    application = furnish({f"server-{number}": [definition("x")] for number in range(300)})
+    application = make_test_app({f"server-{number}": [definition("x")] for number in range(300)})
     assert (
         surface_tokens(application.gateway, scripts=ScriptRunner(gateway=application.gateway, open_engine=_never))
         <= 700
@@ -64,7 +64,7 @@ def test_discover_costs_less_than_seven_hundred_tokens_with_any_catalog() -> Non
 
 def test_the_list_is_the_same_to_the_byte_whatever_the_catalog_holds() -> None:
     assert orjson.dumps(DEFINITIONS) == orjson.dumps(DEFINITIONS)
-    one, two = furnish({"a": [definition("x")]}), furnish({})
+    one, two = make_test_app({"a": [definition("x")]}), make_test_app({})
     assert Discover(one.gateway).schema_of("call_tool") is Discover(two.gateway).schema_of("call_tool")
     assert Discover(one.gateway).meta_tool("a__x") is None
 
@@ -72,7 +72,7 @@ def test_the_list_is_the_same_to_the_byte_whatever_the_catalog_holds() -> None:
 @pytest.mark.requirement("P-INSTRUCTIONS")
 @pytest.mark.parametrize("servers", [[], ["github"], [f"server{n}" for n in range(300)], ["x" * 600]])
 def test_instructions_name_the_servers_within_512_characters(servers: list[str]) -> None:
-    application = furnish({name: [definition("x")] for name in servers})
+    application = make_test_app({name: [definition("x")] for name in servers})
     text = Discover(application.gateway).instructions(AGENT)
     assert len(text) <= 512
     assert "search_tools" in text
@@ -83,7 +83,7 @@ def test_instructions_name_the_servers_within_512_characters(servers: list[str])
     assert len(Static(application.gateway).instructions(AGENT)) <= 512
 
 
-async def test_static_lists_every_permitted_tool(application: FakeHouse) -> None:
+async def test_static_lists_every_permitted_tool(application: FakeApplication) -> None:
     (tool,) = await Static(application.gateway).tools(AGENT)
     assert tool == {**ISSUE, "name": "github__create-issue"}
     assert Static(application.gateway).meta_tool("search_tools") is None
@@ -107,13 +107,13 @@ async def test_static_lists_every_permitted_tool(application: FakeHouse) -> None
     ],
 )
 def test_the_next_call_is_spelled_in_the_words_of_the_surface(
-    application: FakeHouse, call: NextCall, discover: str, static: str
+    application: FakeApplication, call: NextCall, discover: str, static: str
 ) -> None:
     assert Discover(application.gateway).spell(call) == discover
     assert Static(application.gateway).spell(call) == static
 
 
-def test_an_error_is_a_result_that_says_what_failed_and_what_was_sent(application: FakeHouse) -> None:
+def test_an_error_is_a_result_that_says_what_failed_and_what_was_sent(application: FakeApplication) -> None:
     error = UnknownTool("x", details=("a", "b"), next_call=NextCall("search", {"query": "y"}))
     assert error_result(error, Discover(application.gateway).spell, ["mended", "mended"]) == text_result(
         'error unknown_tool for x; nothing was sent\n- a\n- b\nnext: search_tools({"query": "y"})\nnote: mended',
@@ -130,7 +130,7 @@ def test_a_result_is_passed_on_unchanged_unless_something_was_repaired() -> None
 
 
 @pytest.mark.requirement("P-LENIENT")
-async def test_a_malformed_call_works_and_says_what_was_put_right(application: FakeHouse) -> None:
+async def test_a_malformed_call_works_and_says_what_was_put_right(application: FakeApplication) -> None:
     text, is_error = await ask(
         application, "call_tool", {"name": "GITHUB__create_issue", "arguments": '{"title": "x"}'}
     )
@@ -154,7 +154,7 @@ async def test_a_malformed_call_works_and_says_what_was_put_right(application: F
     ],
 )
 async def test_meta_tools_explain_what_is_missing(
-    application: FakeHouse, tool: str, arguments: dict[str, Any], text: str
+    application: FakeApplication, tool: str, arguments: dict[str, Any], text: str
 ) -> None:
     answer, is_error = await ask(application, tool, arguments)
     assert answer.startswith(text)
@@ -173,7 +173,7 @@ async def test_meta_tools_explain_what_is_missing(
         "['github.create_issue']",
     ],
 )
-async def test_names_to_describe_may_be_written_loosely(application: FakeHouse, names: object) -> None:
+async def test_names_to_describe_may_be_written_loosely(application: FakeApplication, names: object) -> None:
     answer, is_error = await ask(application, "describe_tools", {"names": names})
     assert answer.startswith("## github.create_issue [write]")
     assert not is_error
@@ -193,7 +193,7 @@ KEYS = ["query", "q", "server", "category", "limit", "cursor", "names", "name", 
     st.dictionaries(st.sampled_from(KEYS), json_values),
 )
 async def test_any_arguments_of_a_meta_tool_get_an_answer(name: str, arguments: dict[str, Any]) -> None:
-    text, _ = await ask(furnish({"github": [ISSUE]}), name, arguments)
+    text, _ = await ask(make_test_app({"github": [ISSUE]}), name, arguments)
     assert text
 
 
@@ -203,7 +203,9 @@ def test_the_estimate_of_an_error_is_small() -> None:
 
 
 @pytest.mark.requirement("P-FILTERS", "P-ERROR-FORMAT")
-async def test_a_search_in_an_unknown_server_names_those_that_exist_and_the_next_call(application: FakeHouse) -> None:
+async def test_a_search_in_an_unknown_server_names_those_that_exist_and_the_next_call(
+    application: FakeApplication,
+) -> None:
     text, is_error = await ask(application, "search_tools", {"query": "issue", "server": "gihub"})
     assert text == (
         "error unknown_filter for server 'gihub'; nothing was sent\n- servers, nearest first: github\n"
@@ -213,7 +215,7 @@ async def test_a_search_in_an_unknown_server_names_those_that_exist_and_the_next
 
 
 @pytest.mark.requirement("P-NOTHING-FITS")
-async def test_a_search_that_nothing_fits_is_an_answer_and_no_error(application: FakeHouse) -> None:
+async def test_a_search_that_nothing_fits_is_an_answer_and_no_error(application: FakeApplication) -> None:
     text, is_error = await ask(application, "search_tools", {"query": "quantum zebra"})
     assert text.startswith("no tool fits 'quantum zebra'\nnext: ")
     assert not is_error

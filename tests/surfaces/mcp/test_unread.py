@@ -13,7 +13,7 @@ from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.request_meta import Logs
 from portico.surfaces.mcp.server import Tools
 from portico.surfaces.search import Search
-from portico.testing import FakeHouse, definition, furnish
+from portico.testing import FakeApplication, definition, make_test_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("P-UNREAD-NAMED")]
 
@@ -23,11 +23,11 @@ SERVERS = {
 }
 
 
-def application() -> FakeHouse:
-    return furnish(SERVERS)
+def application() -> FakeApplication:
+    return make_test_app(SERVERS)
 
 
-async def ask(found: FakeHouse, surface: Any, name: str, /, **arguments: Any) -> str:
+async def ask(found: FakeApplication, surface: Any, name: str, /, **arguments: Any) -> str:
     tools = Tools(found.gateway, surface, Caller(surface=surface.name), Logs(found.gateway.executor.running))
     result = await tools.plain_call({"name": name, "arguments": arguments}, "session")
     return "\n".join(block["text"] for block in result["content"])
@@ -92,5 +92,5 @@ async def test_another_case_is_still_told():
 
 
 def test_the_listed_parameters_stay_within_the_budget():
-    counter = furnish(SERVERS).gateway.counter
+    counter = make_test_app(SERVERS).gateway.counter
     assert sum(counter.count(str(one)) for one in DEFINITIONS) <= 700

@@ -15,7 +15,7 @@ from portico.storage.database import MemoryStore
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import Search
-from portico.testing import AGENT, furnish
+from portico.testing import AGENT, make_test_app
 
 SURFACES = {"discover": Discover, "search": lambda gateway: Search(gateway, "meaning")}
 
@@ -46,7 +46,7 @@ async def found(gateway: Gateway, surface: str, query: str) -> str:
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_the_loop_goes_on_while_an_embedder_thinks(surface: str, embedder: Held, meanings: Meanings) -> None:
     embedder.released.set()
-    gateway = furnish({"s": TOOLS}, meanings=meanings).gateway
+    gateway = make_test_app({"s": TOOLS}, meanings=meanings).gateway
     await anyio.to_thread.run_sync(meanings.check)
     embedder.released.clear()
     embedder.arrived.clear()
@@ -68,7 +68,7 @@ async def test_the_loop_goes_on_while_an_embedder_thinks(surface: str, embedder:
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_a_search_gives_up_on_an_embedder_that_hangs(surface: str, embedder: Held) -> None:
     impatient = Meanings(embedder, MemoryStore(), timeout=0.02)
-    gateway, plain = furnish({"s": TOOLS}, meanings=impatient).gateway, furnish({"s": TOOLS}).gateway
+    gateway, plain = make_test_app({"s": TOOLS}, meanings=impatient).gateway, make_test_app({"s": TOOLS}).gateway
     with fail_after(10):
         for query in ("send an invoice", QUERY):
             assert await found(gateway, surface, query) == await found(plain, surface, query)
@@ -79,7 +79,7 @@ async def test_a_search_gives_up_on_an_embedder_that_hangs(surface: str, embedde
 async def test_a_name_and_a_search_for_keywords_are_not_read() -> None:
     embedder = Polyglot()
     meanings = Meanings(embedder, MemoryStore(), timeout=5)
-    gateway = furnish({"s": TOOLS}, meanings=meanings).gateway
+    gateway = make_test_app({"s": TOOLS}, meanings=meanings).gateway
     await anyio.to_thread.run_sync(meanings.check)
     before = list(embedder.asked)
     assert "forecast" in await found(gateway, "discover", "s.forecast")

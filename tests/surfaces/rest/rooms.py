@@ -15,7 +15,7 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.server import ServerSpec, ToolFilter
 from portico.domain.tool import ToolId
 from portico.surfaces.rest.app import build_api
-from portico.testing import FakeProvider, definition, furnish
+from portico.testing import FakeProvider, definition, make_test_app
 from portico.tiers.tiers import TierAnswers
 
 TOOLS = "/api/v1/tools"
@@ -120,7 +120,7 @@ def open_rest(
     servers: Mapping[str, list[dict[str, Any]]] = SERVERS, specs: tuple[ServerSpec, ...] = SPECS, **parts: Any
 ) -> Rest:
     """A house that knows these servers, and its REST surface."""
-    found = furnish(servers, specs=specs, **parts)
+    found = make_test_app(servers, specs=specs, **parts)
     tier_answers = TierAnswers(gateway=found.gateway, cache=found.gateway.answers)
     application = Application(gateway=found.gateway, admin=found.admin, tier_answers=tier_answers)
     return Rest(application, build_api(application))

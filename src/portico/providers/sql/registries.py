@@ -54,7 +54,7 @@ class Checked:
 
 @dataclass(slots=True, kw_only=True)
 class Registries:
-    """The registries of one house."""
+    """The registries of one application."""
 
     providers: dict[str, RegistryProvider] = field(default_factory=dict)
     problems: tuple[ConfigError, ...] = ()

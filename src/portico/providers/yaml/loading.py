@@ -66,7 +66,7 @@ class LoadedYaml:
         """The resource templates as they are listed."""
         return (TERM_TEMPLATE,) if self.terms else ()
 
-    def furnish(self, provider: LocalProvider) -> None:
+    def make_test_app(self, provider: LocalProvider) -> None:
         """Let a provider list and answer the prompts and the glossary; tools are given to it by `take`."""
         cli_context = _Desk(Prompts({prompt.name: prompt for prompt in self.prompts}), Glossary(self.terms))
         provider.prompts = [prompt.definition for prompt in self.prompts]

@@ -27,7 +27,7 @@ Vector = NDArray[np.float32]
 TEXT_LENGTH = 4_000
 """Characters of a text that are embedded: no model reads more of a tool, and many refuse what is too long."""
 HASHED = 20_000
-"""Texts whose hash is kept at hand: every edition asks for those of all its tools."""
+"""Texts whose hash is kept at hand: every snapshot asks for those of all its tools."""
 DIMENSIONS = 16_384
 """The longest vector that is taken."""
 

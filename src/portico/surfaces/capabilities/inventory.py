@@ -141,7 +141,7 @@ def shelve(tools: Iterable[tuple[str, Summary]], known: Mapping[str, Category]) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """Everything that one caller may call in one edition."""
+    """Everything that one caller may call in one snapshot."""
 
     version: str
     shelves: tuple[Shelf, ...]
@@ -359,7 +359,7 @@ class Source(Protocol):
 
     @property
     def snapshot(self) -> CatalogSnapshot:
-        """The current edition of the catalog."""
+        """The current snapshot of the catalog."""
         ...
 
     @property
@@ -406,7 +406,7 @@ class ToolRegistry:
     """Categories that are known without having been written down."""
     version: str = VERSION
     cache: AnswerCache = field(default_factory=AnswerCache)
-    """Where answers are kept until the next edition; nothing of it is ever stale."""
+    """Where answers are kept until the next snapshot; nothing of it is ever stale."""
     _inventories: PerSnapshot[Inventory] = field(default_factory=PerSnapshot)
     _sights: Sights = field(default_factory=Sights)
     _mark: object = field(default_factory=object)
@@ -510,7 +510,7 @@ class ToolRegistry:
         return self.cache.get_now(kind, (self._mark, key), make, version=self.source.snapshot.number)
 
     def _view(self) -> tuple[int, int]:
-        """What an answer depends on beside the edition: which tools the caller sees, and how they stand."""
+        """What an answer depends on beside the snapshot: which tools the caller sees, and how they stand."""
         snapshot = self.source.snapshot
         visible = frozenset(self.source.policy.visible(self.caller, snapshot))
         return self._sights.number(snapshot, visible), self.source.standings.revision

@@ -258,7 +258,7 @@ OnDone = Callable[[str, CallError | None], None]
 def in_app(
     options: Options, work: Callable[[Application], Coroutine[Any, Any, Value]], *, as_json: bool, complete: bool = True
 ) -> Value:
-    """Open the house, ask servers that are not known when `complete`, do the work, close.
+    """Open the application, ask servers that are not known when `complete`, do the work, close.
 
     Every error of ours ends the command with its message and its exit code; there is no traceback.
     """

@@ -302,7 +302,7 @@ class _Announcing(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal and then let our caller close the house; uvicorn's own would end the process here."""
+        """Stop on a signal and then let our caller close the application; uvicorn's own would end the process here."""
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield

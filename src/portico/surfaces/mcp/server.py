@@ -64,7 +64,7 @@ class Tools:
     caller: Caller
     logs: Logs
     _published: list[JsonObject] | None = None
-    """What the last edition lists."""
+    """What the last snapshot lists."""
     _last: Caller = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,9 +102,9 @@ class Tools:
         return await self._call(self._caller(session), params["name"], params.get("arguments"), envelope)
 
     def publish(self) -> bool:
-        """Take note of what the edition of this moment lists; whether that is another list than the last edition's.
+        """Take note of what the snapshot of this moment lists; whether that is another list than the last snapshot's.
 
-        What clients were given does not matter: one of them may have asked between two editions, others may not.
+        What clients were given does not matter: one of them may have asked between two snapshots, others may not.
         """
         before, self._published = self._published, self.surface.listed(self.caller)
         return before is None or before != self._published
@@ -253,7 +253,7 @@ class SurfaceServer(Server[Any]):
         return self._caller
 
     def refresh_instructions(self) -> None:
-        """Name the servers of the current edition in what a client reads first."""
+        """Name the servers of the current snapshot in what a client reads first."""
         self.instructions = self._surface.instructions(self._caller)
 
     def create_initialization_options(
@@ -271,7 +271,7 @@ class SurfaceServer(Server[Any]):
         self._tools.publish()
 
     def publish(self, before: CatalogSnapshot, after: CatalogSnapshot) -> list[str]:
-        """Take note of a new edition, each of them in turn; the lists that are no longer what they were."""
+        """Take note of a new snapshot, each of them in turn; the lists that are no longer what they were."""
         self.refresh_instructions()
         resources = (before.items.resources, before.items.templates) != (after.items.resources, after.items.templates)
         is_other = {
@@ -285,7 +285,7 @@ class SurfaceServer(Server[Any]):
         return changed
 
     async def announce(self, before: CatalogSnapshot, after: CatalogSnapshot) -> None:
-        """Take note of a new edition and tell clients of both eras which lists are no longer what they were."""
+        """Take note of a new snapshot and tell clients of both eras which lists are no longer what they were."""
         await self.tell(self.publish(before, after))
 
     async def tell(self, changed: list[str]) -> None:

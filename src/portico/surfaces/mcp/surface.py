@@ -123,7 +123,7 @@ class Surface(Protocol):
         ...
 
     def listed(self, caller: Caller) -> list[JsonObject]:
-        """The same for the edition of this moment, without waiting for servers that have not been asked yet."""
+        """The same for the snapshot of this moment, without waiting for servers that have not been asked yet."""
         ...
 
     def meta_tool(self, name: str) -> MetaTool | None:

@@ -131,7 +131,7 @@ REST = Caller(surface="rest")
 
 
 def build_api(application: Application, *, caller: Caller = REST) -> FastAPI:
-    """The application over a house; it reads and runs no tool, and the one thing that it does is to clear the cache."""
+    """The REST application; it runs no tool, and all that it changes is the cache, which it may clear."""
     app = FastAPI(
         title="Portico",
         version=VERSION,

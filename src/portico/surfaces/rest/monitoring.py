@@ -38,7 +38,7 @@ def journal_state(application: Application) -> JournalState | None:
 
 
 def registry_of(application: Application) -> CollectorRegistry:
-    """A registry of this house's own: two houses in one process share no number."""
+    """A registry of this application's own: two applications in one process share no number."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Figures(application))
     ProcessCollector(registry=registry)
@@ -52,7 +52,7 @@ def exposed(registry: CollectorRegistry) -> bytes:
 
 @dataclass(slots=True, eq=False)
 class Figures(Collector):
-    """Reads the figures of a house where they are kept; nothing is counted twice, and no counter ever falls."""
+    """Reads the figures of an application where they are kept; nothing is counted twice, and no counter ever falls."""
 
     application: Application
 
@@ -149,7 +149,7 @@ class Ready(Shape):
 
 @dataclass(slots=True)
 class HealthRoutes:
-    """Says how the house is doing, without asking anybody."""
+    """Says how the application is doing, without asking anybody."""
 
     application: Application
     registry: CollectorRegistry

@@ -203,7 +203,7 @@ class BudgetResponse(Shape):
 
 @dataclass(slots=True)
 class OperatorRoutes:
-    """Asks the admin and the walk."""
+    """Asks the admin and the tiers."""
 
     admin: Admin
     tier_answers: TierAnswers

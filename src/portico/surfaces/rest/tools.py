@@ -89,7 +89,7 @@ class Wanted(OnePage):
     min_success: float = Field(default=0, ge=0, le=1, description="The share of calls that ended well.")
 
     def search(self) -> Search:
-        """The same for the walk.
+        """The same for the tiers.
 
         Raises:
             InvalidArguments: `text` and `q` at once.
@@ -102,7 +102,7 @@ class Wanted(OnePage):
 
 @dataclass(slots=True)
 class ToolRoutes:
-    """Asks the walk, and sends what it says."""
+    """Asks the tiers, and sends what it says."""
 
     tier_answers: TierAnswers
     caller: Caller

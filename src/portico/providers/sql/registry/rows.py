@@ -190,7 +190,7 @@ LONGEST_EXAMPLE = 200
 MOST_PARAMETERS = 200
 MOST_TAGS = 20
 MOST_TOOLS = 20_000
-"""Of one registry; every new edition of the catalog goes through all of them."""
+"""Of one registry; every new snapshot of the catalog goes through all of them."""
 
 TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 OBJECT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$#]{0,127}")
