@@ -23,7 +23,7 @@ if __package__ in (None, ""):
 
 from tests.scripting.denials import DENIALS, MEMORY
 
-from portico.domain.call import Limits, Script
+from portico.domain.call import Script, ScriptLimits
 from portico.errors import CallError, ScriptError
 from portico.scripting.engine import LuaEngine
 
@@ -168,7 +168,7 @@ async def _full(engine: LuaEngine) -> None:
 async def _denials(engine: LuaEngine) -> dict[str, float]:
     """How far hostile scripts get beyond their limit, and how long they hold up the gateway."""
     overshoot, ended = 0.0, 0
-    limits = Limits(seconds=WALL, cpu_seconds=60, memory_mb=16, calls=50, output_bytes=50_000)
+    limits = ScriptLimits(seconds=WALL, cpu_seconds=60, memory_mb=16, calls=50, output_bytes=50_000)
     async with Watch() as watch:
         for _, source in DENIALS.values():
             began = time.perf_counter()
@@ -182,7 +182,7 @@ async def _denials(engine: LuaEngine) -> dict[str, float]:
 
 async def _beside(engine: LuaEngine) -> float:
     """Megabytes that the processes of scripts that fill their memory take beyond it, as far as can be seen."""
-    limits = Limits(seconds=WALL, cpu_seconds=60, memory_mb=16, calls=50, output_bytes=50_000)
+    limits = ScriptLimits(seconds=WALL, cpu_seconds=60, memory_mb=16, calls=50, output_bytes=50_000)
     worst = 0.0
     for wanted, source in DENIALS.values():
         if MEMORY not in wanted:

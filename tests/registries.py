@@ -13,7 +13,7 @@ import anyio
 import psycopg
 
 from portico.application import Application
-from portico.config import Settings, find_paths
+from portico.config import GatewaySettings, find_paths
 from portico.domain.call import Call, Caller
 from portico.domain.server import DatabaseSpec
 from portico.providers.sql.registry.setup import setup_script
@@ -116,10 +116,10 @@ def sqlite_shop(file: Path) -> Shop:
     return Shop(f"sqlite:///{file}", file)
 
 
-def settings_for(folder: Path, *specs: DatabaseSpec, **fields: Any) -> Settings:
+def settings_for(folder: Path, *specs: DatabaseSpec, **fields: Any) -> GatewaySettings:
     """Settings with these databases and a store in memory."""
     home = find_paths({"PORTICO_HOME": str(folder)}, folder)
-    return Settings(**{"home": home, "databases": specs, "store": "memory", **fields})
+    return GatewaySettings(**{"home": home, "databases": specs, "store": "memory", **fields})
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from portico.domain.patterns import read_pattern
 from portico.domain.profile import Profile
 from portico.domain.server import Offering, Server, ServerSpec, ToolFilter
 from portico.errors import InvalidArguments, UnknownItem, UpstreamError, UpstreamGone
-from portico.search.items import Entries
+from portico.search.items import ItemIndex
 from portico.testing import FakeApplication, FakeProvider, definition, make_test_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("S0-P1")]
@@ -269,7 +269,7 @@ async def test_a_servers_own_tool_of_that_name_is_called_by_its_handle() -> None
 
 
 def test_what_does_not_change_is_not_read_again() -> None:
-    entries = Entries()
+    entries = ItemIndex()
     first, second = Server(name="a", identifier="a", resources=(HANDBOOK,)), Server(name="b", identifier="b")
     assert entries.search(collect([first, second]), "holidays", {"a", "b"}, 5)
     known = {id(tool) for _, tool in entries._read.values()}

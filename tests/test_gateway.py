@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from portico.catalog.policies import GlobPolicy
 from portico.domain.call import Call, Caller, Invocation, Outcome
 from portico.domain.disclosure import Budget, Disclosure, Level, Query
-from portico.domain.items import Item, Kind
+from portico.domain.items import Item, ItemKind
 from portico.domain.journal import Look, Lookup
 from portico.domain.server import Offering, ServerSpec
 from portico.domain.snapshot import CatalogSnapshot
@@ -411,7 +411,7 @@ def test_examples_fit_their_own_schema(large: FakeApplication) -> None:
 
 
 async def test_requests_beside_tools_go_to_their_server(application: FakeApplication) -> None:
-    item = Item(kind=Kind.PROMPT, server="github", original="greet", listed="github__greet", definition={})
+    item = Item(kind=ItemKind.PROMPT, server="github", original="greet", listed="github__greet", definition={})
     answer = await application.gateway.pass_on(item, "prompts/get", {"name": "greet"})
     assert answer == {"method": "prompts/get", "params": {"name": "greet"}}
 

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from portico.domain.call import Limits, Outcome, Result, Sandbox
+from portico.domain.call import Outcome, Result, Sandbox, ScriptLimits
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import Busy, CallError, ScriptError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 from portico.execution.executor import FairLimiter
@@ -45,7 +45,7 @@ def application() -> FakeApplication:
 
 
 def scripts_of(application: FakeApplication, engine: LuaEngine, **limits: Any) -> ScriptRunner:
-    return ScriptRunner(gateway=application.gateway, open_engine=lambda: engine, limits=Limits(**limits))
+    return ScriptRunner(gateway=application.gateway, open_engine=lambda: engine, limits=ScriptLimits(**limits))
 
 
 async def run(application: FakeApplication, engine: LuaEngine, source: str, /, **arguments: Any) -> Result:
@@ -366,7 +366,7 @@ async def test_arguments_of_a_run_are_data(application: FakeApplication, engine:
 
 async def test_a_caller_asks_for_seconds_within_the_bound(application: FakeApplication, engine: LuaEngine):
     scripts = ScriptRunner(
-        gateway=application.gateway, open_engine=lambda: engine, limits=Limits(seconds=5), max_seconds=0.5
+        gateway=application.gateway, open_engine=lambda: engine, limits=ScriptLimits(seconds=5), max_seconds=0.5
     )
     with anyio.fail_after(20), pytest.raises(ScriptError) as caught:
         await scripts.run(AGENT, "while true do end", seconds=1_000)

@@ -18,7 +18,7 @@ from portico.catalog.refresher import Refresher
 from portico.domain.call import Caller, Invocation
 from portico.domain.journal import CallQuery, RecordedCall, Report
 from portico.domain.overview import Bill as Bill
-from portico.domain.overview import BillLine, CategoryLine, Checkup, TierLine
+from portico.domain.overview import BillLine, CategoryOverview, Checkup, TierLine
 from portico.domain.overview import ServerReport as ServerReport
 from portico.domain.server import Health, State
 from portico.domain.snapshot import CatalogSnapshot
@@ -219,14 +219,14 @@ class Admin:
             return _remembered(self.journal, query)
         return await anyio.to_thread.run_sync(self.ledger.calls, query)
 
-    async def categories(self) -> list[CategoryLine]:
+    async def categories(self) -> list[CategoryOverview]:
         """Every category, in the order in which they are shown; also those on which nothing stands."""
         shelves: dict[str, list[ToolId]] = {}
         for tool in self._tools():
             shelves.setdefault(tool.category, []).append(tool.id)
         known = self.standings.known(SHIPPED, (*shelves, *self._configured()))
         lines = [
-            CategoryLine(
+            CategoryOverview(
                 category=category,
                 tools=len(shelves.get(name, ())),
                 servers=len({id.server for id in shelves.get(name, ())}),

@@ -15,7 +15,7 @@ from portico.catalog.refresher import Refresher
 from portico.domain.call import Call, Caller, Result
 from portico.domain.disclosure import Budget, Disclosure, Findings, Hit, Level, Query
 from portico.domain.foreign_text import one_line
-from portico.domain.items import GUIDE, Item, Items, Kind
+from portico.domain.items import GUIDE, Item, ItemKind, Items
 from portico.domain.journal import Look, Lookup
 from portico.domain.learned_schema import returns_line
 from portico.domain.snapshot import CatalogSnapshot
@@ -28,7 +28,7 @@ from portico.rendering.cache import AnswerCache, PerSnapshot
 from portico.rendering.cards import Spell, as_meta_tool, variants_of
 from portico.rendering.catalog_map import (
     LONGEST_PAGE,
-    Listed,
+    HitList,
     map_answer,
     map_lines,
     nothing_answer,
@@ -37,7 +37,7 @@ from portico.rendering.catalog_map import (
     worded,
 )
 from portico.rendering.json_forms import short_name
-from portico.results.paging import Reader, Reading
+from portico.results.paging import ReadRequest, ResultReader
 from portico.search.filters import Facets, Filters
 from portico.search.index import settle
 from portico.search.items import NAMED, PARAMETERS, SHOWN, ItemSearch, entry_card, entry_lines, worth_naming
@@ -229,7 +229,7 @@ class Gateway(Finder):
 
     item_search: ItemSearch
     counter: TokenCounter
-    reader: Reader
+    reader: ResultReader
     """What answers questions about results that were shortened."""
     meanings: MeaningSource | None = None
     """What queries mean to an embedder, where there is one."""
@@ -248,7 +248,7 @@ class Gateway(Finder):
         snapshot = self.snapshot
         known = f"{GUIDE}{identifier(unquote(uri.removeprefix(GUIDE)))}"
         found = self.item_search.find(snapshot, known, self._servers(caller, snapshot))
-        return found if found is not None and found.kind is Kind.DOCUMENT else None
+        return found if found is not None and found.kind is ItemKind.DOCUMENT else None
 
     def asset(self, caller: Caller, spelling: str) -> Item | None:
         """The prompt, resource or document that is spelled so."""
@@ -324,7 +324,7 @@ class Gateway(Finder):
             self.executor.search_rank.showed(caller, [hit.tool.id for hit in nearest])
             return self._nothing(caller, snapshot, query, nearest, budget, spell)
         self._tell(caller, query, found)
-        listed = Listed(
+        listed = HitList(
             query=query,
             hits=found.hits,
             usage=self.executor.journal.usage(),
@@ -461,7 +461,7 @@ class Gateway(Finder):
             InvalidArguments: the cursor, the pattern or the path cannot be used.
         """
         started = perf_counter()
-        reading = Reading(id=id, cursor=cursor, grep=grep, path=path)
+        reading = ReadRequest(id=id, cursor=cursor, grep=grep, path=path)
         answer = await self.reader.read(caller, reading)
         self.record_lookup(caller, Look.READ, reading.words, answer, since=started)
         return answer
@@ -512,7 +512,7 @@ class Gateway(Finder):
             if wanted.startswith(identifier(name).casefold()):
                 error.add(f"the server {name!r} is not available: {reason}")
 
-    def _page(self, caller: Caller, listed: Listed, budget: Budget) -> Disclosure:
+    def _page(self, caller: Caller, listed: HitList, budget: Budget) -> Disclosure:
         page = listed.page(budget)
         if listed.query.text.strip():  # to browse is no search
             self.executor.search_rank.showed(caller, [hit.tool.id for hit in page.hits], page.start + 1)

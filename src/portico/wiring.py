@@ -22,7 +22,7 @@ from portico.catalog.categories import CategoryRule, Standings
 from portico.catalog.policies import GlobPolicy, ProfilePolicy, UserPolicy
 from portico.catalog.publisher import Publisher
 from portico.catalog.refresher import Refresher
-from portico.config import ScriptSettings, Settings, load_settings
+from portico.config import GatewaySettings, ScriptSettings, load_settings
 from portico.domain.call import ResultLimits
 from portico.domain.foreign_text import target_of
 from portico.domain.profile import OPEN, Profile
@@ -52,11 +52,11 @@ from portico.protocols import (
 from portico.providers.mcp import UpstreamProvider
 from portico.providers.mcp.stdio import packaging_of
 from portico.providers.python.loading import import_file, import_name
-from portico.providers.python.threads import Loops, Workers, prints_aside
+from portico.providers.python.threads import FunctionLoop, Workers, prints_aside
 from portico.rendering.budget import ListingCosts, TokenEstimate, counter_for
 from portico.rendering.cache import AnswerCache
 from portico.results.kept import Results
-from portico.results.paging import Reader
+from portico.results.paging import ResultReader
 from portico.results.truncate import Truncator
 from portico.search.embeddings import open_meanings
 from portico.search.embeddings.local import INSTALL, is_installed
@@ -89,7 +89,7 @@ class Remembered:
     closing: list[Callable[[], None]]
 
 
-def open_stores(settings: Settings) -> Remembered:
+def open_stores(settings: GatewaySettings) -> Remembered:
     """Open the store of the settings; a server that is away is no reason to fail."""
     durable = settings.journal.mode == "durable"
     database = open_database(settings.store, settings.home.data, durable=durable, patient=True)
@@ -121,7 +121,7 @@ def open_stores(settings: Settings) -> Remembered:
     return Remembered(store=store, journal=journal, parts=parts, closing=closing)
 
 
-def _counters(settings: Settings, database: Database) -> Path | None:
+def _counters(settings: GatewaySettings, database: Database) -> Path | None:
     """Where the counters of this database's writers lie; one in memory is gone with its only writer."""
     is_kept = database.dialect != "sqlite" or settings.store not in ("memory", "sqlite://", "sqlite:///:memory:")
     return settings.home.data / "journal" / f"{crc32(database.where.encode()):08x}" if is_kept else None
@@ -209,7 +209,7 @@ def assemble(parts: Parts) -> Application:
         executor=executor,
         item_search=ItemSearch(provider_of=executor.provider_of, profile=parts.profile),
         counter=parts.counter,
-        reader=Reader(truncator),
+        reader=ResultReader(truncator),
         costs=ListingCosts(parts.counter),
         standings=standings,
         answers=parts.cache,
@@ -290,7 +290,7 @@ def _editions(parts: Parts) -> Publisher:
     )
 
 
-def build(settings: Settings) -> Application:
+def build(settings: GatewaySettings) -> Application:
     """An application for these settings, with what the store remembers already published.
 
     Raises:
@@ -346,7 +346,7 @@ def build(settings: Settings) -> Application:
 
 
 @asynccontextmanager
-async def open_app(settings: Settings) -> AsyncIterator[Application]:
+async def open_app(settings: GatewaySettings) -> AsyncIterator[Application]:
     """An application whose servers are started on demand and stopped at the end."""
     application = build(settings)
     try:
@@ -356,7 +356,7 @@ async def open_app(settings: Settings) -> AsyncIterator[Application]:
             await _close(application)
 
 
-def settings_for(config: str | None, *, profile: str | None = None, reload: bool = False) -> Settings:
+def settings_for(config: str | None, *, profile: str | None = None, reload: bool = False) -> GatewaySettings:
     """The settings that the command line, the environment and the config file give.
 
     Raises:
@@ -367,7 +367,7 @@ def settings_for(config: str | None, *, profile: str | None = None, reload: bool
     return replace(settings, problems=(*settings.problems, *_not_installed(settings)))
 
 
-def _refuse_serverless(settings: Settings) -> None:
+def _refuse_serverless(settings: GatewaySettings) -> None:
     """Do nothing where a server of the config can be used, or none is written: what starts must serve something."""
     if settings.servers or not settings.refused:
         return
@@ -435,7 +435,7 @@ def _lookup(providers: Mapping[str, Provider]) -> Callable[[str], Provider]:
     return provider_of
 
 
-def _open_registries(settings: Settings) -> Registries | None:
+def _open_registries(settings: GatewaySettings) -> Registries | None:
     if not settings.databases:
         return None
     # Loaded where there are databases alone.
@@ -445,7 +445,7 @@ def _open_registries(settings: Settings) -> Registries | None:
     return found
 
 
-def _add_workshop(application: Application, settings: Settings, providers: dict[str, Provider]) -> None:
+def _add_workshop(application: Application, settings: GatewaySettings, providers: dict[str, Provider]) -> None:
     """Offer the tools of our own that the settings name; they need nobody to be asked."""
     # A twentieth of a second to load, which a command without such tools must not pay.
     from portico.providers.local_sources import open_local_sources
@@ -477,7 +477,7 @@ def _show(application: Application, server: str) -> None:
     application.gateway.publisher.accept([(provider.offering(), provider.source)])
 
 
-def load_hooks(settings: Settings) -> Hooks | None:
+def load_hooks(settings: GatewaySettings) -> Hooks | None:
     """The hooks of the settings.
 
     Raises:
@@ -486,7 +486,7 @@ def load_hooks(settings: Settings) -> Hooks | None:
     if not settings.hooks:
         return None
     modules = [_hook_module(source, settings.folder) for source in settings.hooks]
-    return hooks_of(modules, Workers(), loops=Loops(), around=prints_aside)
+    return hooks_of(modules, Workers(), loops=FunctionLoop(), around=prints_aside)
 
 
 def _hook_module(source: str, folder: Path) -> ModuleType:
@@ -499,14 +499,14 @@ def _hook_module(source: str, folder: Path) -> ModuleType:
     return module
 
 
-def _open_meanings(settings: Settings, store: Store) -> MeaningSource | None:
+def _open_meanings(settings: GatewaySettings, store: Store) -> MeaningSource | None:
     asked = settings.semantic
     if asked is None:
         return None
     return open_meanings(store=store, url=asked.url, model=asked.model, key=asked.key, timeout=asked.timeout_s)
 
 
-def _not_installed(settings: Settings) -> Iterator[ConfigError]:
+def _not_installed(settings: GatewaySettings) -> Iterator[ConfigError]:
     """What to say of a local model when the package that runs it is not there; search goes on without."""
     asked = settings.semantic
     if asked is not None and not asked.url and not is_installed():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config import NAMES, PROFILES, Settings, load_settings, open_trust
+from portico.config import NAMES, PROFILES, GatewaySettings, load_settings, open_trust
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Home:
             if os.access(self.project / name, os.R_OK) and (self.project / name).is_file():
                 open_trust(self.environ, self.project).trust(self.project / name)
 
-    def load(self, config: str | Path | None = None) -> Settings:
+    def load(self, config: str | Path | None = None) -> GatewaySettings:
         self.trust()
         return load_settings(None if config is None else str(config), self.environ, self.project)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from portico.config import Settings, load_settings
+from portico.config import GatewaySettings, load_settings
 
 from .conftest import Home
 
 
-def loaded(home: Home, text: str = "", **environ: str) -> Settings:
+def loaded(home: Home, text: str = "", **environ: str) -> GatewaySettings:
     if text:
         home.write("project/portico.yaml", text)
     home.trust()

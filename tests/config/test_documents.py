@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.config.load import read_settings
-from portico.config.settings import Paths, Settings
+from portico.config.settings import GatewaySettings, InstallationPaths
 from portico.documents.document import Document, dotted, parse_document, read_document
 from portico.errors import ConfigError, RestrictionError
 
@@ -139,7 +139,7 @@ SIGNS = st.text(alphabet="{}[]\":,- \n#&*!|>'$abé\t0.\\/=<", max_size=60)
 @given(SIGNS | st.text(max_size=40), st.sampled_from(["c.json", "c.yaml", "c.toml"]))
 def test_no_text_is_answered_with_anything_but_settings_or_a_config_error(text: str, name: str) -> None:
     answer = _answer(text, name)
-    assert isinstance(answer, Settings) or (answer.fix and answer.file == name)
+    assert isinstance(answer, GatewaySettings) or (answer.fix and answer.file == name)
 
 
 FIELDS = st.sampled_from(
@@ -157,19 +157,19 @@ def test_no_entry_is_answered_with_anything_but_specs_and_problems(entries: dict
     found = _answer(json.dumps({table: entries}), "c.json")
     if isinstance(found, RestrictionError):
         return  # a filter that cannot be read ends everything
-    assert isinstance(found, Settings)
+    assert isinstance(found, GatewaySettings)
     names = {spec.name for spec in found.servers} | {str(problem.where).split(".")[1] for problem in found.problems}
     assert names == set(entries)
     assert all(problem.line and problem.fix for problem in found.problems)
 
 
-def _answer(text: str, name: str) -> Settings | ConfigError:
+def _answer(text: str, name: str) -> GatewaySettings | ConfigError:
     try:
         return _read(text, name)
     except ConfigError as error:
         return error
 
 
-def _read(text: str, name: str) -> Settings:
-    home = Paths(config=Path("/nowhere"), data=Path("/nowhere"))
+def _read(text: str, name: str) -> GatewaySettings:
+    home = InstallationPaths(config=Path("/nowhere"), data=Path("/nowhere"))
     return read_settings(document(text, name), home, {}, Path("/nowhere"))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from portico.config import Settings, load_settings
+from portico.config import GatewaySettings, load_settings
 from portico.domain.server import HttpLimits, HttpSettings
 
 
-def read(tmp_path: Path, text: str) -> Settings:
+def read(tmp_path: Path, text: str) -> GatewaySettings:
     file = tmp_path / "portico.yaml"
     file.write_text(text)
     return load_settings(str(file), {"PORTICO_HOME": str(tmp_path)}, tmp_path)

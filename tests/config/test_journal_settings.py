@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config import JournalSettings, Settings, add_server, assign_category, mask, server_entries
+from portico.config import GatewaySettings, JournalSettings, add_server, assign_category, mask, server_entries
 from portico.errors import ConfigError
 from portico.storage.addresses import sqlite_file
 
@@ -15,7 +15,7 @@ from .conftest import Home
 SECRET = "hunter2"
 
 
-def read(home: Home, text: str) -> Settings:
+def read(home: Home, text: str) -> GatewaySettings:
     home.write("project/portico.yaml", text)
     settings = home.load()
     assert settings.problems == ()
@@ -60,7 +60,7 @@ def test_the_address_of_a_database_comes_from_the_environment_and_is_never_print
     assert settings.store_shown == "postgresql://db.example.com:5432/portico"
     assert SECRET not in repr(settings)
     assert SECRET not in str(mask({"store": settings.store}))
-    assert Settings(home=settings.home).store_shown == "sqlite"
+    assert GatewaySettings(home=settings.home).store_shown == "sqlite"
 
 
 BROKEN = {

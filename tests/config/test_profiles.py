@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portico.config import Settings, load_settings
+from portico.config import GatewaySettings, load_settings
 from portico.config.profiles import PACKAGED
 from portico.errors import ConfigError
 from tests.config.conftest import Home
@@ -12,7 +12,7 @@ from tests.config.conftest import Home
 SERVERS = "servers:\n  github: {command: x}\n  docs: {command: y}\n"
 
 
-def chosen(home: Home, name: str | None = None) -> Settings:
+def chosen(home: Home, name: str | None = None) -> GatewaySettings:
     home.trust()
     return load_settings(None, home.environ, home.project, profile=name)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from portico.config import ScriptSettings, Settings, load_settings
-from portico.domain.call import Limits
+from portico.config import GatewaySettings, ScriptSettings, load_settings
+from portico.domain.call import ScriptLimits
 
 
-def read(tmp_path: Path, text: str) -> Settings:
+def read(tmp_path: Path, text: str) -> GatewaySettings:
     file = tmp_path / "portico.yaml"
     file.write_text(text)
     return load_settings(str(file), {"PORTICO_HOME": str(tmp_path)}, tmp_path)
@@ -27,7 +27,7 @@ def test_every_limit_can_be_set(tmp_path: Path):
         " output_bytes: 500, printed_bytes: 600, source_bytes: 700, at_once: 1, pool: 2, require_hardening: true}",
     )
     assert settings.problems == ()
-    limits = Limits(
+    limits = ScriptLimits(
         seconds=5,
         cpu_seconds=0.5,
         memory_mb=16,

@@ -15,7 +15,7 @@ from portico.errors import StoreError, StoreRefused, UnknownResult
 from portico.protocols import ResultStore, ShapeStore
 from portico.rendering.budget import TokenEstimate
 from portico.results.kept import Results
-from portico.results.paging import Reader, Reading
+from portico.results.paging import ReadRequest, ResultReader
 from portico.results.preview import read_outline
 from portico.results.truncate import Truncator
 from portico.storage.database import Binds, Database, Row
@@ -130,12 +130,12 @@ async def test_a_page_of_a_large_result_reads_little_of_it(database: Database) -
     caller = Caller(name="anna", result_tokens=2_000)
     id = truncator.results.keep(caller, "a.b", (read_outline(ROWS * 1, 100).part,), 0)
     counting.given = 0
-    page = await Reader(truncator).read(caller, Reading(id=id, cursor="90000"))
+    page = await ResultReader(truncator).read(caller, ReadRequest(id=id, cursor="90000"))
     assert json.loads(page.text)[0] == {"n": 90_000, "mail": "user90000@example.com"}
     assert counting.given < 1_500_000 < len(ROWS)
-    found = await Reader(truncator).read(caller, Reading(id=id, grep="user99999@"))
+    found = await ResultReader(truncator).read(caller, ReadRequest(id=id, grep="user99999@"))
     assert found.text.startswith("99999: ")
-    selected = await Reader(truncator).read(caller, Reading(id=id, path="rows[-1].n"))
+    selected = await ResultReader(truncator).read(caller, ReadRequest(id=id, path="rows[-1].n"))
     assert selected.text == "99999"
 
 
@@ -150,7 +150,7 @@ async def test_a_result_that_goes_while_it_is_read_is_told_as_such(store: Result
     with pytest.raises(StoreError, match="has expired"):
         found.parts[0].text[0:10]
     with pytest.raises(UnknownResult):
-        await Reader(truncator).read(caller, Reading(id=id))
+        await ResultReader(truncator).read(caller, ReadRequest(id=id))
 
 
 @pytest.mark.requirement("P-SHAPES")

@@ -11,22 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.house.source import ROOT, SOURCE
 
-from portico.search.word_vectors import Table, shipped_table
+from portico.search.word_vectors import WordVectors, shipped_table
 from portico.search.words import query_words
 
 FOLDER = SOURCE / "search" / "table"
 
 
 @pytest.fixture(scope="module")
-def table() -> Table:
+def table() -> WordVectors:
     return shipped_table()
 
 
-def meaning(table: Table, text: str) -> np.ndarray:
+def meaning(table: WordVectors, text: str) -> np.ndarray:
     return table.of_query(query_words(text))
 
 
-def test_the_table_has_the_size_that_it_promises(table: Table) -> None:
+def test_the_table_has_the_size_that_it_promises(table: WordVectors) -> None:
     words = list(table.words.words)
     assert table.numbers.dtype == np.int8
     assert table.numbers.shape == (len(words), table.dims)
@@ -53,7 +53,7 @@ def test_the_table_is_packed_into_the_wheel() -> None:
     assert {path.name for path in FOLDER.iterdir()} == {"scales.npy", "vectors.npy", "words.txt"}
 
 
-def test_the_table_is_opened_once(table: Table) -> None:
+def test_the_table_is_opened_once(table: WordVectors) -> None:
     assert shipped_table() is table
 
 
@@ -61,7 +61,7 @@ def test_a_table_is_read_from_any_folder(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("apple\npear", encoding="utf-8")
     np.save(tmp_path / "vectors.npy", np.array([[127, 0], [0, 127]], dtype=np.int8))
     np.save(tmp_path / "scales.npy", np.array([1, 2], dtype=np.float32))
-    small = Table.read(tmp_path)
+    small = WordVectors.read(tmp_path)
     assert small.dims == 2
     assert small.of_query({"apple": 1.0}).tolist() == [1, 0]
     assert small.of_query({"apple": 2.0, "pear": 1.0}) == pytest.approx([0.5**0.5, 0.5**0.5])
@@ -88,24 +88,24 @@ def test_a_table_is_read_from_any_folder(tmp_path: Path) -> None:
         ("doctor", "hospital", "commit"),
     ],
 )
-def test_related_words_are_nearer_than_others(one: str, related: str, unrelated: str, table: Table) -> None:
+def test_related_words_are_nearer_than_others(one: str, related: str, unrelated: str, table: WordVectors) -> None:
     wanted = meaning(table, one)
     assert wanted @ meaning(table, related) > wanted @ meaning(table, unrelated) + 0.1
 
 
-def test_an_unknown_word_is_read_by_its_parts(table: Table) -> None:
+def test_an_unknown_word_is_read_by_its_parts(table: WordVectors) -> None:
     assert "weatherforecast" not in table.words
     parts = table.words.rows_of("weatherforecast")
     assert parts == (*table.words.rows_of("weather"), *table.words.rows_of("forecast"))
     assert meaning(table, "weatherforecast") @ meaning(table, "weather forecast") == pytest.approx(1, abs=1e-5)
 
 
-def test_identifiers_mean_what_their_words_mean(table: Table) -> None:
+def test_identifiers_mean_what_their_words_mean(table: WordVectors) -> None:
     assert meaning(table, "sendEmail") == pytest.approx(meaning(table, "send_email"))
 
 
 @pytest.mark.parametrize("text", ["", "the of and", "!!!", "созда", "12 345", "x", "\ud800"])
-def test_nothing_known_means_nothing(text: str, table: Table) -> None:
+def test_nothing_known_means_nothing(text: str, table: WordVectors) -> None:
     assert not meaning(table, text).any()
 
 
@@ -123,5 +123,5 @@ def test_the_weight_of_all_words_together_changes_nothing(weight: float) -> None
     assert weighed == pytest.approx(table.of_query({"send": 1, "email": 1}), abs=1e-6)
 
 
-def test_no_tools_have_no_meanings(table: Table) -> None:
+def test_no_tools_have_no_meanings(table: WordVectors) -> None:
     assert table.of_tools([]).shape == (0, table.dims)

@@ -18,7 +18,7 @@ from portico.protocols import TokenCounter
 from portico.rendering.budget import ExactTokens, TokenEstimate, Variants
 from portico.rendering.json_forms import forms, latency_text, performance, performance_words, success_text
 from portico.tiers.budget import Allowance, Step
-from portico.tiers.view import Outline, compose
+from portico.tiers.view import TierOutline, compose
 
 EXACT = [ExactTokens()] if find_spec("splintr") else []
 """Its extra need not be installed."""
@@ -55,7 +55,7 @@ def view(sizes: list[int], tokens: int, counter: TokenCounter | None = None, **o
     }
     allowed = Allowance(step=Step.SUMMARIES, tokens=tokens, before=1_000)
     items = [item(name, size) for name, size in zip(names, sizes, strict=True)]
-    return compose(Outline(**{**given, **outline}), items, allowed, counter or TokenEstimate())
+    return compose(TierOutline(**{**given, **outline}), items, allowed, counter or TokenEstimate())
 
 
 @pytest.mark.requirement("S1-57", "S1-E16")

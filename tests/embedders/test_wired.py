@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config import Semantic, Settings, find_paths
+from portico.config import GatewaySettings, Semantic, find_paths
 from portico.search.embeddings.local import is_installed
 from portico.surfaces.cli.context import Exit
 from portico.wiring import Parts, assemble, open_app
@@ -30,7 +30,7 @@ async def test_a_house_opens_the_embedder_of_its_settings_and_closes_it(
     server: EmbeddingServer, tmp_path: Path
 ) -> None:
     asked = Semantic(url=server.url, model="m", key=KEY, timeout_s=5)
-    settings = Settings(home=find_paths({"PORTICO_HOME": str(tmp_path)}, tmp_path), semantic=asked)
+    settings = GatewaySettings(home=find_paths({"PORTICO_HOME": str(tmp_path)}, tmp_path), semantic=asked)
     async with open_app(settings) as application:
         meanings = application.meanings
         assert meanings is not None

@@ -20,7 +20,7 @@ from portico.errors import ConfigError, InvalidArguments, Refused, Sent, Upstrea
 from portico.execution.arguments import ArgumentCheck, Checked
 from portico.execution.hooks import Hooks, hooks_of
 from portico.execution.learning import WAITING
-from portico.providers.python.threads import Loops, Workers, prints_aside
+from portico.providers.python.threads import FunctionLoop, Workers, prints_aside
 from portico.testing import AGENT, definition, tool
 
 WEATHER = tool(definition("weather", city="string", days={"type": "integer"}))
@@ -394,7 +394,7 @@ async def test_an_async_guard_that_blocks_refuses_and_holds_nobody_up(gate: thre
         task.cancel()
         await asyncio.sleep(0)
 
-    loops = Loops(held_seconds=0.01)
+    loops = FunctionLoop(held_seconds=0.01)
     for guard, said in ((block, r"did not answer in 0\.2 s"), (cancel, "it has cancelled itself")):
         found = hooks_of([SimpleNamespace(on_call=guard)], Workers(), loops=loops, seconds=SHORT)
         with anyio.fail_after(5), pytest.raises(Refused, match=said):

@@ -13,7 +13,7 @@ from portico.domain.call import Caller
 from portico.domain.disclosure import Disclosure
 from portico.errors import InvalidArguments, UnknownResult
 from portico.rendering.budget import TokenEstimate
-from portico.results.paging import PATTERN_LENGTH, Reader, Reading
+from portico.results.paging import PATTERN_LENGTH, ReadRequest, ResultReader
 from portico.results.preview import read_outline
 from portico.results.truncate import Truncator
 from portico.testing import make_test_app
@@ -22,15 +22,15 @@ CALLER = Caller(name="anna", result_tokens=600)
 USERS: Any = {"users": [{"id": n, "mail": f"user{n}@Example.com"} for n in range(2_000)], "note": "n" * 30}
 
 
-def kept(*texts: str) -> tuple[Reader, str]:
+def kept(*texts: str) -> tuple[ResultReader, str]:
     truncator = Truncator(counter=TokenEstimate())
-    return Reader(truncator), truncator.results.keep(
+    return ResultReader(truncator), truncator.results.keep(
         CALLER, "a.b", tuple(read_outline(text, 100).part for text in texts), 0
     )
 
 
-async def read(reader: Reader, id: str, **asked: str) -> Disclosure:
-    answer = await reader.read(CALLER, Reading(id=id, **asked))
+async def read(reader: ResultReader, id: str, **asked: str) -> Disclosure:
+    answer = await reader.read(CALLER, ReadRequest(id=id, **asked))
     assert answer.tokens <= 600
     return answer
 
@@ -251,7 +251,7 @@ async def test_paths_wait_for_each_other_and_pages_do_not_wait_for_paths() -> No
     with fail_after(5):
         await read(reader, id, grep="user5@")
     async with create_task_group() as tasks:
-        tasks.start_soon(reader.read, CALLER, Reading(id=id, path="users[0]"))
+        tasks.start_soon(reader.read, CALLER, ReadRequest(id=id, path="users[0]"))
         with fail_after(5):
             while not reader.paths.statistics().tasks_waiting:
                 await lowlevel.checkpoint()

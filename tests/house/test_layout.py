@@ -7,13 +7,17 @@ from collections import Counter
 
 import pytest
 
-from tests.house.source import SOURCE, modules
+from tests.house.source import ROOT, SOURCE, modules
 
 TOP_LEVEL = 10
 FILES = 235
 """The most files; this number only ever shrinks."""
 SHARED_NAMES = frozenset({"__init__", "provider", "surface", "errors", "budget", "session"})
 """Names of modules that say the same wherever they stand."""
+VOCABULARY = 25
+"""The most words of our own."""
+CLASSES_TWICE: frozenset[str] = frozenset()
+"""Public classes of one name; this list only ever shrinks."""
 TWICE = frozenset(
     {"app", "cache", "database", "demo", "http", "items", "journal", "loading", "open", "postgres", "run", "server"}
     | {"sqlite", "statements", "values"}
@@ -35,6 +39,19 @@ def test_there_are_no_more_files_than_before():
 def test_the_name_of_a_module_says_one_thing():
     names = Counter(m.path.stem for m in modules())
     assert {name for name, times in names.items() if times > 1} - SHARED_NAMES == TWICE
+
+
+@pytest.mark.requirement("P-HOUSE-WORDS")
+def test_no_two_public_classes_have_one_name():
+    classes = Counter(n.name for m in modules() for n in m.tree.body if isinstance(n, ast.ClassDef))
+    shared = {name for name, times in classes.items() if times > 1 and not name.startswith("_")}
+    assert shared <= CLASSES_TWICE
+
+
+@pytest.mark.requirement("P-HOUSE-WORDS")
+def test_the_vocabulary_is_short():
+    words = (ROOT / "docs" / "vocabulary.md").read_text(encoding="utf-8").count("\n| **")
+    assert words <= VOCABULARY
 
 
 @pytest.mark.requirement("P-HOUSE-IMPORTS")

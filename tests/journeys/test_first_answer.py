@@ -17,7 +17,7 @@ import typer
 
 from portico.config import find_paths
 from portico.config.load import load_settings
-from portico.server.greeting import UNDERSTOOD, Asked, asked_over_stdio
+from portico.server.greeting import UNDERSTOOD, StdioRequest, asked_over_stdio
 from portico.surfaces.cli.app import app
 from portico.surfaces.cli.context import CliContext, Options
 
@@ -247,7 +247,9 @@ def test_a_command_line_is_read_as_the_real_parser_reads_it(line: list[str]) -> 
     cli_context = CliContext(open_app=None, serve=serve, demo=None, version="", surface_tokens=None)  # type: ignore[arg-type]
     typer.main.get_command(app).main(line, obj=Options(cli_context=cli_context), standalone_mode=False)
     assert seen.pop("stdio")
-    assert asked_over_stdio(line) == Asked(config=seen["config"], surface=seen["surface"], profile=seen["profile"])
+    assert asked_over_stdio(line) == StdioRequest(
+        config=seen["config"], surface=seen["surface"], profile=seen["profile"]
+    )
 
 
 @pytest.mark.parametrize("line", OTHERS, ids=" ".join)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from portico.packaged.demo import demo_url
-from portico.providers.sql import Connection, DatabaseSource
+from portico.providers.sql import DatabaseSource, ReadConnection
 from tests.packaged.shop import fill_postgres
 
 
@@ -26,7 +26,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabaseSou
 
 
 @pytest.fixture
-def conn(shop: DatabaseSource) -> Iterator[Connection]:
+def conn(shop: DatabaseSource) -> Iterator[ReadConnection]:
     """An open connection to the shop."""
     with shop.reading() as connection:
         yield connection

@@ -13,7 +13,7 @@ import pytest
 
 from portico.errors import InvalidArguments
 from portico.packaged import base, quality, retrieval, security
-from portico.providers.sql import Connection, DatabaseSource
+from portico.providers.sql import DatabaseSource, ReadConnection
 
 TABLES = """
 CREATE TABLE games (score INTEGER, body TEXT);
@@ -28,7 +28,7 @@ ENDLESS = "INSERT INTO extremes VALUES ('NaN'), ('Infinity'), (1)"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def conn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
+def conn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReadConnection]:
     """A connection to the odd tables, on each engine."""
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'odd.db'}"
@@ -44,26 +44,26 @@ def conn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]
     source.close()
 
 
-def test_a_score_does_not_hide_a_column_of_that_name(conn: Connection):
+def test_a_score_does_not_hide_a_column_of_that_name(conn: ReadConnection):
     (hit,) = retrieval.handle_rag_searchText(conn, "good game", "games")["hits"]
     assert hit.pop("portico_score") > 0
     assert hit == {"score": 77, "body": "a good game"}
 
 
-def test_statistics_of_numbers_without_bounds_are_still_json(conn: Connection):
+def test_statistics_of_numbers_without_bounds_are_still_json(conn: ReadConnection):
     found = quality.handle_qlty_univariateStatistics(conn, "extremes", "v")
     assert json.loads(json.dumps(found, allow_nan=False))["count"] == 3
     assert found["max"] == (1e308 if conn.dialect == "sqlite" else "NaN")
 
 
-def test_an_empty_table_is_summarised_as_one(conn: Connection):
+def test_an_empty_table_is_summarised_as_one(conn: ReadConnection):
     assert base.handle_base_tablePreview(conn, "blank")["rows"] == []
     found = quality.handle_qlty_univariateStatistics(conn, "blank", "n")
     assert (found["count"], found["mean"], found["median"]) == (0, None, None)
     assert quality.handle_qlty_missingValues(conn, "blank")["columns"][0]["percent"] == 0.0
 
 
-def test_signs_of_placeholders_and_templates_in_names_mean_nothing(conn: Connection):
+def test_signs_of_placeholders_and_templates_in_names_mean_nothing(conn: ReadConnection):
     name = "a:b %s \"q'"
     assert base.handle_base_tablePreview(conn, name)["rows"] == [[-1, "one word", None]]
     assert '":x"' in base.handle_base_tableDDL(conn, name)["ddl"]

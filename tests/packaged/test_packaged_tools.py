@@ -13,7 +13,7 @@ from PIL import Image
 from portico.errors import CallError, InvalidArguments
 from portico.packaged import base, plots, quality, retrieval, security, tuning
 from portico.packaged.demo import demo_url
-from portico.providers.sql import Connection, DatabaseSource
+from portico.providers.sql import DatabaseSource, ReadConnection
 from tests.databases import OWNER
 
 PRICES = [9.5, 48.0, 32.9, 79.0, 6.2, 54.0, 139.0, 18.5, 24.0, 39.9]
@@ -21,7 +21,7 @@ TABLES = ["articles", "customers", "monthly_sales", "order_items", "orders", "pr
 
 
 @pytest.mark.requirement("S0-43", "S0-48", "S0-49", "S0-55")
-def test_a_query_is_answered_with_columns_and_rows(conn: Connection):
+def test_a_query_is_answered_with_columns_and_rows(conn: ReadConnection):
     found = base.handle_base_readQuery(
         conn, "SELECT id, name FROM products WHERE price < :most ORDER BY id", {"most": 10}
     )
@@ -39,7 +39,7 @@ def test_a_query_is_answered_with_columns_and_rows(conn: Connection):
 
 
 @pytest.mark.requirement("S0-27", "S0-55")
-def test_tables_are_listed_with_their_kind(conn: Connection):
+def test_tables_are_listed_with_their_kind(conn: ReadConnection):
     found = base.handle_base_tableList(conn)["tables"]
     assert [table["name"] for table in found] == TABLES
     assert {table["name"]: table["kind"] for table in found}["monthly_sales"] == "view"
@@ -58,7 +58,7 @@ def test_the_name_of_the_demo_means_its_only_schema(tmp_path):
 
 
 @pytest.mark.requirement("S0-55")
-def test_a_table_and_a_view_are_described(conn: Connection):
+def test_a_table_and_a_view_are_described(conn: ReadConnection):
     ddl = base.handle_base_tableDDL(conn, "ORDERS")["ddl"]
     assert "CREATE TABLE orders" in ddl
     assert "orders_by_customer" in ddl
@@ -75,7 +75,7 @@ def test_a_table_and_a_view_are_described(conn: Connection):
 
 
 @pytest.mark.requirement("S0-58")
-def test_missing_negative_and_distinct_values_are_counted(conn: Connection):
+def test_missing_negative_and_distinct_values_are_counted(conn: ReadConnection):
     missing = {c["column"]: c for c in quality.handle_qlty_missingValues(conn, "products")["columns"]}
     assert missing["description"] == {"column": "description", "missing": 3, "percent": 30.0}
     negative = quality.handle_qlty_negativeValues(conn, "products")
@@ -88,7 +88,7 @@ def test_missing_negative_and_distinct_values_are_counted(conn: Connection):
 
 
 @pytest.mark.requirement("S0-58")
-def test_statistics_are_those_that_python_works_out(conn: Connection):
+def test_statistics_are_those_that_python_works_out(conn: ReadConnection):
     found = quality.handle_qlty_univariateStatistics(conn, "products", "price")
     first, middle, third = quantiles(PRICES, method="inclusive")
     assert found["count"] == 10
@@ -104,7 +104,7 @@ def test_statistics_are_those_that_python_works_out(conn: Connection):
 
 
 @pytest.mark.requirement("S0-59")
-def test_roles_and_grants_are_told_where_there_are_some(conn: Connection):
+def test_roles_and_grants_are_told_where_there_are_some(conn: ReadConnection):
     answers = [
         security.handle_sec_userRoles(conn),
         security.handle_sec_rolePermissions(conn, OWNER),
@@ -124,7 +124,7 @@ def test_roles_and_grants_are_told_where_there_are_some(conn: Connection):
 
 
 @pytest.mark.requirement("S0-62")
-def test_texts_are_found_by_a_question_and_the_method_is_named(conn: Connection):
+def test_texts_are_found_by_a_question_and_the_method_is_named(conn: ReadConnection):
     found = retrieval.handle_rag_searchText(conn, "How long is the warranty of a lamp?", "articles")
     assert found["method"] == {"sqlite": "fts5", "postgresql": "tsvector"}[conn.dialect]
     assert found["hits"][0]["title"] == "Warranty"
@@ -142,13 +142,13 @@ def test_texts_are_found_by_a_question_and_the_method_is_named(conn: Connection)
 @pytest.mark.parametrize(
     "question", ["'; DROP TABLE orders; --", '"quoted" OR NEAR(', "50% off_100", "{title} : body*", "ünï cödé"]
 )
-def test_any_question_may_be_asked(conn: Connection, question: str):
+def test_any_question_may_be_asked(conn: ReadConnection, question: str):
     for table in ("articles", "products"):
         assert isinstance(retrieval.handle_rag_searchText(conn, question, table)["hits"], list)
 
 
 @pytest.mark.requirement("S0-63")
-def test_a_plan_is_explained_in_lines(conn: Connection):
+def test_a_plan_is_explained_in_lines(conn: ReadConnection):
     sql = "SELECT * FROM orders WHERE customer_id = :who"
     found = tuning.handle_sql_opt_explain(conn, sql, {"who": 3})
     assert found["dialect"] == conn.dialect
@@ -171,7 +171,7 @@ CHARTS = [
 
 @pytest.mark.requirement("S0-61")
 @pytest.mark.parametrize(("draw", "arguments"), CHARTS)
-def test_a_chart_is_a_real_image_with_a_line_of_text(conn: Connection, draw, arguments):
+def test_a_chart_is_a_real_image_with_a_line_of_text(conn: ReadConnection, draw, arguments):
     image, text = draw(conn, **arguments)["content"]
     png = base64.b64decode(image["data"], validate=True)
     assert (image["type"], image["mimeType"], text["type"]) == ("image", "image/png", "text")
@@ -194,7 +194,7 @@ def test_a_chart_is_a_real_image_with_a_line_of_text(conn: Connection, draw, arg
         "SELECT 1 AS x, 1e-300 AS y UNION ALL SELECT 2, 2e-300",
     ],
 )
-def test_a_chart_of_odd_values_is_still_drawn(conn: Connection, sql: str):
+def test_a_chart_of_odd_values_is_still_drawn(conn: ReadConnection, sql: str):
     for draw in (plots.handle_plot_line_chart, plots.handle_plot_bar_chart):
         assert draw(conn, "x", ["y"], sql=sql)["content"][0]["type"] == "image"
 
@@ -212,12 +212,12 @@ def test_a_chart_of_odd_values_is_still_drawn(conn: Connection, sql: str):
         ({"columns": ["v"], "sql": "SELECT 'a' AS name, 1e308 AS v"}, "no axis can show"),
     ],
 )
-def test_a_chart_that_cannot_be_drawn_is_told_with_what_to_do(conn: Connection, arguments, says):
+def test_a_chart_that_cannot_be_drawn_is_told_with_what_to_do(conn: ReadConnection, arguments, says):
     with pytest.raises(InvalidArguments, match=says):
         plots.handle_plot_bar_chart(conn, "name", **arguments)
 
 
-def test_a_pie_of_too_much_or_below_nothing_is_refused(conn: Connection):
+def test_a_pie_of_too_much_or_below_nothing_is_refused(conn: ReadConnection):
     with pytest.raises(InvalidArguments, match="cannot be told apart"):
         plots.handle_plot_pie_chart(conn, "id", "id", table_name="customers")
     with pytest.raises(InvalidArguments, match="draw bars instead"):

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from portico.domain.call import Limits, Ran, Script
+from portico.domain.call import Ran, Script, ScriptLimits
 from portico.errors import CallError, ScriptError, Sent
 from portico.scripting.engine import LuaEngine
 
@@ -90,7 +90,7 @@ class Runner:
         """Run a script to its end."""
         self.cli_context = self._portal.call(CliContext)
         given = {"seconds": 20.0, **limits}
-        script = Script(source=source, arguments=arguments or {}, limits=Limits(**given))
+        script = Script(source=source, arguments=arguments or {}, limits=ScriptLimits(**given))
         return self._portal.call(self._engine.run, script, self.cli_context)
 
     def value(self, source: str, arguments: dict[str, Any] | None = None, **limits: Any) -> Any:

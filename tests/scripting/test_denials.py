@@ -7,13 +7,13 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from portico.domain.call import Limits, Script
+from portico.domain.call import Script, ScriptLimits
 from portico.errors import ScriptError
 from portico.scripting.engine import LuaEngine
 from tests.scripting.denials import DENIALS, DONE, WALL
 from tests.scripting.kit import CliContext, children, nurseries, until
 
-SMALL = Limits(
+SMALL = ScriptLimits(
     seconds=30.0, cpu_seconds=0.15, memory_mb=16, calls=50, in_flight=4, output_bytes=50_000, printed_bytes=5_000
 )
 
@@ -57,7 +57,9 @@ async def test_no_call_is_accepted_after_the_deadline(engine: LuaEngine):
     """
     cli_context = CliContext()
     with pytest.raises(ScriptError) as caught:
-        await engine.run(Script(source=source, limits=Limits(seconds=1.0, cpu_seconds=20, calls=10**9)), cli_context)
+        await engine.run(
+            Script(source=source, limits=ScriptLimits(seconds=1.0, cpu_seconds=20, calls=10**9)), cli_context
+        )
     made = len(cli_context.calls)
     assert caught.value.limit == "seconds"
     assert made > 0
@@ -70,7 +72,7 @@ async def test_calls_stop_exactly_at_their_limit(engine: LuaEngine):
     cli_context = CliContext()
     script = Script(
         source="local n = 0 for i = 1, 100 do if pcall(calculator.echo, {}) then n = n + 1 end end return n",
-        limits=Limits(calls=7),
+        limits=ScriptLimits(calls=7),
     )
     assert (await engine.run(script, cli_context)).value == 7
     assert len(cli_context.calls) == 7
@@ -83,7 +85,7 @@ async def test_a_hundred_endless_scripts_do_not_stop_others(engine: LuaEngine):
     async def endless() -> None:
         try:
             await engine.run(
-                Script(source="while true do end", limits=Limits(seconds=60, cpu_seconds=0.05)), CliContext()
+                Script(source="while true do end", limits=ScriptLimits(seconds=60, cpu_seconds=0.05)), CliContext()
             )
         except ScriptError as error:
             (stopped if error.limit == "cpu_seconds" else refused).append(error.reason)

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from portico.domain.call import Limits, Script
+from portico.domain.call import Script, ScriptLimits
 from portico.scripting.engine import LuaEngine
 from tests.scripting.kit import BOUND, CliContext, children, until
 
@@ -42,7 +42,7 @@ async def test_a_full_script_takes_little_more_than_its_limit(engine: LuaEngine,
     assert nursery is not None
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            limits = Limits(memory_mb=MEGABYTES, cpu_seconds=15)
+            limits = ScriptLimits(memory_mb=MEGABYTES, cpu_seconds=15)
             tasks.start_soon(engine.run, Script(source=source, limits=limits), cli_context)
             await until(lambda: cli_context.calls and cli_context.calls[-1][1] == "hang")
             most = max(map(_peak, children(nursery)))

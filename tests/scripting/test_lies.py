@@ -12,24 +12,26 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from portico.domain.call import Limits, Script
+from portico.domain.call import Script, ScriptLimits
 from portico.scripting.fork_client import HELD, Worker
 from portico.scripting.framing import BadFrame, Splitter, dumped, loaded, packed
-from portico.scripting.run import LATE, LOST, Run, start_frame
+from portico.scripting.run import LATE, LOST, ScriptRun, start_frame
 from tests.scripting.kit import BOUND, CliContext
 
-LIMITS = Limits(seconds=5, memory_mb=32, calls=3, in_flight=2, output_bytes=1_000, printed_bytes=10)
+LIMITS = ScriptLimits(seconds=5, memory_mb=32, calls=3, in_flight=2, output_bytes=1_000, printed_bytes=10)
 
 
 @asynccontextmanager
-async def taken_over(limits: Limits = LIMITS) -> AsyncIterator[tuple[Run, socket.socket, CliContext, list[str]]]:
+async def taken_over(
+    limits: ScriptLimits = LIMITS,
+) -> AsyncIterator[tuple[ScriptRun, socket.socket, CliContext, list[str]]]:
     """A run, and the worker's end of its wire in our hands."""
     ours, theirs = socket.socketpair()
     worker, cli_context, ended = Worker(1), CliContext(), []
     await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
     with theirs:
         theirs.setblocking(False)
-        yield Run(worker, Script(source="", limits=limits), cli_context), theirs, cli_context, ended
+        yield ScriptRun(worker, Script(source="", limits=limits), cli_context), theirs, cli_context, ended
     worker.close()
     await anyio.lowlevel.checkpoint()
 
@@ -39,7 +41,7 @@ def frame(**fields: object) -> bytes:
     return packed(json.dumps(fields).encode())
 
 
-async def said(*frames: bytes, limits: Limits = LIMITS) -> tuple[object, Run, CliContext]:
+async def said(*frames: bytes, limits: ScriptLimits = LIMITS) -> tuple[object, ScriptRun, CliContext]:
     """What comes of a worker that says this and is gone."""
     async with taken_over(limits) as (run, wire, cli_context, ended):
         for one in frames:
@@ -117,7 +119,7 @@ async def test_a_value_is_taken_with_all_its_digits():
 
 
 async def test_a_silent_worker_is_ended_by_the_clock():
-    async with taken_over(Limits(seconds=0.05)) as (run, _, _, ended):
+    async with taken_over(ScriptLimits(seconds=0.05)) as (run, _, _, ended):
         last = await run.converse(b"{}", lambda: ended.append("ended"))
     assert (last, ended) == (LATE, ["ended"])
 

@@ -11,7 +11,7 @@ import sys
 import anyio
 import pytest
 
-from portico.domain.call import Limits, Script
+from portico.domain.call import Script, ScriptLimits
 from portico.errors import ScriptError, Sent
 from portico.scripting import fork_client as minder
 from portico.scripting.engine import LuaEngine
@@ -21,7 +21,7 @@ from tests.house.source import ROOT
 from tests.scripting.kit import BOUND, CliContext, children, is_running, killed, nurseries, until
 
 HANGING = Script(source="calculator.hang():await()")
-LOOPING = Script(source="print('on its way') while true do end", limits=Limits(cpu_seconds=60))
+LOOPING = Script(source="print('on its way') while true do end", limits=ScriptLimits(cpu_seconds=60))
 
 
 @pytest.mark.requirement("T65")
@@ -64,7 +64,7 @@ async def test_a_run_that_gets_no_turn_says_so():
             tasks.start_soon(engine.run, HANGING, cli_context)
             await until(lambda: cli_context.in_flight == 1)
             with pytest.raises(ScriptError, match="other scripts were still running"):
-                await engine.run(Script(source="return 1", limits=Limits(seconds=0.05)), CliContext())
+                await engine.run(Script(source="return 1", limits=ScriptLimits(seconds=0.05)), CliContext())
             tasks.cancel_scope.cancel()
     await engine.aclose()
 
@@ -103,7 +103,9 @@ async def test_a_worker_that_crashes_is_told_from_one_that_used_its_time(engine:
             tasks.start_soon(_expect, engine, HANGING, cli_context, "its process was lost (signal 11)")
             await until(lambda: cli_context.in_flight == 1)
             await killed(children(nursery), signal.SIGSEGV)
-    await _expect(engine, Script(source="while true do end", limits=Limits(cpu_seconds=0.05)), cli_context, "CPU time")
+    await _expect(
+        engine, Script(source="while true do end", limits=ScriptLimits(cpu_seconds=0.05)), cli_context, "CPU time"
+    )
 
 
 @pytest.mark.requirement("F43")
@@ -118,7 +120,7 @@ async def test_idle_workers_that_die_are_replaced(engine: LuaEngine):
 async def test_a_stopped_worker_is_ended_by_the_clock(engine: LuaEngine):
     nursery = await _nursery(engine)
     cli_context = CliContext()
-    script = Script(source="calculator.wait():await() return 1", limits=Limits(seconds=2.0))
+    script = Script(source="calculator.wait():await() return 1", limits=ScriptLimits(seconds=2.0))
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_expect, engine, script, cli_context, "it was stopped after 2 s")

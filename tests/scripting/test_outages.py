@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from portico.domain.call import Limits, Script
+from portico.domain.call import Script, ScriptLimits
 from portico.errors import ScriptError
 from portico.scripting import engine as pool
 from portico.scripting.engine import LuaEngine
@@ -141,7 +141,7 @@ async def test_a_lost_worker_is_noticed_while_its_calls_are_too_large_to_hear_mo
     """
     cli_context = CliContext()
     with anyio.fail_after(BOUND), pytest.raises(ScriptError) as caught:
-        await engine.run(Script(source=source, limits=Limits(seconds=100, cpu_seconds=1.0)), cli_context)
+        await engine.run(Script(source=source, limits=ScriptLimits(seconds=100, cpu_seconds=1.0)), cli_context)
     assert caught.value.limit == "cpu_seconds"
     assert cli_context.in_flight == 0
 

@@ -30,12 +30,12 @@ from .redact import mask as mask
 from .settings import NAMES as NAMES
 from .settings import PORT as PORT
 from .settings import SURFACES as SURFACES
+from .settings import GatewaySettings as GatewaySettings
+from .settings import InstallationPaths as InstallationPaths
 from .settings import JournalSettings as JournalSettings
-from .settings import Paths as Paths
 from .settings import ScriptSettings as ScriptSettings
 from .settings import SearchLimits as SearchLimits
 from .settings import Semantic as Semantic
-from .settings import Settings as Settings
 from .settings import find_paths as find_paths
 from .trust import PROFILES as PROFILES
 from .trust import TrustBook as TrustBook

@@ -181,7 +181,7 @@ _BY_FOLDER: Mapping[str, Dialect] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundEntry:
     """One server entry where it stands: as data, and with numbers and switches as they were spelled."""
 
     name: str
@@ -191,10 +191,10 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entries:
+class ServerEntries:
     """The server entries of one document, and what was wrong with the tables that hold them."""
 
-    found: tuple[Found, ...]
+    found: tuple[FoundEntry, ...]
     problems: tuple[ConfigError, ...]
     unusable: tuple[str, ...] = ()
     """Where servers should be, and something else stands."""
@@ -219,9 +219,9 @@ def recognise(document: Document) -> Dialect:
     return _by_keys(document, data)
 
 
-def find_entries(document: Document, dialect: Dialect, folder: Path) -> Entries:
+def find_entries(document: Document, dialect: Dialect, folder: Path) -> ServerEntries:
     """All server entries of a document; of two with one name the first counts and the second is a problem."""
-    found: dict[str, Found] = {}
+    found: dict[str, FoundEntry] = {}
     problems: list[ConfigError] = []
     unusable: list[str] = []
     tables = _server_tables(document.data, dialect, folder)
@@ -235,7 +235,7 @@ def find_entries(document: Document, dialect: Dialect, folder: Path) -> Entries:
         if isinstance(raw, list) and dialect == "continue":
             for index, entry in enumerate(raw):
                 name = str(entry.get("name", "")) if isinstance(entry, dict) else ""
-                found.setdefault(name, Found(name=name, path=(*table, index), words=words[index], raw=entry))
+                found.setdefault(name, FoundEntry(name=name, path=(*table, index), words=words[index], raw=entry))
             continue
         if not isinstance(raw, dict):
             fix = "Write a name for each server, with its entry below it."
@@ -243,11 +243,11 @@ def find_entries(document: Document, dialect: Dialect, folder: Path) -> Entries:
             unusable.append(dotted(table))
             continue
         for name in raw:
-            entry = Found(name=name, path=(*table, name), words=words[name], raw=raw[name])
+            entry = FoundEntry(name=name, path=(*table, name), words=words[name], raw=raw[name])
             if found.setdefault(name, entry) is not entry:
                 first, second = document.line(found[name].path), document.line(entry.path)
                 problems.append(again(document, entry.path, first=first or 1, second=second or 1))
-    return Entries(found=tuple(found.values()), problems=tuple(problems), unusable=tuple(unusable))
+    return ServerEntries(found=tuple(found.values()), problems=tuple(problems), unusable=tuple(unusable))
 
 
 def has_table(document: Document, dialect: Dialect, folder: Path) -> bool:

@@ -17,7 +17,7 @@ from portico.documents import yaml_text as yamltext
 from portico.documents.document import Document, format_of, parse_document, read_document, read_text
 from portico.errors import ConfigError
 
-from .clients import CLIENTS, Dialect, Found, client_files, find_entries, has_table, normalise, recognise
+from .clients import CLIENTS, Dialect, FoundEntry, client_files, find_entries, has_table, normalise, recognise
 from .reader import meant
 from .redact import mask
 from .servers import KNOWN, read_server
@@ -384,7 +384,7 @@ class _Look:
     environ: Mapping[str, str] = field(repr=False)
     port: int
 
-    def judge(self, found: Found) -> ImportItem:
+    def judge(self, found: FoundEntry) -> ImportItem:
         """What one entry would become if nothing else were there."""
         folder = self.document.file.absolute().parent
         variables = Variables(environ=self.environ, folder=folder, lenient=True)

@@ -224,7 +224,7 @@ def apply(plan: InstallPlan) -> Path | None:
     write_atomically(plan.path, plan.after.encode())
     if plan.records is not None and plan.entry is not None:
         digest = digest_of(plan.after)
-        record = Record(entry=plan.entry, removed=plan.removed, after=digest, backup=backup.name)
+        record = InstallRecord(entry=plan.entry, removed=plan.removed, after=digest, backup=backup.name)
         remember_install(plan.records, plan.path, record)
     return backup
 
@@ -271,7 +271,7 @@ RECORDS = "installed.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class InstallRecord:
     """What one installation wrote: its entry, the servers that it took out, and the whole text as a hash."""
 
     entry: Mapping[str, Any]
@@ -306,7 +306,7 @@ class Undone:
     diff: str = field(default="", repr=False)
 
 
-def remember_install(records: Path, path: Path, record: Record) -> None:
+def remember_install(records: Path, path: Path, record: InstallRecord) -> None:
     """Write down what was installed, so that it can be told later whether it has changed."""
     known = _read(records)
     rows = known.setdefault(os.path.abspath(path), [])
@@ -392,7 +392,7 @@ def undo(
     return apply_undo(plan_undo(client, environ=environ, cwd=cwd, scope=scope, platform=platform, force=force))
 
 
-def _backup(path: Path, record: Record | None) -> Path | None:
+def _backup(path: Path, record: InstallRecord | None) -> Path | None:
     """The text from before the installation; other changes of ours may have left later ones."""
     if record is not None and record.backup:
         named = path.with_name(record.backup)
@@ -400,7 +400,7 @@ def _backup(path: Path, record: Record | None) -> Path | None:
     return latest_name(path, BACKUP)
 
 
-def _refuse_changed(document: Document, client: Client, entry: Any, record: Record | None) -> None:
+def _refuse_changed(document: Document, client: Client, entry: Any, record: InstallRecord | None) -> None:
     if record is not None and entry == record.entry:
         return
     if record is None and _looks_like_ours(entry):
@@ -415,7 +415,7 @@ def _looks_like_ours(entry: Any) -> bool:
     return "portico" in words or "/mcp" in words
 
 
-def _undone_text(document: Document, client: Client, record: Record | None, backup: Path | None) -> str | None:
+def _undone_text(document: Document, client: Client, record: InstallRecord | None, backup: Path | None) -> str | None:
     saved = backup.read_text(encoding="utf-8") if backup is not None else None
     if record is not None and saved is not None and digest_of(document.text) == record.after:
         return saved or None  # nothing else was changed: the file is as it was, to the letter
@@ -433,13 +433,13 @@ def _is_empty(data: Any, client: Client) -> bool:
     return not data or (isinstance(data, dict) and set(data) == {client.table} and not data[client.table])
 
 
-def _latest(records: Path, path: Path) -> Record | None:
+def _latest(records: Path, path: Path) -> InstallRecord | None:
     rows = _read(records).get(os.path.abspath(path))
     if not rows:
         return None
     row = rows[-1]
     removed, after, backup = row.get("removed", ()), row.get("after", ""), row.get("backup", "")
-    return Record(entry=row["entry"], removed=tuple(removed), after=str(after), backup=str(backup))
+    return InstallRecord(entry=row["entry"], removed=tuple(removed), after=str(after), backup=str(backup))
 
 
 def _forget(records: Path, path: Path) -> None:

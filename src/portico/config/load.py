@@ -32,9 +32,9 @@ from .settings import (
     ORDERS,
     SURFACES,
     CapabilitiesSettings,
-    Paths,
+    GatewaySettings,
+    InstallationPaths,
     SearchLimits,
-    Settings,
     find_paths,
     refuse_unrestricted,
 )
@@ -53,7 +53,9 @@ SUPERUSER = "DATABASE_ALLOW_SUPERUSER"
 """An environment variable that lets that database be asked with the login of a superuser."""
 
 
-def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path, *, profile: str | None = None) -> Settings:
+def load_settings(
+    config: str | None, environ: Mapping[str, str], cwd: Path, *, profile: str | None = None
+) -> GatewaySettings:
     """Read the config file that the command line, the environment or the folder names; none at all is no error.
 
     The profile is the one that is named here, or else by the environment.
@@ -65,14 +67,14 @@ def load_settings(config: str | None, environ: Mapping[str, str], cwd: Path, *, 
     home = find_paths(environ, cwd)
     file = find_config(config, environ, cwd)
     document = read_document(file) if file else None
-    settings = read_settings(document, home, environ, cwd) if document else Settings(home=home)
+    settings = read_settings(document, home, environ, cwd) if document else GatewaySettings(home=home)
     settings = with_database(settings, environ)
     is_own = document is not None and recognise(document) == "portico"
     settings = with_registry(with_profile(settings, document if is_own else None, profile, environ, cwd))
     return _switched(settings, environ.get(SWITCH, "").strip())
 
 
-def with_database(settings: Settings, environ: Mapping[str, str]) -> Settings:
+def with_database(settings: GatewaySettings, environ: Mapping[str, str]) -> GatewaySettings:
     """The settings with the database that the environment names, and with what it allows there."""
     settings = replace(settings, database_uri=environ.get(DATABASE, "").strip())
     value = environ.get(SUPERUSER, "").strip()
@@ -85,7 +87,7 @@ def with_database(settings: Settings, environ: Mapping[str, str]) -> Settings:
     return replace(settings, allow_superuser=False, problems=(*settings.problems, problem))
 
 
-def _switched(settings: Settings, value: str) -> Settings:
+def _switched(settings: GatewaySettings, value: str) -> GatewaySettings:
     """The settings with the surface that the switch in the environment chooses, if it says anything."""
     if not value:
         return settings
@@ -96,7 +98,9 @@ def _switched(settings: Settings, value: str) -> Settings:
     return replace(settings, surface="search" if switch else "static")
 
 
-def read_settings(document: Document, home: Paths, environ: Mapping[str, str], cwd: Path) -> Settings:
+def read_settings(
+    document: Document, home: InstallationPaths, environ: Mapping[str, str], cwd: Path
+) -> GatewaySettings:
     """Translate one document, ours or a client's.
 
     Raises:
@@ -110,7 +114,7 @@ def read_settings(document: Document, home: Paths, environ: Mapping[str, str], c
     variables = Variables(environ=environ, folder=document.file.absolute().parent)
     servers = _servers(document, dialect, variables, cwd)
     fields = Fields(data or {}, document=document, path=(), variables=variables)
-    settings = _own(fields, document, home) if dialect == "portico" else Settings(home=home)
+    settings = _own(fields, document, home) if dialect == "portico" else GatewaySettings(home=home)
     problems = sorted((*fields.problems, *servers.problems), key=lambda problem: problem.line or 0)
     refuse_unrestricted(problems)
     return replace(
@@ -146,17 +150,17 @@ def _servers(document: Document, dialect: Dialect, variables: Variables, folder:
     )
 
 
-def _own(fields: Fields, document: Document, home: Paths) -> Settings:
+def _own(fields: Fields, document: Document, home: InstallationPaths) -> GatewaySettings:
     for twice in document.duplicates():
         if twice.path[0] not in ("servers", "mcpServers"):
             fields.problems.append(again(document, twice.path, first=twice.first, second=twice.second))
     for key in fields.table:
         if key not in OWN_KEYS and not key.startswith(("x-", "$")):
             fields.report("this key is not known", key, fix=meant(key, OWN_KEYS))
-    defaults = Settings(home=home)
+    defaults = GatewaySettings(home=home)
     store = read_store(Fields(fields.table, document=document, path=(), variables=fields.variables), document)
     port = fields.whole("port", least=0, most=65535)
-    return Settings(
+    return GatewaySettings(
         home=home,
         surface=_surface(fields) or defaults.surface,
         host=fields.text("host").strip() or defaults.host,

@@ -17,7 +17,7 @@ from portico.domain.server import DatabaseSpec
 from portico.errors import ConfigError
 
 from .reader import Fields, meant
-from .settings import SURFACES, Settings, absolute, is_meant
+from .settings import SURFACES, GatewaySettings, absolute, is_meant
 from .trust import PROFILES, found_here
 from .variables import Variables
 
@@ -44,7 +44,7 @@ def read_databases(fields: Fields, document: Document) -> tuple[DatabaseSpec, ..
     return tuple(_read(fields, document, table))
 
 
-def with_registry(settings: Settings) -> Settings:
+def with_registry(settings: GatewaySettings) -> GatewaySettings:
     """The settings with the databases that the chosen profile leaves, and with the one that its `registry` asks for."""
     profile = settings.selected
     databases = tuple(spec for spec in settings.databases if profile.permits_server(spec.name))
@@ -246,8 +246,8 @@ class _Reader:
 
 
 def with_profile(
-    settings: Settings, config: Document | None, named: str | None, environ: Mapping[str, str], cwd: Path
-) -> Settings:
+    settings: GatewaySettings, config: Document | None, named: str | None, environ: Mapping[str, str], cwd: Path
+) -> GatewaySettings:
     """The settings under the profile that the command line or the environment chooses, if any.
 
     Raises:
@@ -349,7 +349,7 @@ def _patterns(fields: Fields, key: str) -> tuple[Pattern, ...] | None:
     return tuple(found)
 
 
-def _strangers(settings: Settings, profile: Profile) -> Iterator[ConfigError]:
+def _strangers(settings: GatewaySettings, profile: Profile) -> Iterator[ConfigError]:
     """Servers of a profile that are probably misspelt; one that resembles nothing may be a server of local tools."""
     names = [spec.name for spec in settings.servers]
     for server in profile.servers or ():
@@ -359,7 +359,7 @@ def _strangers(settings: Settings, profile: Profile) -> Iterator[ConfigError]:
             yield ConfigError(f"no server is called {server!r}", where=where, fix=f"Did you mean {near[0]!r}?")
 
 
-def _applied(settings: Settings, profile: Profile) -> Settings:
+def _applied(settings: GatewaySettings, profile: Profile) -> GatewaySettings:
     return replace(
         settings,
         profile=profile.name,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from portico.documents.document import Document
 from portico.documents.tree import Spelled, TreePath
-from portico.domain.call import Limits, ResultLimits
+from portico.domain.call import ResultLimits, ScriptLimits
 from portico.domain.server import HttpLimits, HttpSettings
 from portico.errors import ConfigError
 
@@ -245,7 +245,7 @@ def read_results(fields: Fields) -> ResultLimits:
 BYTES = 16_000_000
 """The most that a script may have of each; beyond it a message between the processes would be too large."""
 SCRIPTS_KEYS = tuple(
-    found.name for kind in (Limits, ScriptSettings) for found in fields_of(kind) if found.name != "limits"
+    found.name for kind in (ScriptLimits, ScriptSettings) for found in fields_of(kind) if found.name != "limits"
 )
 
 
@@ -264,13 +264,13 @@ def read_scripts(fields: Fields) -> ScriptSettings:
     )
 
 
-def _limits(fields: Fields, defaults: Limits, most: float) -> Limits:
+def _limits(fields: Fields, defaults: ScriptLimits, most: float) -> ScriptLimits:
     usual = fields.number("scripts", "seconds", above=0) or min(defaults.seconds, most)
     if usual > most:
         fix = f"Write at most {most:g}, or raise scripts.max_seconds."
         fields.report("this is more than scripts.max_seconds", "scripts", "seconds", fix=fix)
         usual = most
-    return Limits(
+    return ScriptLimits(
         seconds=usual,
         cpu_seconds=fields.number("scripts", "cpu_seconds", above=0) or defaults.cpu_seconds,
         memory_mb=fields.whole("scripts", "memory_mb", least=8, most=4_096) or defaults.memory_mb,

@@ -50,7 +50,7 @@ LEAST_VALUES, MOST_VALUES = 1_000, 50_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class EntryOutcome:
     """What became of one entry: a specification, problems, or a specification with remarks."""
 
     spec: ServerSpec | None
@@ -59,16 +59,18 @@ class Outcome:
 
 def read_server(
     name: str, entry: Any, *, document: Document, path: TreePath, variables: Variables, dialect: Dialect = "portico"
-) -> Outcome:
+) -> EntryOutcome:
     """Translate one raw entry, with numbers and switches as they were spelled.
 
     No message ever shows a value of `env`, `headers`, `args` or `url`.
     """
     if (refusal := _refuse_name(name)) is not None:
-        return Outcome(spec=None, problems=(document.error(refusal, path, fix="Give the server a short, plain name."),))
+        return EntryOutcome(
+            spec=None, problems=(document.error(refusal, path, fix="Give the server a short, plain name."),)
+        )
     if not isinstance(entry, dict):
         fix = "Write a table with command and args, or with url."
-        return Outcome(spec=None, problems=(document.error("a server must be a table", path, fix=fix),))
+        return EntryOutcome(spec=None, problems=(document.error("a server must be a table", path, fix=fix),))
     normal = normalise(entry, dialect)
     variables = replace(variables, used={})  # of this server alone
     fields = Fields(normal.entry, document=document, path=path, variables=variables, moved=normal.moved)
@@ -77,7 +79,7 @@ def read_server(
         fields.variables = replace(variables, lenient=True)
     _report_unknown(fields, is_ours=dialect == "portico")
     spec = _spec(name, fields, enabled)
-    return Outcome(spec=spec if fields.is_usable else None, problems=tuple(fields.problems))
+    return EntryOutcome(spec=spec if fields.is_usable else None, problems=tuple(fields.problems))
 
 
 def _refuse_name(name: str) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from portico.documents.tree import TreePath
-from portico.domain.call import Limits, ResultLimits
+from portico.domain.call import ResultLimits, ScriptLimits
 from portico.domain.profile import OPEN, Profile
 from portico.domain.server import DatabaseSpec, HttpSettings, ServerSpec
 from portico.errors import ConfigError, RestrictionError
@@ -21,7 +21,7 @@ NAMES = ("portico.yaml", "portico.yml", "portico.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paths:
+class InstallationPaths:
     """The folders of one installation; nothing is created by knowing them."""
 
     config: Path
@@ -35,13 +35,13 @@ class Paths:
         return self.config / NAMES[0]
 
 
-def find_paths(environ: Mapping[str, str], cwd: Path) -> Paths:
+def find_paths(environ: Mapping[str, str], cwd: Path) -> InstallationPaths:
     """The folders that the environment asks for: `PORTICO_HOME` for everything, or else XDG."""
     home = environ.get("PORTICO_HOME")
     if home:
         everything = absolute(home, environ, cwd)
-        return Paths(config=everything, data=everything)
-    return Paths(
+        return InstallationPaths(config=everything, data=everything)
+    return InstallationPaths(
         config=_xdg(environ, "XDG_CONFIG_HOME", ".config") / "portico",
         data=_xdg(environ, "XDG_DATA_HOME", ".local/share") / "portico",
     )
@@ -151,7 +151,7 @@ class ScriptSettings:
     """Whether scripts may run, what one may use, and how many there are at once."""
 
     enabled: bool = True
-    limits: Limits = field(default_factory=Limits)
+    limits: ScriptLimits = field(default_factory=ScriptLimits)
     """What one script may use unless its caller asks for another time."""
     max_seconds: float = 120.0
     """What a caller may ask for."""
@@ -164,10 +164,10 @@ class ScriptSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class GatewaySettings:
     """What the config file says, with every variable expanded and every refused part in `problems`."""
 
-    home: Paths
+    home: InstallationPaths
     surface: str = "discover"
     host: str = "127.0.0.1"
     port: int = PORT

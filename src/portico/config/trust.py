@@ -20,7 +20,7 @@ from portico.documents.document import Document, read_document
 from portico.errors import ConfigError
 
 from .edit import write_atomically
-from .settings import NAMES, Paths, absolute, find_paths
+from .settings import NAMES, InstallationPaths, absolute, find_paths
 from .variables import Variables
 
 CODE = ("python", "hooks")
@@ -280,7 +280,7 @@ def location(config: Path) -> Path:
     return Path(os.path.realpath(config.parent)) / config.name
 
 
-def is_own(config: Path, paths: Paths) -> bool:
+def is_own(config: Path, paths: InstallationPaths) -> bool:
     """Whether a config lies in the user's own config folder, where nobody else puts files."""
     return os.path.realpath(config.parent) == os.path.realpath(paths.config)
 

@@ -226,7 +226,7 @@ class ResultLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ScriptLimits:
     """What one run of a script may use; all of it is enforced from outside of the script."""
 
     seconds: float = 30.0
@@ -249,7 +249,7 @@ class Script:
 
     source: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: ScriptLimits = field(default_factory=ScriptLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,7 +153,7 @@ GUIDE = f"{OWN_SCHEME}//guide/"
 """Begins the URI of what a server says of itself, its instructions."""
 
 
-class Kind(StrEnum):
+class ItemKind(StrEnum):
     """What an item is."""
 
     PROMPT = "prompt"
@@ -166,7 +166,7 @@ class Kind(StrEnum):
 class Item:
     """One prompt, resource, resource template or document under the spelling that clients see."""
 
-    kind: Kind
+    kind: ItemKind
     server: str
     original: str
     listed: str
@@ -208,7 +208,7 @@ class Items:
             UnknownItem: no prompt, or more than one, has that name.
         """
         exact = self._listed.get(spelling)
-        found = [exact] if exact is not None and exact.kind is Kind.PROMPT else self._prompts.get(spelling, [])
+        found = [exact] if exact is not None and exact.kind is ItemKind.PROMPT else self._prompts.get(spelling, [])
         return _the_one(spelling, "prompt", found, self.prompts)
 
     def resource(self, uri: str) -> Item:
@@ -325,7 +325,7 @@ class Items:
             return known if asked == known.listed else _called(known, asked)
         own = (item.original for item in self.templates if item.server == server)
         if any(fits_template(original, template) for template in own):
-            return Item(kind=Kind.RESOURCE, server=server, original=original, listed=asked, definition={})
+            return Item(kind=ItemKind.RESOURCE, server=server, original=original, listed=asked, definition={})
         return None
 
 
@@ -336,15 +336,15 @@ def collect(servers: Iterable[Server], identifiers: Mapping[str, str] | None = N
     """
     known = sorted(servers, key=lambda server: server.name)
     names = {**{server.name: server.identifier for server in known}, **(identifiers or {})}
-    resources = _distinct(_uris(known, Kind.RESOURCE))
-    templates = _distinct(_uris(known, Kind.TEMPLATE))
+    resources = _distinct(_uris(known, ItemKind.RESOURCE))
+    templates = _distinct(_uris(known, ItemKind.TEMPLATE))
     claims = [claim for claim, _ in resources], [claim for claim, _ in templates]
     givers = {claim.server for claim in chain(*claims)}
     contested = Claims(*claims).contested() if len(givers) > 1 else set()
     return Items(
         prompts=_listed_prompts(known, names),
-        resources=tuple(_listed(Kind.RESOURCE, claim, raw, names, contested) for claim, raw in resources),
-        templates=tuple(_listed(Kind.TEMPLATE, claim, raw, names, contested) for claim, raw in templates),
+        resources=tuple(_listed(ItemKind.RESOURCE, claim, raw, names, contested) for claim, raw in resources),
+        templates=tuple(_listed(ItemKind.TEMPLATE, claim, raw, names, contested) for claim, raw in templates),
         documents=tuple(_guide(server) for server in known if server.instructions.strip()),
         identifiers=names,
     )
@@ -358,7 +358,7 @@ def is_reserved(uri: str) -> bool:
 
 def qualified(identifier: str, item: Item) -> str:
     """An item spelled with its server, whatever else it is called; a template's expressions stay as they are."""
-    if item.kind is not Kind.TEMPLATE:
+    if item.kind is not ItemKind.TEMPLATE:
         return f"{PREFIX}{identifier}/{quote(item.original, safe='')}"
     head = literal_ends(item.original)[0]
     return f"{PREFIX}{identifier}/{quote(head, safe='')}{item.original.removeprefix(head)}"
@@ -384,7 +384,7 @@ def _guide(server: Server) -> Item:
     """What a server says of itself, as a document."""
     listed = f"{GUIDE}{server.identifier}"
     about = {"uri": listed, "name": f"{server.name} guide", "mimeType": "text/markdown", "text": server.instructions}
-    return Item(kind=Kind.DOCUMENT, server=server.name, original=listed, listed=listed, definition=about)
+    return Item(kind=ItemKind.DOCUMENT, server=server.name, original=listed, listed=listed, definition=about)
 
 
 def _listed_prompts(servers: list[Server], identifiers: Mapping[str, str]) -> tuple[Item, ...]:
@@ -402,7 +402,7 @@ def _listed_prompts(servers: list[Server], identifiers: Mapping[str, str]) -> tu
     )
     return tuple(
         Item(
-            kind=Kind.PROMPT,
+            kind=ItemKind.PROMPT,
             server=server,
             original=name,
             listed=listed[server, name],
@@ -412,9 +412,9 @@ def _listed_prompts(servers: list[Server], identifiers: Mapping[str, str]) -> tu
     )
 
 
-def _uris(servers: Iterable[Server], kind: Kind) -> Iterator[tuple[Claim, Mapping[str, Any]]]:
+def _uris(servers: Iterable[Server], kind: ItemKind) -> Iterator[tuple[Claim, Mapping[str, Any]]]:
     for server in servers:
-        if kind is Kind.RESOURCE:
+        if kind is ItemKind.RESOURCE:
             for raw in server.resources:
                 uri = raw.get("uri")
                 if isinstance(uri, str) and 0 < len(uri) <= URI_LIMIT:
@@ -434,7 +434,7 @@ def _distinct(found: Iterable[tuple[Claim, Mapping[str, Any]]]) -> list[tuple[Cl
 
 
 def _listed(
-    kind: Kind, claim: Claim, raw: Mapping[str, Any], identifiers: Mapping[str, str], contested: set[Claim]
+    kind: ItemKind, claim: Claim, raw: Mapping[str, Any], identifiers: Mapping[str, str], contested: set[Claim]
 ) -> Item:
     item = Item(kind=kind, server=claim.server, original=claim.uri, listed=claim.uri, definition=raw)
     if claim not in contested and not is_reserved(claim.uri):
@@ -443,7 +443,7 @@ def _listed(
 
 
 def _called(item: Item, listed: str) -> Item:
-    key = "uriTemplate" if item.kind is Kind.TEMPLATE else "uri"
+    key = "uriTemplate" if item.kind is ItemKind.TEMPLATE else "uri"
     return replace(item, listed=listed, definition={**item.definition, key: listed})
 
 

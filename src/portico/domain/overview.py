@@ -67,7 +67,7 @@ class TierLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CategoryLine:
+class CategoryOverview:
     """One shelf, how much stands on it, and who says what it is called."""
 
     category: Category

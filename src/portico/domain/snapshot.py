@@ -27,7 +27,7 @@ COMPARED_LENGTH = 128
 """Letters of a name that are compared where names look alike; no listed name is longer."""
 
 
-class Table:
+class SpellingTable:
     """Tools by spelling; nearly every spelling means one tool only, and the others of a shared one stand aside."""
 
     __slots__ = ("_first", "_others")
@@ -55,11 +55,11 @@ class Spellings:
         listed = ((fold(tool.listed), tool) for tool in tools)
         names = ((fold(tool.id.name), tool) for tool in tools)
         identifiers = ((fold(tool.handle.partition(".")[2]), tool) for tool in tools)
-        self.whole = Table(chain(handles, listed))
+        self.whole = SpellingTable(chain(handles, listed))
         """Those that need no server beside them."""
-        self.names = Table(names)
+        self.names = SpellingTable(names)
         """The names as the server spells them."""
-        self.identifiers = Table(identifiers)
+        self.identifiers = SpellingTable(identifiers)
 
 
 class Letters:
@@ -281,7 +281,7 @@ class _Spellings:
             found = [tool for table in tables for tool in kind(table).find(spelling)]
             yield [tool for tool in found if self._may_be_bare(spelling, tool, within)]
 
-    def _qualified(self, spelling: str, kind: Callable[[Spellings], Table]) -> Iterator[Tool]:
+    def _qualified(self, spelling: str, kind: Callable[[Spellings], SpellingTable]) -> Iterator[Tool]:
         """Every reading of `server SEP tool`; a percent-encoded path is one of them."""
         for text in {spelling, unquote(spelling.removeprefix("/"))}:
             for server_part, tool_part in splits(text, self._longest_server):

@@ -51,7 +51,7 @@ class Threads(Protocol):
         ...
 
 
-class Loops(Protocol):
+class HookLoop(Protocol):
     """Runs async functions beside the event loop; one that blocks holds up nobody but itself."""
 
     async def finish(self, label: str, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -85,7 +85,7 @@ class Hooks:
     """All hooks in their order; false when there are none."""
 
     threads: Threads
-    loops: Loops | None = None
+    loops: HookLoop | None = None
     """Where async hooks run; without, in the event loop of whoever calls."""
     on_search: tuple[Hook, ...] = ()
     on_call: tuple[Hook, ...] = ()
@@ -199,7 +199,7 @@ def hooks_of(
     sources: Iterable[object],
     threads: Threads,
     *,
-    loops: Loops | None = None,
+    loops: HookLoop | None = None,
     around: Callable[[], AbstractContextManager[object]] = nullcontext,
     seconds: float = SECONDS,
 ) -> Hooks:

@@ -6,14 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from portico.providers.python.decorator import tool
-from portico.providers.sql import Connection
+from portico.providers.sql import ReadConnection
 
 PREVIEWED = 5
 
 
 @tool(read_only=True, idempotent=True)
 def handle_base_readQuery(  # noqa: N802
-    conn: Connection, sql: str, parameters: dict[str, Any] | None = None, max_rows: int | None = None
+    conn: ReadConnection, sql: str, parameters: dict[str, Any] | None = None, max_rows: int | None = None
 ) -> dict[str, Any]:
     """Execute a SQL query via SQLAlchemy, bind parameters if provided.
 
@@ -29,13 +29,13 @@ def handle_base_readQuery(  # noqa: N802
 
 
 @tool(read_only=True, idempotent=True)
-def handle_base_databaseList(conn: Connection) -> dict[str, Any]:  # noqa: N802
+def handle_base_databaseList(conn: ReadConnection) -> dict[str, Any]:  # noqa: N802
     """Names the schemas of the connected database, the default one first."""
     return {"dialect": conn.dialect, "databases": list(conn.schemas())}
 
 
 @tool(read_only=True, idempotent=True)
-def handle_base_tableList(conn: Connection, database_name: str = "") -> dict[str, Any]:  # noqa: N802
+def handle_base_tableList(conn: ReadConnection, database_name: str = "") -> dict[str, Any]:  # noqa: N802
     """Lists all tables in a database.
 
     Arguments:
@@ -46,7 +46,7 @@ def handle_base_tableList(conn: Connection, database_name: str = "") -> dict[str
 
 
 @tool(read_only=True, idempotent=True)
-def handle_base_tableDDL(conn: Connection, table_name: str, database_name: str = "") -> dict[str, Any]:  # noqa: N802
+def handle_base_tableDDL(conn: ReadConnection, table_name: str, database_name: str = "") -> dict[str, Any]:  # noqa: N802
     """Displays the DDL definition of a table via SQLAlchemy.
 
     Arguments:
@@ -59,7 +59,7 @@ def handle_base_tableDDL(conn: Connection, table_name: str, database_name: str =
 
 @tool(read_only=True, idempotent=True)
 def handle_base_columnDescription(  # noqa: N802
-    conn: Connection, table_name: str, database_name: str = ""
+    conn: ReadConnection, table_name: str, database_name: str = ""
 ) -> dict[str, Any]:
     """Shows detailed column information of a table: types, defaults, keys and comments.
 
@@ -73,7 +73,7 @@ def handle_base_columnDescription(  # noqa: N802
 
 @tool(read_only=True, idempotent=True)
 def handle_base_tablePreview(  # noqa: N802
-    conn: Connection, table_name: str, database_name: str = "", rows: int = PREVIEWED
+    conn: ReadConnection, table_name: str, database_name: str = "", rows: int = PREVIEWED
 ) -> dict[str, Any]:
     """Shows a few sample rows of a table, with its column names.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from portico.errors import ConfigError, InvalidArguments, Sent, UpstreamGone, extra_for
 from portico.providers.python.decorator import tool
-from portico.providers.sql import Connection, Result
+from portico.providers.sql import QueryResult, ReadConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ SERIES = 8
 
 @tool(read_only=True, idempotent=True, examples=[{"labels": "day", "columns": ["amount"], "table_name": "sales"}])
 def handle_plot_line_chart(
-    conn: Connection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
+    conn: ReadConnection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
 ) -> dict[str, Any]:
     """Draws a line chart of numeric columns as a PNG image.
 
@@ -54,7 +54,7 @@ def handle_plot_line_chart(
 
 @tool(read_only=True, idempotent=True, examples=[{"labels": "day", "columns": ["amount"], "table_name": "sales"}])
 def handle_plot_bar_chart(
-    conn: Connection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
+    conn: ReadConnection, labels: str, columns: list[str], table_name: str = "", sql: str = "", title: str = ""
 ) -> dict[str, Any]:
     """Draws a bar chart of numeric columns as a PNG image.
 
@@ -71,7 +71,7 @@ def handle_plot_bar_chart(
 
 @tool(read_only=True, idempotent=True, examples=[{"labels": "region", "column": "amount", "table_name": "sales"}])
 def handle_plot_pie_chart(
-    conn: Connection, labels: str, column: str, table_name: str = "", sql: str = "", title: str = ""
+    conn: ReadConnection, labels: str, column: str, table_name: str = "", sql: str = "", title: str = ""
 ) -> dict[str, Any]:
     """Draws a pie chart of one numeric column as a PNG image.
 
@@ -93,7 +93,7 @@ def handle_plot_pie_chart(
 
 @tool(read_only=True, idempotent=True, examples=[{"column": "amount", "table_name": "sales"}])
 def handle_plot_histogram(
-    conn: Connection, column: str, table_name: str = "", sql: str = "", bins: int = 20, title: str = ""
+    conn: ReadConnection, column: str, table_name: str = "", sql: str = "", bins: int = 20, title: str = ""
 ) -> dict[str, Any]:
     """Draws how the values of one numeric column are distributed, as a PNG image.
 
@@ -120,7 +120,7 @@ def handle_plot_histogram(
 
 
 def _chart(
-    conn: Connection, labels: str, columns: Sequence[str], table_name: str, sql: str, title: str
+    conn: ReadConnection, labels: str, columns: Sequence[str], table_name: str, sql: str, title: str
 ) -> tuple[Chart, str]:
     if not 1 <= len(columns) <= SERIES:
         raise InvalidArguments("columns", details=(f"{len(columns)} columns; draw 1 to {SERIES}",))
@@ -133,7 +133,9 @@ def _chart(
     return Chart(title=title or table_name, labels=texts, series=series), found.note
 
 
-def _found(conn: Connection, columns: Sequence[str], table_name: str, sql: str, limit: int | None = PLACES) -> Result:
+def _found(
+    conn: ReadConnection, columns: Sequence[str], table_name: str, sql: str, limit: int | None = PLACES
+) -> QueryResult:
     if bool(table_name) == bool(sql):
         raise InvalidArguments("table_name", details=("pass either table_name or sql",))
     if sql:
@@ -144,7 +146,7 @@ def _found(conn: Connection, columns: Sequence[str], table_name: str, sql: str, 
     return conn.rows(f"{asked} ORDER BY {names[0]}" if len(names) > 1 else asked, limit=limit)
 
 
-def _place(found: Result, column: str) -> int:
+def _place(found: QueryResult, column: str) -> int:
     known = [name.casefold() for name in found.columns]
     if column.casefold() not in known:
         raise InvalidArguments(
@@ -153,7 +155,7 @@ def _place(found: Result, column: str) -> int:
     return known.index(column.casefold())
 
 
-def _numbers(found: Result, column: str) -> list[float | None]:
+def _numbers(found: QueryResult, column: str) -> list[float | None]:
     place = _place(found, column)
     return [_number(row[place], column) for row in found.rows]
 

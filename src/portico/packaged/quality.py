@@ -8,7 +8,7 @@ from typing import Any
 
 from portico.errors import InvalidArguments
 from portico.providers.python.decorator import tool
-from portico.providers.sql import Column, Connection, Table
+from portico.providers.sql import Column, ReadConnection, TableName
 from portico.providers.sql.values import plain
 
 AT_ONCE = 50
@@ -17,7 +17,7 @@ QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
 
 
 @tool(read_only=True, idempotent=True)
-def handle_qlty_missingValues(conn: Connection, table_name: str, database_name: str = "") -> dict[str, Any]:  # noqa: N802
+def handle_qlty_missingValues(conn: ReadConnection, table_name: str, database_name: str = "") -> dict[str, Any]:  # noqa: N802
     """Counts the missing values (NULL) of every column of a table.
 
     Arguments:
@@ -38,7 +38,7 @@ def handle_qlty_missingValues(conn: Connection, table_name: str, database_name: 
 
 
 @tool(read_only=True, idempotent=True)
-def handle_qlty_negativeValues(conn: Connection, table_name: str, database_name: str = "") -> dict[str, Any]:  # noqa: N802
+def handle_qlty_negativeValues(conn: ReadConnection, table_name: str, database_name: str = "") -> dict[str, Any]:  # noqa: N802
     """Counts the values below zero in every numeric column of a table.
 
     Arguments:
@@ -54,7 +54,7 @@ def handle_qlty_negativeValues(conn: Connection, table_name: str, database_name:
 
 @tool(read_only=True, idempotent=True)
 def handle_qlty_distinctCategories(  # noqa: N802
-    conn: Connection, table_name: str, column_name: str, database_name: str = "", limit: int = 50
+    conn: ReadConnection, table_name: str, column_name: str, database_name: str = "", limit: int = 50
 ) -> dict[str, Any]:
     """Counts how often each distinct value of a column occurs, the most frequent first.
 
@@ -74,7 +74,7 @@ def handle_qlty_distinctCategories(  # noqa: N802
 
 
 @tool(read_only=True, idempotent=True)
-def handle_qlty_columnSummary(conn: Connection, table_name: str, database_name: str = "") -> dict[str, Any]:  # noqa: N802
+def handle_qlty_columnSummary(conn: ReadConnection, table_name: str, database_name: str = "") -> dict[str, Any]:  # noqa: N802
     """Summarises every column of a table: type, missing and distinct values, smallest and largest.
 
     Arguments:
@@ -102,7 +102,7 @@ def handle_qlty_columnSummary(conn: Connection, table_name: str, database_name: 
 
 @tool(read_only=True, idempotent=True)
 def handle_qlty_standardDeviation(  # noqa: N802
-    conn: Connection, table_name: str, column_name: str, database_name: str = ""
+    conn: ReadConnection, table_name: str, column_name: str, database_name: str = ""
 ) -> dict[str, Any]:
     """Computes the mean and the standard deviation of a numeric column.
 
@@ -117,7 +117,7 @@ def handle_qlty_standardDeviation(  # noqa: N802
 
 @tool(read_only=True, idempotent=True)
 def handle_qlty_univariateStatistics(  # noqa: N802
-    conn: Connection, table_name: str, column_name: str, database_name: str = ""
+    conn: ReadConnection, table_name: str, column_name: str, database_name: str = ""
 ) -> dict[str, Any]:
     """Computes univariate statistics of a numeric column: count, mean, deviation, extremes, quartiles.
 
@@ -143,7 +143,7 @@ def handle_qlty_univariateStatistics(  # noqa: N802
     }
 
 
-def _counts(conn: Connection, table: Table, columns: Sequence[Column], measure: str) -> tuple[int, list[Any]]:
+def _counts(conn: ReadConnection, table: TableName, columns: Sequence[Column], measure: str) -> tuple[int, list[Any]]:
     """The number of rows, and a measure of each column, a few columns at a time."""
     source = conn.quoted(table)
     total = conn.rows(f"SELECT count(*) FROM {source}").rows[0][0]  # noqa: S608
@@ -154,7 +154,7 @@ def _counts(conn: Connection, table: Table, columns: Sequence[Column], measure: 
     return int(total), found
 
 
-def _numeric(conn: Connection, table_name: str, column_name: str, database_name: str) -> tuple[Table, Column]:
+def _numeric(conn: ReadConnection, table_name: str, column_name: str, database_name: str) -> tuple[TableName, Column]:
     table = conn.find(table_name, database_name)
     column = conn.column(table, column_name)
     if column.kind != "number":
@@ -164,7 +164,7 @@ def _numeric(conn: Connection, table_name: str, column_name: str, database_name:
     return table, column
 
 
-def _spread(conn: Connection, table: Table, column: Column) -> dict[str, Any]:
+def _spread(conn: ReadConnection, table: TableName, column: Column) -> dict[str, Any]:
     """In two passes, because the sum of squares loses what matters of large numbers that lie close together."""
     number = f"CAST({conn.quoted(column)} AS DOUBLE PRECISION)"
     source = conn.quoted(table)
@@ -182,7 +182,7 @@ def _spread(conn: Connection, table: Table, column: Column) -> dict[str, Any]:
     }
 
 
-def _quartiles(conn: Connection, table: Table, column: Column, count: int) -> dict[str, Any]:
+def _quartiles(conn: ReadConnection, table: TableName, column: Column, count: int) -> dict[str, Any]:
     """Between the two nearest values, where there is none at exactly that place."""
     if not count:
         return dict.fromkeys(QUARTILES)

@@ -8,7 +8,7 @@ from typing import Any
 
 from portico.errors import InvalidArguments
 from portico.providers.python.decorator import tool
-from portico.providers.sql import Column, Connection, Result, Table
+from portico.providers.sql import Column, QueryResult, ReadConnection, TableName
 
 WORDS = 12
 """Words of a question that are looked for."""
@@ -21,7 +21,7 @@ _FTS5 = re.compile(r"create\s+virtual\s+table\b.*?\busing\s+fts5\b", re.IGNORECA
 
 @tool(read_only=True, idempotent=True)
 def handle_rag_searchText(  # noqa: N802
-    conn: Connection,
+    conn: ReadConnection,
     question: str,
     table_name: str,
     columns: list[str] | None = None,
@@ -51,8 +51,8 @@ def handle_rag_searchText(  # noqa: N802
 
 
 def _search(
-    conn: Connection, table: Table, columns: Sequence[Column], words: Sequence[str], limit: int
-) -> tuple[str, Result]:
+    conn: ReadConnection, table: TableName, columns: Sequence[Column], words: Sequence[str], limit: int
+) -> tuple[str, QueryResult]:
     if conn.dialect == "postgresql":
         return "tsvector", _search_postgres(conn, table, columns, words, limit)
     if conn.dialect == "sqlite" and _FTS5.match(conn.ddl(table)):
@@ -61,8 +61,8 @@ def _search(
 
 
 def _search_postgres(
-    conn: Connection, table: Table, columns: Sequence[Column], words: Sequence[str], limit: int
-) -> Result:
+    conn: ReadConnection, table: TableName, columns: Sequence[Column], words: Sequence[str], limit: int
+) -> QueryResult:
     """Any of the words counts, in whatever form; rows with more of them come first."""
     text = " || ' ' || ".join(f"coalesce(CAST(t.{conn.quoted(column)} AS text), '')" for column in columns)
     query = "CAST(replace(CAST(plainto_tsquery('english', :question) AS text), '&', '|') AS tsquery)"
@@ -74,7 +74,9 @@ def _search_postgres(
     return conn.rows(sql, {"question": " ".join(words)}, limit=limit)
 
 
-def _search_fts5(conn: Connection, table: Table, columns: Sequence[Column], words: Sequence[str], limit: int) -> Result:
+def _search_fts5(
+    conn: ReadConnection, table: TableName, columns: Sequence[Column], words: Sequence[str], limit: int
+) -> QueryResult:
     within = " ".join(conn.quoted(column) for column in columns)
     asked = " OR ".join(f'"{word}"' for word in words)
     name = conn.quoted(table)
@@ -82,7 +84,9 @@ def _search_fts5(conn: Connection, table: Table, columns: Sequence[Column], word
     return conn.rows(sql, {"asked": f"{{{within}}} : ({asked})"}, limit=limit)
 
 
-def _search_like(conn: Connection, table: Table, columns: Sequence[Column], words: Sequence[str], limit: int) -> Result:
+def _search_like(
+    conn: ReadConnection, table: TableName, columns: Sequence[Column], words: Sequence[str], limit: int
+) -> QueryResult:
     """A point for every word that a row has; words hold letters and digits alone, so that `_` is all to escape."""
     binds = {f"w{place}": f"%{word.replace('_', '!_')}%" for place, word in enumerate(words)}
     text = " || ' ' || ".join(f"coalesce({conn.quoted(column)}, '')" for column in columns)
@@ -92,7 +96,7 @@ def _search_like(conn: Connection, table: Table, columns: Sequence[Column], word
     return conn.rows(sql, binds, limit=limit)
 
 
-def _text_columns(conn: Connection, table: Table, names: Sequence[str] | None) -> list[Column]:
+def _text_columns(conn: ReadConnection, table: TableName, names: Sequence[str] | None) -> list[Column]:
     if names:
         return [conn.column(table, name) for name in names]
     known = conn.columns(table)

@@ -7,7 +7,7 @@ from typing import Any
 
 from portico.errors import InvalidArguments
 from portico.providers.python.decorator import tool
-from portico.providers.sql import Connection
+from portico.providers.sql import ReadConnection
 
 _ROLES = (
     "SELECT r.rolname AS role, r.rolcanlogin AS can_login, r.rolsuper AS superuser, r.rolcreatedb AS create_database, "
@@ -35,7 +35,7 @@ _EFFECTIVE = (
 
 
 @tool(read_only=True, idempotent=True)
-def handle_sec_userRoles(conn: Connection, user_name: str = "") -> dict[str, Any]:  # noqa: N802
+def handle_sec_userRoles(conn: ReadConnection, user_name: str = "") -> dict[str, Any]:  # noqa: N802
     """Shows the users and roles of the database and the roles that each is a member of.
 
     Arguments:
@@ -49,7 +49,7 @@ def handle_sec_userRoles(conn: Connection, user_name: str = "") -> dict[str, Any
 
 
 @tool(read_only=True, idempotent=True)
-def handle_sec_rolePermissions(conn: Connection, role_name: str) -> dict[str, Any]:  # noqa: N802
+def handle_sec_rolePermissions(conn: ReadConnection, role_name: str) -> dict[str, Any]:  # noqa: N802
     """Shows the permissions that were granted to one role itself, by table.
 
     Arguments:
@@ -62,7 +62,7 @@ def handle_sec_rolePermissions(conn: Connection, role_name: str) -> dict[str, An
 
 
 @tool(read_only=True, idempotent=True)
-def handle_sec_userDbPermissions(conn: Connection, user_name: str) -> dict[str, Any]:  # noqa: N802
+def handle_sec_userDbPermissions(conn: ReadConnection, user_name: str) -> dict[str, Any]:  # noqa: N802
     """Shows what a user may really do with each table, inherited permissions included.
 
     Arguments:
@@ -74,20 +74,20 @@ def handle_sec_userDbPermissions(conn: Connection, user_name: str) -> dict[str, 
     return _answer(user_name, conn, _EFFECTIVE)
 
 
-def _answer(name: str, conn: Connection, sql: str) -> dict[str, Any]:
+def _answer(name: str, conn: ReadConnection, sql: str) -> dict[str, Any]:
     found = conn.rows(sql, {"name": name})
     answer: dict[str, Any] = {"name": name, "permissions": found.records(), "truncated": found.truncated}
     return {**answer, "next": found.note} if found.note else answer
 
 
-def _known(conn: Connection, name: str) -> None:
+def _known(conn: ReadConnection, name: str) -> None:
     if not conn.rows("SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = :name", {"name": name}).rows:
         names = [row[0] for row in conn.rows("SELECT rolname FROM pg_catalog.pg_roles ORDER BY 1").rows]
         near = ", ".join(get_close_matches(name, names, n=5, cutoff=0.5) or names[:5])
         raise InvalidArguments("name", details=(f"no user or role is called {name[:100]!r}; there are: {near}",))
 
 
-def _no_users(conn: Connection) -> dict[str, Any]:
+def _no_users(conn: ReadConnection) -> dict[str, Any]:
     if conn.dialect == "sqlite":
         reason = "SQLite has no users, roles or grants: who can read the file can read everything in it."
     else:

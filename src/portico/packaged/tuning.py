@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from portico.providers.python.decorator import tool
-from portico.providers.sql import Connection
+from portico.providers.sql import ReadConnection
 
 
 @tool(read_only=True, idempotent=True)
-def handle_sql_opt_explain(conn: Connection, sql: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
+def handle_sql_opt_explain(conn: ReadConnection, sql: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
     """Explains how the database would run a query, without running it.
 
     Arguments:

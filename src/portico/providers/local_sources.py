@@ -18,21 +18,21 @@ from portico.packaged.demo import demo_url
 from portico.providers.python.decorator import Connection as Marker
 from portico.providers.python.decorator import RequestContext, Source
 from portico.providers.python.functions import LocalTool
-from portico.providers.python.loading import Loaded, ToolModules, watch
-from portico.providers.python.threads import Loops
+from portico.providers.python.loading import LoadedTools, ToolModules, watch
+from portico.providers.python.threads import FunctionLoop
 
 from .python import LocalProvider
-from .sql import Connection, DatabaseSource
+from .sql import DatabaseSource, ReadConnection
 from .yaml import LoadedYaml, load_yaml
 
 
 def injected(source: DatabaseSource) -> Mapping[type, Source]:
     """What a provider of local tools injects: a reading per call, by this room's type or by the bare name `conn`."""
 
-    def opened(context: RequestContext) -> AbstractContextManager[Connection]:
+    def opened(context: RequestContext) -> AbstractContextManager[ReadConnection]:
         return source.reading(context.caller)
 
-    return {Connection: opened, Marker: opened}
+    return {ReadConnection: opened, Marker: opened}
 
 
 class LateDatabase:
@@ -45,14 +45,14 @@ class LateDatabase:
     @property
     def sources(self) -> Mapping[type, Source]:
         """What a provider of local tools injects."""
-        return {Connection: self._opened, Marker: self._opened}
+        return {ReadConnection: self._opened, Marker: self._opened}
 
     def close(self) -> None:
         """Let go of every connection; the next reading opens it again."""
         if self._source is not None:
             self._source.close()
 
-    def _opened(self, context: RequestContext) -> AbstractContextManager[Connection]:
+    def _opened(self, context: RequestContext) -> AbstractContextManager[ReadConnection]:
         try:
             self._source = self._source or DatabaseSource(self._url())
         except (ConfigError, StoreError) as error:
@@ -91,7 +91,7 @@ class LocalSources:
     """What functions and definitions with SQL read."""
     taken: Collection[str] = ()
     """Names of servers that are not ours to use."""
-    loops: Loops = field(default_factory=Loops)
+    loops: FunctionLoop = field(default_factory=FunctionLoop)
     """Where async functions run, those of every server: what they share among themselves belongs to one loop."""
     providers: dict[str, LocalProvider] = field(default_factory=dict)
     problems: tuple[ConfigError, ...] = ()
@@ -128,11 +128,11 @@ class LocalSources:
     def _watched(self) -> set[Path]:
         return {*(self._modules.files() if self._modules else ()), *self._files}
 
-    def _read(self, changed: Collection[Path]) -> tuple[Loaded, LoadedYaml]:
+    def _read(self, changed: Collection[Path]) -> tuple[LoadedTools, LoadedYaml]:
         assert self._modules is not None, "load() comes first"
         return self._modules.reload(changed), self._read_yaml()
 
-    def _offer(self, loaded: Loaded, written: LoadedYaml) -> None:
+    def _offer(self, loaded: LoadedTools, written: LoadedYaml) -> None:
         entries = {(tool.server, tool.name) for tool in written.tools}
         functions = [tool for tool in loaded.tools if not (_is_packaged(tool) and (tool.server, tool.name) in entries)]
         known = {(tool.server, tool.name) for tool in functions}

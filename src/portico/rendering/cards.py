@@ -181,7 +181,7 @@ _ELSEWHERE = frozenset({"$ref", "allOf", *_BRANCHES, *_CONDITIONS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class ObjectFields:
     """The fields of an object."""
 
     fields: Mapping[str, Any]
@@ -194,17 +194,17 @@ class Shape:
     """Whether that is all there is to know: no conditions, and nothing that could not be followed."""
 
 
-def shape_of(tool: Tool) -> Shape:
+def shape_of(tool: Tool) -> ObjectFields:
     """The shape of a tool's arguments."""
     return shape(tool.input_schema, tool.input_schema)
 
 
-def shape(schema: object, root: Mapping[str, Any], depth: int = 0) -> Shape:
+def shape(schema: object, root: Mapping[str, Any], depth: int = 0) -> ObjectFields:
     """The shape that a schema gives an object, with references followed and branches laid over each other."""
     if not isinstance(schema, Mapping):
-        return Shape(fields={}, is_whole=schema is True)
+        return ObjectFields(fields={}, is_whole=schema is True)
     if depth > DEPTH:
-        return Shape(fields={}, is_whole=False)
+        return ObjectFields(fields={}, is_whole=False)
     if _ELSEWHERE.isdisjoint(schema):
         return _declared(schema)
     parts = [_declared(schema), *(shape(part, root, depth + 1) for part in _all_of(schema, root))]
@@ -214,7 +214,7 @@ def shape(schema: object, root: Mapping[str, Any], depth: int = 0) -> Shape:
     required = tuple(dict.fromkeys(name for part in parts for name in part.required))
     either = dict.fromkeys(name for part in parts for name in part.either if name not in required)
     conditional = any(key in schema for key in _CONDITIONS)
-    return Shape(
+    return ObjectFields(
         fields=fields,
         required=required,
         either=tuple(either),
@@ -250,12 +250,12 @@ def target(reference: object, root: Mapping[str, Any]) -> object:
     return found
 
 
-_NOTHING = Shape(fields={})
+_NOTHING = ObjectFields(fields={})
 
 
-def _declared(schema: Mapping[str, Any]) -> Shape:
+def _declared(schema: Mapping[str, Any]) -> ObjectFields:
     fields, required = schema.get("properties"), schema.get("required")
-    return Shape(
+    return ObjectFields(
         fields=fields if isinstance(fields, Mapping) else {},
         required=tuple(dict.fromkeys(n for n in required if isinstance(n, str))) if isinstance(required, list) else (),
     )
@@ -276,13 +276,13 @@ def _branches(schema: Mapping[str, Any]) -> Iterator[list[Any]]:
             yield options
 
 
-def _either(branches: Iterable[Shape]) -> Shape:
+def _either(branches: Iterable[ObjectFields]) -> ObjectFields:
     """Branches of which one holds: what all of them ask for is required."""
     found = list(branches)
     always = [name for name in found[0].required if all(name in branch.required for branch in found)]
     asked = dict.fromkeys(name for branch in found for name in (*branch.required, *branch.either))
     either = tuple(name for name in asked if name not in always)
-    return Shape(
+    return ObjectFields(
         fields=_overlaid(branch.fields for branch in found),
         required=tuple(always),
         either=either,
@@ -424,7 +424,7 @@ def _line(tool: Tool, listed: str, words: int) -> str:
     return f"{tool.handle}({listed}) [{tool.effect}]" + (f" {line}" if line else "")
 
 
-def _listed(found: Shape, root: Mapping[str, Any], optional: int, depth: int) -> Iterator[str]:
+def _listed(found: ObjectFields, root: Mapping[str, Any], optional: int, depth: int) -> Iterator[str]:
     """Required parameters, those that a branch asks for, and as many others as there is room for."""
     required, either = frozenset(found.required), frozenset(found.either)
     for name in found.required:
@@ -485,7 +485,7 @@ _KINDS = frozenset({"string", "integer", "number", "boolean", "null"})
 _SAY_NOTHING = frozenset({"description", "title", "default", "examples", "$comment", "deprecated"})
 
 
-def _object(found: Shape, root: Mapping[str, Any], depth: int) -> str:
+def _object(found: ObjectFields, root: Mapping[str, Any], depth: int) -> str:
     """An object with its fields: those of which it must have them all, or it is only called an object."""
     if not found.fields and not found.required:
         return "object" if found.is_whole else "object~"

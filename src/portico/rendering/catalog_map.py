@@ -27,7 +27,7 @@ STRANGE_CURSOR = "(the cursor is not of this list of tools, which may have chang
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class HitPage:
     """One page of a list, as it is shown."""
 
     disclosure: Disclosure
@@ -36,7 +36,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class HitList:
     """A list of hits, and what its pages are made with."""
 
     query: Query
@@ -47,7 +47,7 @@ class Listed:
     beside: Sequence[str] = ()
     """Lines that follow the tools of a page."""
 
-    def page(self, budget: Budget) -> Page:
+    def page(self, budget: Budget) -> HitPage:
         """The tools from the cursor on, as many as fit; the next page begins with the first that did not.
 
         Which tools are on a page is settled without usage, so that no call between two pages moves a tool across.
@@ -68,7 +68,7 @@ class Listed:
                 total=len(self.hits) - start,
             )
             if disclosure.shown == len(hits):
-                return Page(disclosure=disclosure, hits=hits, start=start)
+                return HitPage(disclosure=disclosure, hits=hits, start=start)
             size = disclosure.shown
 
     def _line(self, tool: Tool) -> Variants:

@@ -169,7 +169,7 @@ def _written(make: Make) -> Callable[[], str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ToolForm:
     """A tool with what else is told of it."""
 
     tool: Tool
@@ -201,7 +201,7 @@ def short_name(server: Server, aliases: Mapping[str, str]) -> str:
     return server.identifier if aliases.get(server.name) else server.name
 
 
-def hot_forms(shown: Shown) -> Variants:
+def hot_forms(shown: ToolForm) -> Variants:
     """A tool in the hot list: names of its parameters, how long it takes, and how often it ends well."""
     usage = shown.usage or Usage()
     measured = {"avg_latency": latency_text(usage.mean_ms), "success_rate": success_text(usage.success)}
@@ -215,7 +215,7 @@ def hot_forms(shown: Shown) -> Variants:
     )
 
 
-def summary_forms(shown: Shown) -> Variants:
+def summary_forms(shown: ToolForm) -> Variants:
     """A tool among others of its category or answer: its parameters with their types."""
     tool = shown.tool
     latency = {"avg_latency": latency_text(shown.usage.mean_ms if shown.usage else None)}
@@ -238,7 +238,7 @@ def summary_forms(shown: Shown) -> Variants:
     )
 
 
-def schema_forms(shown: Shown) -> Variants:
+def schema_forms(shown: ToolForm) -> Variants:
     """One tool with everything that is known of it, and then with less and less."""
     tool = shown.tool
     brief = first_sentence(tool.description or tool.title, BRIEF_LENGTH)
@@ -286,12 +286,12 @@ def schema_forms(shown: Shown) -> Variants:
     )
 
 
-def _learned_line(shown: Shown) -> str | None:
+def _learned_line(shown: ToolForm) -> str | None:
     """What results have looked like, in a few words."""
     return shape_line(shown.learned, RETURNS_LENGTH) if shown.learned else None
 
 
-def _learned_schema(shown: Shown) -> Mapping[str, Any] | None:
+def _learned_schema(shown: ToolForm) -> Mapping[str, Any] | None:
     """The same as a schema; a long one in words."""
     if not shown.learned:
         return None
@@ -367,7 +367,7 @@ def performance(usage: Usage | None) -> Json:
     }
 
 
-def _particulars(shown: Shown) -> Json:
+def _particulars(shown: ToolForm) -> Json:
     """What is known of a tool beside its schema."""
     return {
         "performance": performance(shown.usage),
@@ -404,5 +404,5 @@ def _cut(text: str) -> str:
     return text if len(text) <= CUT_LENGTH else f"{text[:CUT_LENGTH].rsplit(' ', 1)[0]}…"
 
 
-def _rungs(shown: Shown, *makes: Make) -> Variants:
+def _rungs(shown: ToolForm, *makes: Make) -> Variants:
     return Variants(handle=shown.tool.handle, texts=forms(makes))

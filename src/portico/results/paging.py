@@ -117,7 +117,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadRequest:
     """One question about a result that is kept."""
 
     id: str
@@ -142,7 +142,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ResultReader:
     """Answers questions about kept results, each within what its caller may spend."""
 
     truncator: Truncator
@@ -157,7 +157,7 @@ class Reader:
     def _counter(self) -> TokenCounter:
         return self.truncator.counter
 
-    async def read(self, caller: Caller, reading: Reading) -> Disclosure:
+    async def read(self, caller: Caller, reading: ReadRequest) -> Disclosure:
         """The answer in `text`, and in `next` what it shows and the way on.
 
         Raises:
@@ -170,7 +170,7 @@ class Reader:
         except StoreError as error:
             raise away(reading.id) from error
 
-    def _read(self, caller: Caller, reading: Reading) -> Disclosure:
+    def _read(self, caller: Caller, reading: ReadRequest) -> Disclosure:
         kept = self._results.find(caller, reading.id)
         limit = min(kept.tokens, self.truncator.limit(caller)) if kept.tokens else self.truncator.limit(caller)
         tokens = max(LEAST_TOKENS, limit - TAIL_TOKENS)
@@ -181,7 +181,7 @@ class Reader:
             return self._found(kept, reading, start, tokens)
         return self._page(kept, reading, start, tokens)
 
-    def _page(self, kept: Kept, reading: Reading, start: int, tokens: int) -> Disclosure:
+    def _page(self, kept: Kept, reading: ReadRequest, start: int, tokens: int) -> Disclosure:
         """Units of one segment from a number on, as many as fit; of one that alone is too large, the beginning."""
         part, segment, base = _run_at(kept, start)
         first = start - base
@@ -199,7 +199,7 @@ class Reader:
             said = f"the beginning of {segment.unit} {first:,}, which is too large; {_way_to(segment, first, units[0])}"
         return self._told(kept, reading, text, said, start + count, count)
 
-    def _found(self, kept: Kept, reading: Reading, start: int, tokens: int) -> Disclosure:
+    def _found(self, kept: Kept, reading: ReadRequest, start: int, tokens: int) -> Disclosure:
         """Units with a word or a pattern in them, each behind its number; the search ends where the page is full."""
         letters, lines, numbers = tokens * LETTERS_PER_TOKEN, list[str](), list[int]()
         for number, unit in _units(kept, self._matching(kept, reading, start)):
@@ -219,7 +219,7 @@ class Reader:
         end = kept.total if is_all else numbers[count - 1] + 1
         return self._told(kept, reading, text, f"{count:,} with {reading.grep!r} in them", end, count)
 
-    def _matching(self, kept: Kept, reading: Reading, start: int) -> Iterator[int]:
+    def _matching(self, kept: Kept, reading: ReadRequest, start: int) -> Iterator[int]:
         try:
             yield from matching(kept, reading.grep, start)
         except ValueError as error:
@@ -245,7 +245,7 @@ class Reader:
             return str(fitted(text, tokens, self._counter, shorten_text, str))
         return dumps(fitted(outline.value, tokens, self._counter, shorten, dumps))
 
-    def _told(self, kept: Kept, reading: Reading, text: str, said: str, end: int, shown: int) -> Disclosure:
+    def _told(self, kept: Kept, reading: ReadRequest, text: str, said: str, end: int, shown: int) -> Disclosure:
         more = f"; next: {reading.next(end)}" if end < kept.total else "; that is all"
         tokens = self._counter.count(text) + self._counter.count(said + more)
         return Disclosure(
@@ -253,7 +253,7 @@ class Reader:
         )
 
 
-def _start(kept: Kept, reading: Reading) -> int:
+def _start(kept: Kept, reading: ReadRequest) -> int:
     """Where to begin: at the cursor, else where the preview ended; a search or a selection begins at the beginning."""
     cursor = reading.cursor.strip()
     if not cursor:
@@ -263,7 +263,7 @@ def _start(kept: Kept, reading: Reading) -> int:
     return int(cursor)
 
 
-def _selected(kept: Kept, reading: Reading, tokens: int) -> Kept:
+def _selected(kept: Kept, reading: ReadRequest, tokens: int) -> Kept:
     """What a path selects in the first part that is JSON, as if it had been kept."""
     part = next((part for part in kept.parts if part.is_json), None)
     if part is None:
@@ -301,7 +301,7 @@ def _unit(part: Part, segment: Segment, number: int) -> str:
         return text
 
 
-def _written(found: object, reading: Reading) -> str:
+def _written(found: object, reading: ReadRequest) -> str:
     try:
         return dumps(found)
     except RecursionError:

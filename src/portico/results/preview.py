@@ -133,14 +133,14 @@ _space = re.compile(r"[ \t\n\r]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outline:
+class JsonOutline:
     """A text that has been read: its units, and for JSON a value that holds the beginning of every list."""
 
     part: Part
     value: Any = None
 
 
-def read_outline(text: str, room: int) -> Outline:
+def read_outline(text: str, room: int) -> JsonOutline:
     """Find the units of a text; of JSON, also take at least so many letters of each list that has them."""
     if text[:1] in "[{" or text.lstrip(" \t\n\r")[:1] in ("[", "{"):
         try:
@@ -149,7 +149,7 @@ def read_outline(text: str, room: int) -> Outline:
                 return found
         except (StopIteration, ValueError, IndexError, RecursionError):
             pass  # it only looked like JSON
-    return Outline(part=Part(text=text, segments=_lines(text)))
+    return JsonOutline(part=Part(text=text, segments=_lines(text)))
 
 
 def read_value(text: str) -> Any:
@@ -185,7 +185,7 @@ def _lines(text: str) -> tuple[Segment, ...]:
     return (Segment(unit=Unit.LINE, starts=starts, end=len(text)),) if starts else ()
 
 
-def _read_json(text: str, room: int) -> Outline:
+def _read_json(text: str, room: int) -> JsonOutline:
     tier_answers = _Walk(text, room)
     at = tier_answers.after_space(0)
     value, end, _ = tier_answers.read(at, ())
@@ -193,7 +193,7 @@ def _read_json(text: str, room: int) -> Outline:
         raise ValueError("more than one value")
     # An empty list or object has no units, however much space stands in it.
     segments = tuple(tier_answers.segments) or _lines(text)
-    return Outline(part=Part(text=text, segments=segments, is_json=bool(tier_answers.segments)), value=value)
+    return JsonOutline(part=Part(text=text, segments=segments, is_json=bool(tier_answers.segments)), value=value)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from portico.execution.learning import fits_within, sampled
 from portico.protocols import TokenCounter
 
 from .kept import Results
-from .preview import CUT, STRING, Outline, dumps, is_small, name_at, read_outline, shorten, shorten_text
+from .preview import CUT, STRING, JsonOutline, dumps, is_small, name_at, read_outline, shorten, shorten_text
 
 SHOWN = 6
 NAME_LENGTH = 40
@@ -194,7 +194,7 @@ class _Cut:
     """A piece that was shortened: the text that is shown, and how many units of each segment are shown whole."""
 
     text: str
-    outline: Outline
+    outline: JsonOutline
     whole: tuple[int, ...]
     tokens: int
 
@@ -277,7 +277,7 @@ class Truncator:
             for number, text in found
         ]
 
-    def _cuts(self, pieces: Sequence[_Piece], outlines: Sequence[Outline], room: int) -> list[_Cut]:
+    def _cuts(self, pieces: Sequence[_Piece], outlines: Sequence[JsonOutline], room: int) -> list[_Cut]:
         """The pieces, the smaller ones whole, the larger ones cut to the same share of the room."""
         cuts = dict[int, _Cut]()
         order = sorted(range(len(pieces)), key=lambda number: pieces[number].tokens)
@@ -286,7 +286,7 @@ class Truncator:
             room -= cut.tokens
         return [cuts[number] for number in range(len(pieces))]
 
-    def _cut(self, text: str, outline: Outline, room: int) -> _Cut:
+    def _cut(self, text: str, outline: JsonOutline, room: int) -> _Cut:
         segments = outline.part.segments
         if fits_within(text, room, self.counter):
             whole = tuple(len(segment.starts) for segment in segments)
@@ -385,7 +385,7 @@ def _content(content: Sequence[Any], pieces: Sequence[_Piece], cuts: Sequence[_C
     return [block for number, block in enumerate(found) if number not in gone]
 
 
-def _whole(segment: Segment, shown: Any, outline: Outline) -> int:
+def _whole(segment: Segment, shown: Any, outline: JsonOutline) -> int:
     """How many of the first units of a segment are shown as they are."""
     cut, full = _at(shown, segment.place), _at(outline.value, segment.place)
     if segment.unit is Unit.ITEM and isinstance(cut, list):

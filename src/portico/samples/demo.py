@@ -14,7 +14,7 @@ import orjson
 from mcp import Client
 from mcp_types import TextContent
 
-from portico.config import Settings, find_paths
+from portico.config import GatewaySettings, find_paths
 from portico.domain.server import ServerSpec
 from portico.samples import SAMPLES
 from portico.server.run import Serving, serve_over_http, surface_tokens
@@ -40,7 +40,7 @@ def run_demo(*, once: bool, port: int | None) -> None:
     anyio.run(partial(_demo, settings, once=once, port=chosen), backend_options={"use_uvloop": True})
 
 
-def demo_settings() -> Settings:
+def demo_settings() -> GatewaySettings:
     """The sample servers, with a state folder of their own so that nobody's real servers are touched."""
     home = find_paths(os.environ, Path.cwd())
     folder = home.data / "demo"
@@ -48,10 +48,10 @@ def demo_settings() -> Settings:
         ServerSpec(name=name, transport="stdio", command=sys.executable, args=("-P", "-m", module), description=about)
         for name, (module, about) in SAMPLES.items()
     )
-    return Settings(home=type(home)(config=folder, data=folder), servers=specs)
+    return GatewaySettings(home=type(home)(config=folder, data=folder), servers=specs)
 
 
-async def _demo(settings: Settings, *, once: bool, port: int) -> None:
+async def _demo(settings: GatewaySettings, *, once: bool, port: int) -> None:
     ready = anyio.Event()
     found: list[Serving] = []
 

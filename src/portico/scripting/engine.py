@@ -11,13 +11,13 @@ from time import perf_counter
 
 import anyio
 
-from portico.domain.call import Limits, Ran, Sandbox, Script
+from portico.domain.call import Ran, Sandbox, Script, ScriptLimits
 from portico.errors import ScriptError, install_hint
 from portico.protocols import ScriptApi
 
 from . import run as endings
 from .fork_client import COMMAND, GONE, Minder, Worker
-from .run import LATE, LOST, MEGABYTE, Run, start_frame
+from .run import LATE, LOST, MEGABYTE, ScriptRun, start_frame
 
 logger = logging.getLogger(__name__)
 
@@ -246,7 +246,7 @@ class LuaEngine:
         return self._pool
 
     @asynccontextmanager
-    async def _turn(self, limits: Limits) -> AsyncIterator[None]:
+    async def _turn(self, limits: ScriptLimits) -> AsyncIterator[None]:
         if self._turns is None:
             self._turns = anyio.Semaphore(self._at_once)
         if self._running + self._waiting >= self._at_once + self._queue:
@@ -276,7 +276,7 @@ class LuaEngine:
             raise ScriptError(f"scripts are not run here: this machine lacks {'; '.join(pool.missing)}")
         worker, minder = await pool.take()
         started = perf_counter()
-        run = Run(worker, script, reach)
+        run = ScriptRun(worker, script, reach)
         ends: list[asyncio.Future[int]] = []
         last = await run.converse(start, lambda: ends.append(minder.end(worker)))
         if last["kind"] == "done":
@@ -309,7 +309,7 @@ def _checked(script: Script, reach: ScriptApi) -> bytes:
     return start
 
 
-def _check_size(size: int, limits: Limits) -> None:
+def _check_size(size: int, limits: ScriptLimits) -> None:
     """Arguments are there twice while they are read."""
     most = limits.memory_mb * MEGABYTE // 2
     if size > most:

@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from portico.domain.call import Limits, Ran, Script
+from portico.domain.call import Ran, Script, ScriptLimits
 from portico.errors import CallError, ScriptError, Sent
 from portico.protocols import ScriptApi
 
@@ -38,7 +38,7 @@ def ran(last: Mapping[str, Any], printed: Printed, seconds: float) -> Ran:
     )
 
 
-def failed(last: Mapping[str, Any], printed: Printed, limits: Limits, sent: Sent) -> ScriptError:
+def failed(last: Mapping[str, Any], printed: Printed, limits: ScriptLimits, sent: Sent) -> ScriptError:
     """A script that failed by itself, from what its worker said last."""
     limit = str(last.get("limit") or "")
     reason = str(last.get("reason") or "an error without a text")[:REASON_CHARACTERS]
@@ -49,13 +49,13 @@ def failed(last: Mapping[str, Any], printed: Printed, limits: Limits, sent: Sent
     return ScriptError(reason, line=_number(last.get("line")), limit=limit, details=_details(printed), sent=sent)
 
 
-def late(printed: Printed, limits: Limits, sent: Sent) -> ScriptError:
+def late(printed: Printed, limits: ScriptLimits, sent: Sent) -> ScriptError:
     """A script that took too long."""
     reason = f"it was stopped after {limits.seconds:g} s: let it do less, or give it more time"
     return ScriptError(reason, limit="seconds", details=_details(printed), sent=sent)
 
 
-def lost(code: int, printed: Printed, limits: Limits, sent: Sent, *, misbehaved: bool) -> ScriptError:
+def lost(code: int, printed: Printed, limits: ScriptLimits, sent: Sent, *, misbehaved: bool) -> ScriptError:
     """A script whose process ended before it did."""
     if misbehaved:
         reason = "its process was ended because it broke the protocol: nothing that it said is used"
@@ -126,7 +126,7 @@ LOST: Mapping[str, Any] = {"kind": "lost"}
 LATE: Mapping[str, Any] = {"kind": "late"}
 
 
-class Run:
+class ScriptRun:
     """One script in one worker."""
 
     def __init__(self, worker: Worker, script: Script, reach: ScriptApi) -> None:
@@ -241,12 +241,12 @@ class Run:
         self._worker.send(b'{"id":%d,"error":%b}' % (id, dumped(reason[:REASON_SHOWN])))
 
 
-def argument_bytes(limits: Limits) -> int:
+def argument_bytes(limits: ScriptLimits) -> int:
     """The size of the arguments that one call may have."""
     return limits.memory_mb * MEGABYTE // 32
 
 
-def answer_bytes(limits: Limits) -> int:
+def answer_bytes(limits: ScriptLimits) -> int:
     """The size of the answer that a script can take."""
     return limits.memory_mb * MEGABYTE // 4
 
@@ -283,7 +283,7 @@ def _told(error: CallError) -> str:
     return "\n".join([f"{error.code}; {error.sent}", *error.lines[1:]])
 
 
-def _too_large(size: int, limits: Limits) -> str:
+def _too_large(size: int, limits: ScriptLimits) -> str:
     most = answer_bytes(limits)
     return (
         f"its answer takes {size:,} bytes, and a script with {limits.memory_mb} MB takes {most:,} at once: "

@@ -16,7 +16,7 @@ import anyio.to_thread
 import orjson
 from anyio.abc import TaskGroup
 
-from portico.domain.call import Call, Caller, Invocation, Limits, Outcome, Ran, Result, Sandbox, Script
+from portico.domain.call import Call, Caller, Invocation, Outcome, Ran, Result, Sandbox, Script, ScriptLimits
 from portico.domain.disclosure import Disclosure, Query
 from portico.domain.journal import Look
 from portico.domain.tool import Tool
@@ -331,7 +331,7 @@ class ScriptRunner:
 
     gateway: Gateway
     open_engine: Callable[[], ScriptEngine]
-    limits: Limits = field(default_factory=Limits)
+    limits: ScriptLimits = field(default_factory=ScriptLimits)
     """What a run may use; `seconds` unless the caller asks for other ones."""
     max_seconds: float = 120.0
     """What a caller may ask for at most."""
@@ -441,7 +441,7 @@ class ScriptRunner:
         servers = tuple(section.server.identifier for section in sections)
         return ScriptSession(gateway=self.gateway, caller=caller, id=f"script-{urandom(8).hex()}", servers=servers)
 
-    def _limits(self, seconds: float | None) -> Limits:
+    def _limits(self, seconds: float | None) -> ScriptLimits:
         asked = self.limits.seconds if seconds is None or isnan(seconds) else seconds
         return replace(self.limits, seconds=min(max(asked, 0.0), self.max_seconds))
 

@@ -19,9 +19,9 @@ from portico.domain.usage import Usage
 from portico.protocols import Index, MeaningSource
 
 from .postings import NAME_MARK, Postings, document, plain, post, read
-from .query import Need, Reader
+from .query import QueryPart, QueryReader
 from .vectors import Mask, Numbers, Vector, Vectors, blank, joined, leading, pack
-from .word_vectors import Table, shipped_table
+from .word_vectors import WordVectors, shipped_table
 from .words import stem_of
 
 _UNUSED = Usage()
@@ -86,7 +86,7 @@ class Why(Mapping[str, float]):
 
     __slots__ = ("_added", "_base", "_known", "_need", "_score", "_tool")
 
-    def __init__(self, need: Need, tool: int, base: float, score: float, added: Mapping[str, float]) -> None:
+    def __init__(self, need: QueryPart, tool: int, base: float, score: float, added: Mapping[str, float]) -> None:
         self._need = need
         self._tool = tool
         self._base = base
@@ -296,7 +296,7 @@ VIEWS = 64
 class ToolIndex:
     """Finds tools by the words of their names, descriptions and parameters, and by what these mean."""
 
-    def __init__(self, tools: Sequence[Tool], postings: Postings, vectors: Vectors, table: Table) -> None:
+    def __init__(self, tools: Sequence[Tool], postings: Postings, vectors: Vectors, table: WordVectors) -> None:
         self.tools = tools
         self.postings = postings
         self.vectors = vectors
@@ -338,7 +338,7 @@ class ToolIndex:
         return Findings(hits=hits, fits=bool(hits) and fits)
 
     def _considered(
-        self, asked: Sequence[Need], lexical: Sequence[Vector], named: Numbers, count: int, mask: Mask | None
+        self, asked: Sequence[QueryPart], lexical: Sequence[Vector], named: Numbers, count: int, mask: Mask | None
     ) -> Numbers:
         """The tools worth a closer look."""
         if len(self.tools) <= FEW:
@@ -421,7 +421,7 @@ class ToolIndex:
         same = self.tools[one].description == self.tools[other].description
         return same or self.vectors.likeness(one, other) >= ALIKE
 
-    def _hit(self, row: _Rank, need: Need, base: float) -> Hit:
+    def _hit(self, row: _Rank, need: QueryPart, base: float) -> Hit:
         return Hit(
             tool=self.tools[row.number],
             score=row.score,
@@ -435,7 +435,7 @@ class ToolIndex:
             return known
         found = np.fromiter((tool.id in within for tool in self.tools), dtype=np.bool_, count=len(self.tools))
         mask = None if found.all() else found
-        view = _View(within, mask, Reader(self.postings, self.table, mask))
+        view = _View(within, mask, QueryReader(self.postings, self.table, mask))
         if isinstance(within, frozenset):  # others may change under our hands
             if len(self._views) >= VIEWS:
                 self._views.clear()
@@ -450,7 +450,7 @@ class _View:
     within: Set[ToolId]
     mask: Mask | None
     """None when all may be found."""
-    reader: Reader
+    reader: QueryReader
 
 
 def _total(scores: Vector, masses: Sequence[float], semantic: Vector | None) -> tuple[Vector, Numbers, Vector | None]:
@@ -556,7 +556,7 @@ def _changed(previous: ToolIndex, tools: Sequence[Tool]) -> ToolIndex:
 class _Batches:
     """Tools read some hundred at a time, so that the words of all of them are never in memory together."""
 
-    def __init__(self, tools: Sequence[Tool], table: Table) -> None:
+    def __init__(self, tools: Sequence[Tool], table: WordVectors) -> None:
         self._tools = tools
         self._table = table
         self._packed = [pack(table.of_tools(()))]

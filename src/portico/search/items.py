@@ -9,7 +9,7 @@ from typing import Any
 from portico.domain.call import Call, Result
 from portico.domain.disclosure import Level, Query
 from portico.domain.foreign_text import fence, one_line
-from portico.domain.items import Item, Items, Kind
+from portico.domain.items import Item, ItemKind, Items
 from portico.domain.profile import OPEN, Profile
 from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Effect, Tool, ToolId
@@ -31,7 +31,7 @@ async def read_item(provider: Provider, item: Item, arguments: JsonObject) -> Js
     Raises:
         CallError: its server cannot be asked, or refuses.
     """
-    if item.kind is Kind.PROMPT:
+    if item.kind is ItemKind.PROMPT:
         own = {"arguments": dict(arguments)} if arguments else {}
         raw = await provider.request("prompts/get", {"name": item.original, **own})
         return {"content": list(_messages(item, raw))}
@@ -86,7 +86,7 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundItem:
     """An item that answers a query."""
 
     item: Item
@@ -94,21 +94,21 @@ class Found:
 
 
 @dataclass(slots=True)
-class Entries:
+class ItemIndex:
     """Finds items by what they say; what was read of an item is kept while it stays the same."""
 
     _items: Items | None = None
     _index: ToolIndex | None = None
     _read: dict[Key, tuple[Item, Tool]] = field(default_factory=dict)
 
-    def search(self, items: Items, text: str, servers: Set[str], limit: int) -> list[Found]:
+    def search(self, items: Items, text: str, servers: Set[str], limit: int) -> list[FoundItem]:
         """The items of some servers that answer a query, best first; none when nothing does."""
         if not text.strip() or not items.all:
             return []
         index = self._of(items)
         found = index.query(text, within=self._within(servers), limit=limit)
         by_id = {tool.id: item for item, tool in self._read.values()}
-        return [Found(by_id[hit.tool.id], hit.score) for hit in found.hits] if found.fits else []
+        return [FoundItem(by_id[hit.tool.id], hit.score) for hit in found.hits] if found.fits else []
 
     def _of(self, items: Items) -> ToolIndex:
         if self._index is None or items is not self._items:
@@ -122,7 +122,7 @@ class Entries:
         return frozenset(tool.id for item, tool in self._read.values() if item.server in servers)
 
 
-def worth_naming(found: Iterable[Found], best: float) -> list[Item]:
+def worth_naming(found: Iterable[FoundItem], best: float) -> list[Item]:
     """The items that answer a query about as well as the best tool does."""
     return [one.item for one in found if one.score >= WORTH * best]
 
@@ -139,7 +139,7 @@ def entry_lines(items: Iterable[Item], spell: Spell) -> list[str]:
 
 def entry_line(item: Item) -> str:
     """An item on one line: `[prompt] team__review(code, language?) Review code`."""
-    arguments = f"({', '.join(_arguments(item))})" if item.kind is Kind.PROMPT else ""
+    arguments = f"({', '.join(_arguments(item))})" if item.kind is ItemKind.PROMPT else ""
     about = first_sentence(told_of(item), LINE_LENGTH)
     return f"[{item.kind}] {item.listed}{arguments} {about}".rstrip()
 
@@ -156,7 +156,7 @@ def entry_card(item: Item, spell: Spell) -> Variants:
 
 def reading_call(item: Item) -> NextCall:
     """The call that reads an item."""
-    if item.kind is Kind.PROMPT:
+    if item.kind is ItemKind.PROMPT:
         wanted = {argument["name"]: "..." for argument in _declared(item) if argument.get("required")}
         own = {"name": item.listed, **({"arguments": wanted} if wanted else {})}
         return NextCall("call", {"name": GET_PROMPT, "arguments": own})
@@ -165,7 +165,7 @@ def reading_call(item: Item) -> NextCall:
 
 def _whole(item: Item, spell: Spell) -> str:
     lines = [f"## {item.listed} [{item.kind}]", fence(told_of(item))]
-    if item.kind is Kind.DOCUMENT:
+    if item.kind is ItemKind.DOCUMENT:
         return "\n".join(lines)  # the document itself
     lines += [_argument_line(argument) for argument in _declared(item)]
     facts = (item.definition.get("mimeType"), _size(item.definition.get("size")))
@@ -176,7 +176,7 @@ def _whole(item: Item, spell: Spell) -> str:
 
 def told_of(item: Item) -> str:
     """The words of an item: title and description, or the text of a document."""
-    if item.kind is Kind.DOCUMENT:
+    if item.kind is ItemKind.DOCUMENT:
         return str(item.definition.get("text", ""))[:TEXT_LENGTH]
     title, description = _text(item, "title") or _own_name(item), _text(item, "description")
     return f"{title}: {description}" if title and description else title or description
@@ -184,7 +184,7 @@ def told_of(item: Item) -> str:
 
 def _own_name(item: Item) -> str:
     """The name of a resource, which is not in its URI; a prompt's is its spelling."""
-    return "" if item.kind is Kind.PROMPT else _text(item, "name")
+    return "" if item.kind is ItemKind.PROMPT else _text(item, "name")
 
 
 def _arguments(item: Item) -> list[str]:
@@ -201,7 +201,7 @@ def _argument_line(argument: Mapping[str, Any]) -> str:
 def _declared(item: Item) -> list[Mapping[str, Any]]:
     """A prompt's arguments, as far as they can be understood."""
     found = item.definition.get("arguments")
-    declared = found if item.kind is Kind.PROMPT and isinstance(found, list) else []
+    declared = found if item.kind is ItemKind.PROMPT and isinstance(found, list) else []
     return [
         argument for argument in declared if isinstance(argument, Mapping) and isinstance(argument.get("name"), str)
     ]
@@ -256,7 +256,7 @@ class ItemSearch:
 
     provider_of: Callable[[str], Provider]
     profile: Profile = OPEN
-    entries: Entries = field(default_factory=Entries)
+    entries: ItemIndex = field(default_factory=ItemIndex)
     _items: PerSnapshot[Items] = field(default_factory=PerSnapshot)
 
     def items(self, snapshot: CatalogSnapshot) -> Items:
@@ -270,22 +270,22 @@ class ItemSearch:
             UnknownItem: there is none, or the profile does not offer it.
         """
         item = self.items(snapshot).resource(uri)
-        if item.kind is not Kind.DOCUMENT and not self.profile.permits_resource(item.original):
+        if item.kind is not ItemKind.DOCUMENT and not self.profile.permits_resource(item.original):
             raise UnknownItem(uri, details=("no resource of that name",))
         return item
 
     def find(self, snapshot: CatalogSnapshot, spelling: str, servers: Set[str]) -> Item | None:
         """The item that is spelled so; what a server says of itself is told to those who see something of it."""
         item = self.items(snapshot).find(spelling)
-        is_hidden = item is not None and item.kind is Kind.DOCUMENT and item.server not in servers
+        is_hidden = item is not None and item.kind is ItemKind.DOCUMENT and item.server not in servers
         return None if is_hidden else item
 
-    def search(self, snapshot: CatalogSnapshot, query: Query, servers: Set[str], limit: int) -> list[Found]:
+    def search(self, snapshot: CatalogSnapshot, query: Query, servers: Set[str], limit: int) -> list[FoundItem]:
         """The items that answer a query, best first; filters that only tools can pass leave none."""
         if query.cursor or set(query.filters) - _ITEM_FILTERS:
             return []
         items = self.items(snapshot)
-        allowed = servers | {item.server for item in items.all if item.kind is not Kind.DOCUMENT}
+        allowed = servers | {item.server for item in items.all if item.kind is not ItemKind.DOCUMENT}
         if query.server:
             allowed = {name for name in allowed if _is_called(snapshot, name, query.server)}
         return self.entries.search(items, query.text, allowed, limit)
@@ -298,7 +298,7 @@ class ItemSearch:
             CallError: there is no such item, or its server does not give it.
         """
         item = self._wanted(snapshot, call, servers)
-        if item.kind is Kind.DOCUMENT:
+        if item.kind is ItemKind.DOCUMENT:
             return Result(document_result(item))
         own = call.arguments.get("arguments")
         arguments: Mapping[str, Any] = own if isinstance(own, Mapping) else {}
@@ -316,7 +316,7 @@ class ItemSearch:
             example = NextCall("search", {"query": ""})
             raise InvalidArguments(call.tool, details=(f"missing: {key} (string)",), next_call=example)
         item = items.prompt(spelling) if call.tool == GET_PROMPT else self.resource(snapshot, spelling)
-        if item.kind is Kind.DOCUMENT and item.server not in servers:
+        if item.kind is ItemKind.DOCUMENT and item.server not in servers:
             raise UnknownItem(spelling, details=("no resource of that name",))
         return item
 
@@ -334,5 +334,5 @@ def _is_called(snapshot: CatalogSnapshot, server: str, wanted: str) -> bool:
 
 
 def _required(item: Item) -> list[str]:
-    call = reading_call(item) if item.kind is Kind.PROMPT else NextCall("call")
+    call = reading_call(item) if item.kind is ItemKind.PROMPT else NextCall("call")
     return list(call.parameters.get("arguments", {}).get("arguments", {}))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .postings import NAME_MARK, Numbers, Postings, Values
 from .vectors import Mask, Vector
-from .word_vectors import Table
+from .word_vectors import WordVectors
 from .words import QUERY_LIMIT, SYNONYMS, query_words, spelled_words, stem_of
 
 SHORTEST = 3
@@ -202,7 +202,7 @@ CORRECTED = 4
 """Unknown words of a query for which near ones are looked for."""
 
 
-class Term(NamedTuple):
+class QueryTerm(NamedTuple):
     """A word that some tools have, with its share of all that the query says."""
 
     word: str
@@ -218,11 +218,11 @@ class Term(NamedTuple):
         return 0.0
 
 
-class Need(NamedTuple):
+class QueryPart(NamedTuple):
     """One thing that is asked for."""
 
     text: str
-    terms: tuple[Term, ...]
+    terms: tuple[QueryTerm, ...]
     vector: Vector
     mass: float
     """What all of its words tell together."""
@@ -240,10 +240,10 @@ class Need(NamedTuple):
         return np.bincount(tools, weights=values, minlength=size).astype(np.float32)
 
 
-class Reader:
+class QueryReader:
     """Reads queries for one snapshot's tools, as far as a caller may see them: others leave no trace in a score."""
 
-    def __init__(self, postings: Postings, table: Table, within: Mask | None) -> None:
+    def __init__(self, postings: Postings, table: WordVectors, within: Mask | None) -> None:
         self.postings = postings
         self.table = table
         self._counts = postings.counts(within)
@@ -252,11 +252,11 @@ class Reader:
         self._told: list[float] = np.log1p((size - counts + 0.5) / (counts + 0.5)).tolist()
         """How much a word tells that so many tools have."""
 
-    def read(self, text: str) -> list[Need]:
+    def read(self, text: str) -> list[QueryPart]:
         """What is asked for, one need or several."""
         return [self._need(need) for need in needs(text)]
 
-    def _need(self, text: str) -> Need:
+    def _need(self, text: str) -> QueryPart:
         spelled = query_words(as_creating(text))
         stems: dict[str, float] = {}
         for word, weight in spelled.items():
@@ -264,9 +264,9 @@ class Reader:
             if stems.get(stemmed, 0.0) < weight:
                 stems[stemmed] = weight
         weights, mass = self._weigh(stems, spelled)
-        terms = tuple(Term(word, weight / mass, *self.postings.of(word)) for word, weight in weights.items())
+        terms = tuple(QueryTerm(word, weight / mass, *self.postings.of(word)) for word, weight in weights.items())
         is_elsewhere = any(word in PRODUCTS and not self._count(stem_of(word)) for word in spelled)
-        return Need(text, terms, self.table.of_query(spelled), mass, is_elsewhere)
+        return QueryPart(text, terms, self.table.of_query(spelled), mass, is_elsewhere)
 
     def _weigh(self, stems: Mapping[str, float], spelled: Mapping[str, float]) -> tuple[dict[str, float], float]:
         """Each word that tools have with its weight, and the weight of the whole query, unknown words included."""

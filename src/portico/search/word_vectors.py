@@ -93,7 +93,7 @@ REMEMBERED = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class WordVectors:
     """A vector for each word, eight bits a number; the file is mapped, so only what is used takes memory."""
 
     words: Vocabulary
@@ -101,7 +101,7 @@ class Table:
     scales: Vector
 
     @classmethod
-    def read(cls, folder: Path) -> Table:
+    def read(cls, folder: Path) -> WordVectors:
         """Open a table that `bench/train_static` has written."""
         words = (folder / "words.txt").read_text(encoding="utf-8").split("\n")
         numbers = np.asarray(np.load(folder / "vectors.npy", mmap_mode="r"))
@@ -131,6 +131,6 @@ class Table:
 
 
 @cache
-def shipped_table() -> Table:
+def shipped_table() -> WordVectors:
     """The table in the package, opened once."""
-    return Table.read(Path(__file__).with_name("table"))
+    return WordVectors.read(Path(__file__).with_name("table"))

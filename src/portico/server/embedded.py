@@ -83,7 +83,7 @@ def create_mcp_app(settings: Settings | None = None, *, catalog: Catalog | None 
 class App(SurfaceServer):
     """The SDK server of one surface; its application is opened with the first client and closed after the last."""
 
-    def __init__(self, settings: config.Settings, catalog: Catalog | None = None) -> None:
+    def __init__(self, settings: config.GatewaySettings, catalog: Catalog | None = None) -> None:
         self.settings = settings
         self._database = LateDatabase(partial(_database_url, settings))
         self.catalog = catalog if catalog is not None else Catalog(inject=_sources(settings, self._database))
@@ -203,12 +203,12 @@ class App(SurfaceServer):
             raise _strange(server)
 
 
-def _database_url(settings: config.Settings) -> str:
+def _database_url(settings: config.GatewaySettings) -> str:
     """The database that the packaged tools read, which is the demo's where none is named."""
     return settings.database_uri or demo_url(settings.home.data)
 
 
-def _sources(settings: config.Settings, database: LateDatabase) -> Mapping[type, Source]:
+def _sources(settings: config.GatewaySettings, database: LateDatabase) -> Mapping[type, Source]:
     has_database = bool(settings.database_uri) or settings.selected.wants_packaged
     return database.sources if has_database else {}
 
@@ -242,7 +242,7 @@ def _strange(server: str) -> ConfigError:
     )
 
 
-def settings_of(asked: Settings) -> config.Settings:
+def settings_of(asked: Settings) -> config.GatewaySettings:
     """What a program asks for, in the words of a config file and read by the same rules.
 
     Raises:
@@ -267,7 +267,7 @@ def settings_of(asked: Settings) -> config.Settings:
     )
 
 
-def _given(asked: Settings) -> config.Settings:
+def _given(asked: Settings) -> config.GatewaySettings:
     """The program's own part, as if it stood in a file."""
     try:
         document = parse_document(json.dumps(_table(asked), default=os.fspath), OURS)
@@ -298,20 +298,20 @@ def _many(given: Any) -> list[Any]:
     return [given] if isinstance(given, str | os.PathLike) else list(given)
 
 
-def _bare(profile: str | None) -> config.Settings:
+def _bare(profile: str | None) -> config.GatewaySettings:
     """The settings of no file at all."""
     cwd = Path.cwd()
-    found = with_database(config.Settings(home=config.find_paths(os.environ, cwd)), os.environ)
+    found = with_database(config.GatewaySettings(home=config.find_paths(os.environ, cwd)), os.environ)
     return with_profile(found, None, profile, os.environ, cwd)
 
 
-def _servers(given: config.Settings, found: config.Settings) -> tuple[ServerSpec, ...]:
+def _servers(given: config.GatewaySettings, found: config.GatewaySettings) -> tuple[ServerSpec, ...]:
     """The program's servers in the place of those of the same name, as far as the profile uses them."""
     own = {spec.name: spec for spec in given.servers if found.selected.permits_server(spec.name)}
     return tuple({**{spec.name: spec for spec in found.servers}, **own}.values())
 
 
-def _surface(asked: Settings, found: config.Settings) -> str:
+def _surface(asked: Settings, found: config.GatewaySettings) -> str:
     if not isinstance(asked.progressive_disclosure, bool | None):
         fix = "Write True or False."
         problem = f"this must be a truth value, not {asked.progressive_disclosure!r}"

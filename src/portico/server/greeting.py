@@ -15,7 +15,7 @@ from zlib import crc32
 
 from portico.config.edit import write_atomically
 from portico.config.load import load_settings
-from portico.config.settings import Settings
+from portico.config.settings import GatewaySettings
 from portico.domain.version import VERSION
 from portico.errors import ConfigError
 from portico.surfaces.discover import definitions
@@ -37,7 +37,7 @@ UNDERSTOOD = frozenset({*_VALUED, *_SWITCHES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class StdioRequest:
     """A command line that plainly asks for a server over stdio."""
 
     config: str | None = None
@@ -45,7 +45,7 @@ class Asked:
     profile: str | None = None
 
 
-def asked_over_stdio(argv: Sequence[str]) -> Asked | None:
+def asked_over_stdio(argv: Sequence[str]) -> StdioRequest | None:
     """What a command line asks for; None for any that the real parser should look at first."""
     words, found = list(argv), dict[str, str]()
     if "serve" not in words:
@@ -58,7 +58,7 @@ def asked_over_stdio(argv: Sequence[str]) -> Asked | None:
     if "progressive" in found and surface not in (None, "search"):
         return None
     surface = "search" if "progressive" in found else surface
-    return Asked(config=found.get("config"), surface=surface, profile=found.get("profile"))
+    return StdioRequest(config=found.get("config"), surface=surface, profile=found.get("profile"))
 
 
 def _collect(words: Sequence[str], found: dict[str, str], switches: Mapping[str, str]) -> bool:
@@ -95,14 +95,14 @@ def open_early(argv: Sequence[str], environ: Mapping[str, str], cwd: Path) -> Ea
     return pipe
 
 
-def greeting_of(settings: Settings, surface: str) -> Greeting | None:
+def greeting_of(settings: GatewaySettings, surface: str) -> Greeting | None:
     """What is known of these settings; None for a surface that does not exist."""
     if surface not in _TEXTS:
         return None
     return _remembered(settings, surface) or Greeting(_TEXTS[surface](settings), VERSION, _listed(settings, surface))
 
 
-def remember(settings: Settings, surface: str, text: str, tools: Sequence[Any]) -> None:
+def remember(settings: GatewaySettings, surface: str, text: str, tools: Sequence[Any]) -> None:
     """Keep what a client of these settings is told, for the next start; what cannot be written is not kept."""
     if settings.store == "memory":
         return
@@ -114,7 +114,7 @@ def remember(settings: Settings, surface: str, text: str, tools: Sequence[Any]) 
         write_atomically(_file(settings, surface), content)
 
 
-def _remembered(settings: Settings, surface: str) -> Greeting | None:
+def _remembered(settings: GatewaySettings, surface: str) -> Greeting | None:
     try:
         kept = json.loads(_file(settings, surface).read_bytes())
         is_of_these = kept["of"] == _mark(settings, surface)
@@ -123,12 +123,12 @@ def _remembered(settings: Settings, surface: str) -> Greeting | None:
         return None
 
 
-def _file(settings: Settings, surface: str) -> Path:
+def _file(settings: GatewaySettings, surface: str) -> Path:
     key = f"{settings.file}\n{settings.profile}\n{surface}"
     return settings.home.data / FOLDER / f"{crc32(key.encode()):08x}.json"
 
 
-def _mark(settings: Settings, surface: str) -> str:
+def _mark(settings: GatewaySettings, surface: str) -> str:
     """What changes when anything of the settings or of the listed definitions changes."""
     told = replace(settings, reload=False, problems=())
     facts = (VERSION, surface, _newest_source(), settings.store, repr(told))
@@ -141,7 +141,7 @@ def _newest_source() -> str:
         return str(max(entry.stat().st_mtime_ns for entry in entries))
 
 
-def _listed(settings: Settings, surface: str) -> list[Any] | None:
+def _listed(settings: GatewaySettings, surface: str) -> list[Any] | None:
     """The tools that a surface lists whatever the servers offer, where it lists no others."""
     if settings.pins:
         return None
@@ -150,18 +150,18 @@ def _listed(settings: Settings, surface: str) -> list[Any] | None:
     return list(DEFINITIONS) if surface == "gateway" else None
 
 
-def _servers(settings: Settings) -> list[str]:
+def _servers(settings: GatewaySettings) -> list[str]:
     """The servers of a config by the names that agents see, as far as they are known before any is asked."""
     named = [spec.alias or spec.name for spec in settings.servers if spec.enabled]
     return sorted([*named, *(spec.name for spec in settings.databases)])
 
 
-def _capabilities(settings: Settings) -> str:
+def _capabilities(settings: GatewaySettings) -> str:
     prefix = settings.capabilities.prefix
     return instructions.capabilities_text(None, (), inventory=f"{prefix}capabilities", schema=f"{prefix}tool_schema")
 
 
-_TEXTS: Mapping[str, Callable[[Settings], str]] = {
+_TEXTS: Mapping[str, Callable[[GatewaySettings], str]] = {
     "discover": lambda s: instructions.discover_text(None, _servers(s), scripts=s.scripts.enabled),
     "static": lambda s: instructions.static_text(_servers(s)),
     "search": lambda s: instructions.search_text(None, _servers(s)),

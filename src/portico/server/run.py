@@ -16,7 +16,7 @@ import orjson
 from starlette.types import ASGIApp
 
 from portico.application import Application
-from portico.config import Settings
+from portico.config import GatewaySettings
 from portico.domain.call import Caller
 from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.version import VERSION
@@ -61,7 +61,7 @@ def surface_tokens(gateway: Gateway, surface: str = "discover", scripts: ScriptR
     return gateway.counter.count(orjson.dumps(listed).decode()) + gateway.counter.count(instructions)
 
 
-SURFACES: Mapping[str, Callable[[Application, Settings], Surface]] = {
+SURFACES: Mapping[str, Callable[[Application, GatewaySettings], Surface]] = {
     "discover": lambda application, settings: Discover(application.gateway, application.scripts),
     "static": lambda application, settings: Static(application.gateway),
     "search": lambda application, settings: Search(application.gateway, settings.search.order),
@@ -85,7 +85,7 @@ class Serving:
 
 
 async def serve_over_http(
-    settings: Settings,
+    settings: GatewaySettings,
     *,
     surface: str,
     host: str,
@@ -117,7 +117,7 @@ async def serve_over_http(
         tasks.cancel_scope.cancel()
 
 
-async def serve_over_stdio(settings: Settings, *, surface: str, pipe: EarlyPipe | None = None) -> None:
+async def serve_over_stdio(settings: GatewaySettings, *, surface: str, pipe: EarlyPipe | None = None) -> None:
     """Serve one client over stdin and stdout until it goes away; a `pipe` may have answered it already.
 
     Raises:
@@ -135,7 +135,7 @@ async def serve_over_stdio(settings: Settings, *, surface: str, pipe: EarlyPipe 
 
 
 def _keep_greeting(
-    application: Application, tasks: anyio.abc.TaskGroup, settings: Settings, server: SurfaceServer
+    application: Application, tasks: anyio.abc.TaskGroup, settings: GatewaySettings, server: SurfaceServer
 ) -> None:
     """Remember what a client is told first, so that the next start can say it at once."""
     turn = anyio.Lock()
@@ -175,7 +175,7 @@ async def _read_usage(application: Application) -> None:
         await anyio.to_thread.run_sync(application.gateway.executor.journal.usage, abandon_on_cancel=True)
 
 
-def _surface_server(application: Application, settings: Settings, surface: str) -> SurfaceServer:
+def _surface_server(application: Application, settings: GatewaySettings, surface: str) -> SurfaceServer:
     return SurfaceServer(
         application.gateway, SURFACES[surface](application, settings), VERSION, application.tier_answers
     )
@@ -249,7 +249,7 @@ def _settle_memory() -> None:
 
 
 def run_server(
-    settings: Settings,
+    settings: GatewaySettings,
     *,
     stdio: bool,
     surface: str | None,

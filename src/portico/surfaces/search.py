@@ -393,7 +393,7 @@ DEFINITIONS: tuple[JsonObject, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class SearchRequest:
     """A search as its arguments say it; no limit leaves it to the kind of answer."""
 
     text: str
@@ -484,7 +484,7 @@ class Search:
                 raise
             return error_result(failure, self.spell, notes)
 
-    def _answer(self, caller: Caller, question: Question) -> Answer:
+    def _answer(self, caller: Caller, question: SearchRequest) -> Answer:
         """One of three kinds, told by the query alone."""
         if not question.text:
             within = self._within(caller, question)
@@ -499,7 +499,7 @@ class Search:
         asked = replace(question.narrowing, text=question.text)
         return with_assets(self._approximate(caller, question), self.gateway.assets(caller, asked))
 
-    def _journal(self, caller: Caller, question: Question, answer: Answer, text: str, started: float) -> None:
+    def _journal(self, caller: Caller, question: SearchRequest, answer: Answer, text: str, started: float) -> None:
         """Write down what was looked for, and what the answer has shown."""
         names = shown_names(answer)
         if question.text:
@@ -521,7 +521,7 @@ class Search:
         visible = self.gateway.policy.visible(caller, self.gateway.snapshot)
         return self.gateway.find(caller, text) if is_qualified or self._keywords().names(text, within=visible) else None
 
-    def _approximate(self, caller: Caller, question: Question) -> Answer:
+    def _approximate(self, caller: Caller, question: SearchRequest) -> Answer:
         within = self._within(caller, question)
         found = self._keywords().query(question.text, within=within, limit=len(self.gateway.snapshot.tools)).hits
         scores = {hit.tool.id: hit.score for hit in found}
@@ -530,7 +530,7 @@ class Search:
             found = findings.hits if findings.fits else ()
         return approximate([hit.tool for hit in found[: question.limit or LIMIT]], scores)
 
-    def _within(self, caller: Caller, question: Question) -> Set[ToolId]:
+    def _within(self, caller: Caller, question: SearchRequest) -> Set[ToolId]:
         """The tools that a caller sees and that pass the filters."""
         snapshot = self.gateway.snapshot
         visible = frozenset(self.gateway.policy.visible(caller, snapshot))
@@ -546,7 +546,7 @@ class Search:
         return index
 
 
-def _question(arguments: JsonObject) -> Question:
+def _question(arguments: JsonObject) -> SearchRequest:
     """A question, if each part can be read as what it should be.
 
     Raises:
@@ -563,7 +563,7 @@ def _question(arguments: JsonObject) -> Question:
     if wrong:
         example = NextCall("search", {"query": "what you want to do, in a few words"})
         raise InvalidArguments(SEARCH, details=wrong, next_call=example)
-    return Question(**found, narrowing=read_filters(arguments))
+    return SearchRequest(**found, narrowing=read_filters(arguments))
 
 
 def _unread(arguments: JsonObject) -> list[str]:

@@ -43,7 +43,7 @@ from .budget import (
     raised_level,
     report,
 )
-from .view import CATEGORY, RESOURCES, REST, Page, Paths, TierView, paged
+from .view import CATEGORY, RESOURCES, REST, TierLinks, TierView, ToolPage, paged
 
 HOUR = 3_600.0
 KEPT = {"hot": HOUR, "categories": 6 * HOUR, "category": HOUR, "search": HOUR, "tool": HOUR, "cap": HOUR}
@@ -76,7 +76,7 @@ class TierAnswers:
     gateway: Gateway
     standings: Standings = field(default_factory=Standings)
     cache: AnswerCache = field(default_factory=AnswerCache)
-    paths: Paths = REST
+    paths: TierLinks = REST
     """How answers spell what to ask next."""
     is_quiet: bool = False
     """Whether looks are neither counted nor written to the journal."""
@@ -162,7 +162,7 @@ class TierAnswers:
             hooks.searched(caller, query.text, found)
         allowed = await self._left(tier_view, budget)
         hits = tuple(settle(found.hits[place - 1 : place - 1 + page_size], tier_view.order.usage))
-        shown = Page(tools=[hit.tool for hit in hits], total=len(found.hits), page=page, size=page_size)
+        shown = ToolPage(tools=[hit.tool for hit in hits], total=len(found.hits), page=page, size=page_size)
         view = tier_view.answer({**query.filters, "text": query.text}, shown, hits, found.fits, allowed)
         return self._looked(caller, view, Look.SEARCH, worded(query), started, place=place, fits=found.fits)
 

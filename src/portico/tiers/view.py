@@ -18,7 +18,7 @@ from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Category, Tool, ToolId, unwritten
 from portico.protocols import TokenCounter
 from portico.rendering.budget import Variants, balance, fit
-from portico.rendering.json_forms import Shown, category_forms, hot_forms, schema_forms, short_name, summary_forms
+from portico.rendering.json_forms import ToolForm, category_forms, hot_forms, schema_forms, short_name, summary_forms
 
 from .budget import HOT_TOOLS, LARGER_BUDGET, PAGE_SIZE, POPULAR_TOOLS, Allowance
 
@@ -36,7 +36,7 @@ CATEGORY = "category"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paths:
+class TierLinks:
     """Where the tiers are found, as one kind of caller asks for them."""
 
     kind: str
@@ -67,7 +67,7 @@ class Paths:
         return self.asking(f"{self.tool_root}/{quote(server, safe='')}/{quote(name, safe='')}", asked)
 
 
-REST = Paths(
+REST = TierLinks(
     kind="rest",
     word="path",
     hot=HOT,
@@ -78,7 +78,7 @@ REST = Paths(
     any_tool=f"{ROOT}/{{server}}/{{tool}}",
     taken=frozenset({CATEGORY}),
 )
-RESOURCES = Paths(
+RESOURCES = TierLinks(
     kind="resources",
     word="URI",
     hot="catalog://hot",
@@ -138,7 +138,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outline:
+class TierOutline:
     """An answer before it is fitted: what stands around its items, and what to ask next."""
 
     tier: str
@@ -164,7 +164,7 @@ class Outline:
         return f"Token budget exhausted at {shown}/{wanted} {self.items}. {self.advice}"
 
 
-def compose(outline: Outline, items: Sequence[Variants], allowed: Allowance, counter: TokenCounter) -> View:
+def compose(outline: TierOutline, items: Sequence[Variants], allowed: Allowance, counter: TokenCounter) -> View:
     """The answer with every item as fully as the budget allows, and never above it.
 
     What stands around the items gives way before the last item does, and at the very end nothing but counts is left.
@@ -182,7 +182,7 @@ def compose(outline: Outline, items: Sequence[Variants], allowed: Allowance, cou
 
 
 def rung_costs(
-    outline: Outline, item: Variants, allowed: Allowance, counter: TokenCounter, *, longest: int
+    outline: TierOutline, item: Variants, allowed: Allowance, counter: TokenCounter, *, longest: int
 ) -> tuple[int, ...]:
     """What the answer with this one item costs in each variant; longer texts are not counted letter by letter."""
     writing = _Writing(outline, [item], allowed, counter)
@@ -208,7 +208,9 @@ class _Draft:
 class _Writing:
     """Writes one outline in different ways."""
 
-    def __init__(self, outline: Outline, items: Sequence[Variants], allowed: Allowance, counter: TokenCounter) -> None:
+    def __init__(
+        self, outline: TierOutline, items: Sequence[Variants], allowed: Allowance, counter: TokenCounter
+    ) -> None:
         self._outline, self._allowed, self._counter = outline, allowed, counter
         self._wanted = len(items)
         self._items = items[: allowed.tokens // SMALLEST_ITEM]  # more can never be shown, and each costs time
@@ -310,7 +312,7 @@ CALL_IT = "call it by its handle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ToolPage:
     """One page of tools, and how many there are on all pages."""
 
     tools: Sequence[Tool]
@@ -340,9 +342,9 @@ class Page:
         return 1 if self.page > 1 and not self.tools else 0
 
 
-def paged(tools: Sequence[Tool], page: int, size: int) -> Page:
+def paged(tools: Sequence[Tool], page: int, size: int) -> ToolPage:
     """One page of a list of tools."""
-    return Page(tools=tools[(page - 1) * size : page * size], total=len(tools), page=page, size=size)
+    return ToolPage(tools=tools[(page - 1) * size : page * size], total=len(tools), page=page, size=size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +364,7 @@ class TierView:
     packaging: Mapping[str, Packaging] = field(default_factory=dict)
     known: Mapping[str, Category] = field(default_factory=dict)
     """Every category that was written down, shipped or named."""
-    paths: Paths = REST
+    paths: TierLinks = REST
     learned: Callable[[Tool], Mapping[str, Any] | None] = lambda tool: None
     """What the results of a tool have looked like, where that is known."""
 
@@ -378,7 +380,7 @@ class TierView:
     def hot(self, pins: Sequence[Tool], allowed: Allowance) -> View:
         """T0."""
         chosen = self.order.hottest(self.tools, pins, list(self.aliases), HOT_TOOLS)
-        outline = Outline(
+        outline = TierOutline(
             tier="hot",
             items="tools",
             ids=[tool.id for tool in chosen],
@@ -401,7 +403,7 @@ class TierView:
             own = shelves[category.name]
             popular = [self._shown(tool).name for tool in self.order.best_first(own)[:POPULAR_TOOLS]]
             items.append(category_forms(category, len(own), len({tool.id.server for tool in own}), popular))
-        outline = Outline(
+        outline = TierOutline(
             tier="category_overview",
             items="categories",
             total=len(items),
@@ -411,11 +413,11 @@ class TierView:
         )
         return compose(outline, items, allowed, self.counter)
 
-    def category(self, name: str, page: Page, allowed: Allowance) -> View:
+    def category(self, name: str, page: ToolPage, allowed: Allowance) -> View:
         """T2 of a category."""
         following = {**page.asked, "page": page.following}
         last = self.paths.any_tool if page.total else self.paths.categories
-        outline = Outline(
+        outline = TierOutline(
             tier="tool_summaries",
             items="tools",
             before={"filter": echo({"category": name})},
@@ -428,14 +430,14 @@ class TierView:
         return compose(outline, [summary_forms(self._shown(tool)) for tool in page.tools], allowed, self.counter)
 
     def answer(
-        self, wanted: Mapping[str, Any], page: Page, hits: Sequence[Hit], fits: bool, allowed: Allowance
+        self, wanted: Mapping[str, Any], page: ToolPage, hits: Sequence[Hit], fits: bool, allowed: Allowance
     ) -> View:
         """T2 of a search; hits stand for the tools of the page where words were searched for."""
         told = {hit.tool.id: {"score": hit.score, "why": dict(hit.why)} for hit in hits}
         items = [summary_forms(self._shown(tool, told.get(tool.id, {}))) for tool in page.tools]
         further = search_path(wanted, **{**page.asked, "page": page.following}) if page.following else ""
         retry = "fewer filters" if wanted.keys() - {"text"} else "other words for one thing to do"
-        outline = Outline(
+        outline = TierOutline(
             tier="tool_summaries",
             items="tools",
             before={"filter": echo(wanted)},
@@ -456,8 +458,8 @@ class TierView:
         forms = schema_forms(self._shown(tool))
         return rung_costs(self._whole(tool), forms, allowed, self.counter, longest=longest)
 
-    def _whole(self, tool: Tool) -> Outline:
-        return Outline(
+    def _whole(self, tool: Tool) -> TierOutline:
+        return TierOutline(
             tier="full_schema",
             ids=[tool.id],
             total=1,
@@ -465,9 +467,9 @@ class TierView:
             path=lambda tokens: self.paths.tool(tool, budget=tokens),
         )
 
-    def _shown(self, tool: Tool, extra: Mapping[str, Any] | None = None) -> Shown:
+    def _shown(self, tool: Tool, extra: Mapping[str, Any] | None = None) -> ToolForm:
         server = self.snapshot.servers[tool.id.server]
-        return Shown(
+        return ToolForm(
             tool=tool,
             server=server,
             short=short_name(server, self.aliases),

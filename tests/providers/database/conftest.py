@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from portico.providers.sql import Connection, DatabaseSource
+from portico.providers.sql import DatabaseSource, ReadConnection
 
 TABLES = """
 CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT, salary NUMERIC(12, 2), born DATE);
@@ -71,7 +71,7 @@ def source(url: str) -> Iterator[DatabaseSource]:
 
 
 @pytest.fixture
-def conn(source: DatabaseSource) -> Iterator[Connection]:
+def conn(source: DatabaseSource) -> Iterator[ReadConnection]:
     """An open connection."""
     with source.reading() as connection:
         yield connection

@@ -17,8 +17,8 @@ import pytest
 
 from portico.domain.call import Caller
 from portico.errors import CallError, ConfigError, InvalidArguments, Sent, UpstreamGone
-from portico.providers.sql import Connection, DatabaseSource
-from portico.providers.sql.connection import Limits
+from portico.providers.sql import DatabaseSource, ReadConnection
+from portico.providers.sql.connection import QueryLimits
 from portico.providers.sql.open import open_door
 from portico.providers.sql.source import Address
 from portico.providers.sql.values import plain
@@ -42,14 +42,14 @@ def test_there_are_enough_injection_strings():
 
 
 @pytest.mark.requirement("T66")
-def test_injected_sql_in_a_bound_value_stays_a_value(conn: Connection):
+def test_injected_sql_in_a_bound_value_stays_a_value(conn: ReadConnection):
     for text in INJECTIONS:
         assert conn.rows("SELECT :v AS v", {"v": text}).rows == ((text,),)
         assert conn.rows("SELECT id FROM people WHERE name = :v", {"v": text}).rows == ()
     assert conn.rows("SELECT count(*) FROM people").rows == ((3,),)
 
 
-def test_injected_sql_in_a_name_is_a_name_that_does_not_exist(conn: Connection):
+def test_injected_sql_in_a_name_is_a_name_that_does_not_exist(conn: ReadConnection):
     table = conn.find("people")
     for text in INJECTIONS[::7]:
         with pytest.raises(InvalidArguments, match="is called"):
@@ -63,7 +63,7 @@ def test_injected_sql_in_a_name_is_a_name_that_does_not_exist(conn: Connection):
 @pytest.mark.parametrize(
     "text", ["", "''", "a:b :c", "100 %", "%(x)s", "?", "line\nbreak", "emoji 🚪", "\u202eright to left", "é", "\t"]
 )
-def test_text_makes_the_round_trip_unchanged(conn: Connection, text: str):
+def test_text_makes_the_round_trip_unchanged(conn: ReadConnection, text: str):
     assert conn.rows("SELECT :v", {"v": text}).rows == ((text,),)
 
 
@@ -78,14 +78,14 @@ def test_text_makes_the_round_trip_unchanged(conn: Connection, text: str):
         (object(), "of the type"),
     ],
 )
-def test_a_value_that_cannot_be_bound_is_refused_before_anything_is_sent(conn: Connection, value, says):
+def test_a_value_that_cannot_be_bound_is_refused_before_anything_is_sent(conn: ReadConnection, value, says):
     with pytest.raises(InvalidArguments, match=says) as caught:
         conn.rows("SELECT :v", {"v": value})
     assert caught.value.sent is Sent.NOTHING
 
 
 @pytest.mark.requirement("T68")
-def test_numbers_that_only_one_engine_keeps_come_back_exactly_or_are_refused(conn: Connection):
+def test_numbers_that_only_one_engine_keeps_come_back_exactly_or_are_refused(conn: ReadConnection):
     lost, kept = (math.nan, "a\0b") if conn.dialect == "sqlite" else ("a\0b", math.nan)
     for value in (math.inf, -math.inf, kept):
         assert conn.rows("SELECT :v", {"v": value}).rows == ((plain(value),),)
@@ -94,7 +94,7 @@ def test_numbers_that_only_one_engine_keeps_come_back_exactly_or_are_refused(con
     assert caught.value.sent is Sent.NOTHING
 
 
-def test_missing_and_unknown_binds_are_named(conn: Connection):
+def test_missing_and_unknown_binds_are_named(conn: ReadConnection):
     with pytest.raises(InvalidArguments) as caught:
         conn.rows("SELECT :a", {"b": 1})
     assert "missing: a value for :a" in str(caught.value)
@@ -153,11 +153,11 @@ def test_text_that_is_no_text_in_sqlite_comes_as_bytes(sqlite_url: str):
     source.close()
 
 
-def test_a_date_may_be_bound_as_text(conn: Connection):
+def test_a_date_may_be_bound_as_text(conn: ReadConnection):
     assert conn.rows("SELECT name FROM people WHERE born > :day", {"day": "2000-01-01"}).rows == (("Eve; --",),)
 
 
-def test_the_order_and_the_columns_of_a_query_are_kept(conn: Connection):
+def test_the_order_and_the_columns_of_a_query_are_kept(conn: ReadConnection):
     found = conn.rows("SELECT id, id, name AS n FROM people ORDER BY id DESC")
     assert found.columns == ("id", "id", "n")
     assert [row[0] for row in found.rows] == [3, 2, 1]
@@ -166,7 +166,7 @@ def test_the_order_and_the_columns_of_a_query_are_kept(conn: Connection):
     assert conn.rows("SELECT 1 WHERE 1 = 0").rows == ()
 
 
-def test_names_are_found_in_any_case_and_near_ones_are_told(conn: Connection):
+def test_names_are_found_in_any_case_and_near_ones_are_told(conn: ReadConnection):
     assert conn.find("PEOPLE").name == "people"
     assert conn.column(conn.find("people"), "NAME").name == "name"
     with pytest.raises(InvalidArguments, match="did you mean: people"):
@@ -177,7 +177,7 @@ def test_names_are_found_in_any_case_and_near_ones_are_told(conn: Connection):
         conn.tables("nowhere")
 
 
-def test_odd_names_are_quoted(conn: Connection):
+def test_odd_names_are_quoted(conn: ReadConnection):
     table = conn.find('odd "table')
     column = conn.column(table, "a b")
     assert conn.rows(f"SELECT {conn.quoted(column)} FROM {conn.quoted(table)}").rows == ((1,),)
@@ -193,12 +193,12 @@ def test_tables_of_other_schemas_are_found_by_both_parts(filled_url: str):
     source.close()
 
 
-def test_the_inspector_is_there_for_the_rest(conn: Connection):
+def test_the_inspector_is_there_for_the_rest(conn: ReadConnection):
     assert "people" in conn.inspector.get_table_names()
     assert conn.inspector.get_view_names() == ["names"]
 
 
-def test_a_plan_is_told_and_nothing_is_run(conn: Connection):
+def test_a_plan_is_told_and_nothing_is_run(conn: ReadConnection):
     assert conn.explain("SELECT * FROM people WHERE id = :id", {"id": 1}).rows
     with pytest.raises(CallError):
         conn.explain("DELETE FROM people")
@@ -332,7 +332,7 @@ def test_a_role_is_taken_on_for_each_reading(filled_url: str):
 
 
 def test_any_other_database_of_sqlalchemy_is_read_the_plain_way(sqlite_file: Path):
-    opened = open_door(Address(dialect="other", url=f"sqlite:///{sqlite_file}"), Limits(rows=2))
+    opened = open_door(Address(dialect="other", url=f"sqlite:///{sqlite_file}"), QueryLimits(rows=2))
     with opened.reading(Caller()) as conn:
         found = conn.rows("SELECT name FROM people WHERE id > :low ORDER BY id", {"low": 0})
         assert (found.rows, found.truncated) == ((("Ada",), ("Bob",)), True)
@@ -343,6 +343,6 @@ def test_any_other_database_of_sqlalchemy_is_read_the_plain_way(sqlite_file: Pat
     opened.close()
 
 
-def test_percent_signs_and_colons_of_a_query_stay_what_they_are(conn: Connection):
+def test_percent_signs_and_colons_of_a_query_stay_what_they_are(conn: ReadConnection):
     assert conn.rows("SELECT 7 % 4, '12:30', 'a%b' LIKE 'a%', '::'").rows[0][:2] == (3, "12:30")
     assert conn.explain("SELECT 7 % 4, ':x', name FROM people WHERE name LIKE '%a%' AND id = :id", {"id": 1}).rows

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from portico.errors import InvalidArguments, Sent
-from portico.providers.sql import Connection, DatabaseSource
+from portico.providers.sql import DatabaseSource, ReadConnection
 
 
-def test_numbers_count_as_literals_do(conn: Connection):
+def test_numbers_count_as_literals_do(conn: ReadConnection):
     assert conn.rows("SELECT :a * :b", {"a": 200, "b": 200}).rows == ((40_000,),)
     assert conn.rows("SELECT :a + 1", {"a": 2**40}).rows == ((2**40 + 1,),)
     assert conn.rows("SELECT round(:f, 1), substr('abc', :n, 1)", {"f": 1.25, "n": 2}).rows == ((1.3, "b"),)
@@ -21,14 +21,14 @@ def test_numbers_count_as_literals_do(conn: Connection):
 
 
 @pytest.mark.parametrize("sql", ["id IN :ids", "id IN (:ids)", "id in /* all */ ( :ids )", "NOT id NOT IN :ids"])
-def test_a_list_behind_in_is_taken_value_by_value(conn: Connection, sql: str):
+def test_a_list_behind_in_is_taken_value_by_value(conn: ReadConnection, sql: str):
     asked = f"SELECT name FROM people WHERE {sql} AND id > :low ORDER BY id"
     assert conn.rows(asked, {"ids": [1, 2], "low": 0}).rows == (("Ada",), ("Bob",))
     assert conn.rows(asked, {"ids": [3], "low": 0}).rows == (("Eve; --",),)
     assert conn.explain(asked, {"ids": [1, 2], "low": 0}).rows
 
 
-def test_injected_sql_in_a_list_stays_a_value(conn: Connection):
+def test_injected_sql_in_a_list_stays_a_value(conn: ReadConnection):
     hostile = ["Ada') OR 1=1 --", "x'; DROP TABLE people; --", ":ids", "%s"]
     assert conn.rows("SELECT id FROM people WHERE name IN :names", {"names": hostile}).rows == ()
     assert conn.rows("SELECT id FROM people WHERE name IN :names", {"names": [*hostile, "Ada"]}).rows == ((1,),)
@@ -46,7 +46,7 @@ def test_injected_sql_in_a_list_stays_a_value(conn: Connection):
         ("SELECT ':ids'", [1], "no placeholder :ids"),
     ],
 )
-def test_a_list_that_cannot_be_taken_is_told_before_anything_is_sent(conn: Connection, sql, values, says):
+def test_a_list_that_cannot_be_taken_is_told_before_anything_is_sent(conn: ReadConnection, sql, values, says):
     with pytest.raises(InvalidArguments, match=says) as caught:
         conn.rows(sql, {"ids": values})
     assert caught.value.sent is Sent.NOTHING

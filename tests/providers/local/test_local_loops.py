@@ -14,7 +14,7 @@ import pytest
 
 from portico.errors import InvalidArguments, Sent, UpstreamGone, UpstreamTimeout
 from portico.providers.python import LocalProvider, make_tool
-from portico.providers.python.threads import Loops
+from portico.providers.python.threads import FunctionLoop
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def gate() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def loops() -> Iterator[Loops]:
-    found = Loops(limit=2, held_seconds=0.05)
+def loops() -> Iterator[FunctionLoop]:
+    found = FunctionLoop(limit=2, held_seconds=0.05)
     yield found
     found.close()
 
 
-def provider_of(loops: Loops, *functions: Callable[..., Any], timeout: float = 10.0) -> LocalProvider:
+def provider_of(loops: FunctionLoop, *functions: Callable[..., Any], timeout: float = 10.0) -> LocalProvider:
     provider = LocalProvider(timeout=timeout, loops=loops)
     for function in functions:
         provider.add_tool(make_tool(function))
@@ -55,7 +55,7 @@ async def handle_thread() -> str:
 
 @pytest.mark.requirement("P-PYTHON-SAFE")
 async def test_an_async_function_that_blocks_holds_up_neither_the_gateway_nor_the_others(
-    loops: Loops, gate: threading.Event, caplog: pytest.LogCaptureFixture
+    loops: FunctionLoop, gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     arrived = threading.Event()
 
@@ -88,7 +88,7 @@ async def test_an_async_function_that_blocks_holds_up_neither_the_gateway_nor_th
 
 
 @pytest.mark.requirement("P-PYTHON-SAFE")
-async def test_when_every_loop_is_held_calls_fail_and_say_by_what(loops: Loops, gate: threading.Event) -> None:
+async def test_when_every_loop_is_held_calls_fail_and_say_by_what(loops: FunctionLoop, gate: threading.Event) -> None:
     arrived = threading.Semaphore(0)
 
     async def handle_block() -> None:
@@ -108,7 +108,7 @@ async def test_when_every_loop_is_held_calls_fail_and_say_by_what(loops: Loops, 
     assert "all 2 event loops are held by async functions that block: block" in str(caught.value)
 
 
-async def test_async_functions_share_one_loop_and_see_the_callers_context(loops: Loops) -> None:
+async def test_async_functions_share_one_loop_and_see_the_callers_context(loops: FunctionLoop) -> None:
     seen: list[Any] = []
     word = ContextVar("word", default="")
 
@@ -126,7 +126,7 @@ async def test_async_functions_share_one_loop_and_see_the_callers_context(loops:
 
 @pytest.mark.requirement("P-PYTHON-SAFE")
 async def test_a_function_that_cancels_itself_or_ends_its_loop_costs_nobody_else_anything(
-    loops: Loops, caplog: pytest.LogCaptureFixture
+    loops: FunctionLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handle_cancel() -> None:
         """Cancel itself."""
@@ -178,7 +178,7 @@ async def test_a_function_that_cancels_itself_or_ends_its_loop_costs_nobody_else
     assert "a task that an async function has left behind failed" in caplog.text
 
 
-async def test_a_function_whose_call_is_given_up_is_cancelled(loops: Loops) -> None:
+async def test_a_function_whose_call_is_given_up_is_cancelled(loops: FunctionLoop) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     async def handle_wait() -> None:
@@ -196,7 +196,7 @@ async def test_a_function_whose_call_is_given_up_is_cancelled(loops: Loops) -> N
     assert await anyio.to_thread.run_sync(ended.wait, 10)
 
 
-async def test_what_is_at_work_is_cancelled_when_the_loops_are_closed(loops: Loops) -> None:
+async def test_what_is_at_work_is_cancelled_when_the_loops_are_closed(loops: FunctionLoop) -> None:
     begun = threading.Event()
 
     async def handle_wait() -> None:
@@ -218,7 +218,7 @@ async def test_what_is_at_work_is_cancelled_when_the_loops_are_closed(loops: Loo
     assert (await call(provider_of(loops, handle_thread), "thread"))["content"], "and a new one is there when needed"
 
 
-async def test_a_plain_function_that_returns_a_coroutine_is_awaited_aside(loops: Loops) -> None:
+async def test_a_plain_function_that_returns_a_coroutine_is_awaited_aside(loops: FunctionLoop) -> None:
     def handle_later() -> Any:
         """Give a coroutine."""
         return handle_thread()
@@ -226,7 +226,9 @@ async def test_a_plain_function_that_returns_a_coroutine_is_awaited_aside(loops:
     assert text(await call(provider_of(loops, handle_later), "later")) == "portico async tools"
 
 
-async def test_arguments_are_read_aside_and_whatever_a_class_raises_is_said_of_the_argument(loops: Loops) -> None:
+async def test_arguments_are_read_aside_and_whatever_a_class_raises_is_said_of_the_argument(
+    loops: FunctionLoop,
+) -> None:
     class Even(int):
         def __new__(cls, value: int) -> Even:
             if value % 2:

@@ -14,7 +14,7 @@ import pytest
 
 from portico.errors import ConfigError
 from portico.providers.python import loading as importing
-from portico.providers.python.loading import Loaded, ToolModules, load_tools
+from portico.providers.python.loading import LoadedTools, ToolModules, load_tools
 
 GOOD = '''
 def handle_good(x: int) -> int:
@@ -41,11 +41,11 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def names(loaded: Loaded) -> list[str]:
+def names(loaded: LoadedTools) -> list[str]:
     return [tool.name for tool in loaded.tools]
 
 
-def only_problem(loaded: Loaded) -> ConfigError:
+def only_problem(loaded: LoadedTools) -> ConfigError:
     assert len(loaded.problems) == 1, [str(problem) for problem in loaded.problems]
     problem = loaded.problems[0]
     assert "Traceback" not in str(problem)

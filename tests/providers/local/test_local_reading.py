@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from portico.catalog.normalise import normalise
 from portico.providers.python.annotations import kind_of
 from portico.providers.python.functions import as_result, define, make_tool
-from portico.providers.python.record_types import Unfit
+from portico.providers.python.record_types import UnfitArgument
 
 
 class Colour(enum.Enum):
@@ -152,7 +152,7 @@ def test_json_becomes_what_the_annotation_says(hint: Any, value: Any, wanted: An
     ],
 )
 def test_what_cannot_become_it_is_named(hint: Any, value: Any, reason: str) -> None:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitArgument) as caught:
         read(hint, value)
     assert str(caught.value) == reason
 
@@ -281,5 +281,5 @@ JSON = st.recursive(
 
 @given(st.sampled_from(list(HINTS)), JSON)
 def test_no_value_upsets_a_reader(hint: Any, value: Any) -> None:
-    with suppress(Unfit):
+    with suppress(UnfitArgument):
         read(hint, value)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio import fail_after
 
-from portico.providers.python.loading import Loaded, ToolModules, follow, watch
+from portico.providers.python.loading import LoadedTools, ToolModules, follow, watch
 from portico.providers.python.provider import LocalProvider
 
 GOOD = 'def handle_{}(x: int) -> int:\n    """Good."""\n    return x\n'
@@ -66,7 +66,7 @@ async def test_a_saved_file_changes_what_is_offered_while_everything_runs(tmp_pa
     provider.take(modules.load().tools)
     first = provider.fingerprint
 
-    def on_loaded(found: Loaded) -> None:
+    def on_loaded(found: LoadedTools) -> None:
         provider.take(found.tools)
         loaded.set()
 

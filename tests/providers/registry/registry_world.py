@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from portico.providers.sql.registry import Kind, Parameter, Registration
+from portico.providers.sql.registry import ObjectKind, RegisteredParameter, Registration
 from portico.providers.sql.registry.values import read_type
 
 DIALECTS = ("postgresql", "sqlite", "teradata")
@@ -77,12 +77,12 @@ def param_row(**more: Any) -> dict[str, Any]:
     return {**row, "ParamRequired": "Y", "ParamComment": "Where.", **more}
 
 
-def parameter(name: str, code: str, position: int = 1, **more: Any) -> Parameter:
+def parameter(name: str, code: str, position: int = 1, **more: Any) -> RegisteredParameter:
     """One parameter of a type."""
-    return Parameter(name=name, type=read_type(code), position=position, **more)
+    return RegisteredParameter(name=name, type=read_type(code), position=position, **more)
 
 
-def registered(kind: Kind, *parameters: Parameter, **more: Any) -> Registration:
+def registered(kind: ObjectKind, *parameters: RegisteredParameter, **more: Any) -> Registration:
     """A registration of one kind."""
     given = {"name": "tool", "database": "shop", "object": "thing", "docstring": "Does it.", **more}
     return Registration(kind=kind, parameters=parameters, **given)

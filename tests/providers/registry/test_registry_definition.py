@@ -8,7 +8,7 @@ import pytest
 from registry_world import SALES, parameter, registered
 
 from portico.errors import InvalidArguments
-from portico.providers.sql.registry import Kind, build_registry_sql, tool_definition
+from portico.providers.sql.registry import ObjectKind, build_registry_sql, tool_definition
 from portico.providers.sql.registry.definition import operators
 from portico.rendering.budget import TokenEstimate
 
@@ -17,7 +17,7 @@ from portico.rendering.budget import TokenEstimate
 def test_a_definition_says_what_the_registry_says():
     region = parameter("region", "varchar(20)", 1, required=True, comment="Where")
     since = parameter("since", "TS", 2, comment="From when")
-    found = registered(Kind.FUNCTION, region, since, docstring="What was sold.", tags=("a", "b"))
+    found = registered(ObjectKind.FUNCTION, region, since, docstring="What was sold.", tags=("a", "b"))
     definition = tool_definition(found)
     assert definition["name"] == "tool"
     assert definition["description"] == "What was sold."
@@ -38,16 +38,16 @@ def test_a_definition_says_what_the_registry_says():
 
 
 def test_what_writes_says_so():
-    assert tool_definition(registered(Kind.MACRO, writes=True))["annotations"] == {"readOnlyHint": False}
+    assert tool_definition(registered(ObjectKind.MACRO, writes=True))["annotations"] == {"readOnlyHint": False}
 
 
 def test_without_a_docstring_the_object_is_named():
-    assert tool_definition(registered(Kind.VIEW, docstring=""))["description"] == "Reads the view shop.thing."
+    assert tool_definition(registered(ObjectKind.VIEW, docstring=""))["description"] == "Reads the view shop.thing."
 
 
 @pytest.mark.requirement("S4-E3")
 def test_columns_are_filters_of_their_own_type():
-    schema = tool_definition(registered(Kind.TABLE, *SALES))["inputSchema"]
+    schema = tool_definition(registered(ObjectKind.TABLE, *SALES))["inputSchema"]
     assert list(schema["properties"]) == [
         "region", "amount", "sold_on", "open", "filters", "columns", "group_by", "aggregates", "order_by", "limit",
     ]  # fmt: skip
@@ -86,14 +86,14 @@ BAD = [
 
 @pytest.mark.parametrize("arguments", GOOD)
 def test_what_the_schema_offers_becomes_a_statement(arguments):
-    found = registered(Kind.TABLE, *SALES)
+    found = registered(ObjectKind.TABLE, *SALES)
     assert jsonschema_rs.is_valid(tool_definition(found)["inputSchema"], arguments)
     assert build_registry_sql(found, arguments, "sqlite").sql.startswith("SELECT ")
 
 
 @pytest.mark.parametrize("arguments", BAD)
 def test_what_it_does_not_offer_is_invalid(arguments):
-    found = registered(Kind.TABLE, *SALES)
+    found = registered(ObjectKind.TABLE, *SALES)
     is_conditions = any(isinstance(one, dict) and "eq" not in one for one in arguments.get("filters", {}).values())
     assert is_conditions or not jsonschema_rs.is_valid(tool_definition(found)["inputSchema"], arguments)
     with pytest.raises(InvalidArguments):
@@ -108,13 +108,13 @@ def test_five_columns_cost_at_most_650_tokens():
         parameter("amount", "numeric(10,2)", 4, comment="The price that was paid, in euros"),
         parameter("sold_on", "DA", 5),
     )
-    found = tool_definition(registered(Kind.TABLE, *columns))
+    found = tool_definition(registered(ObjectKind.TABLE, *columns))
     assert TokenEstimate().count(orjson.dumps(found).decode()) <= 650
 
 
 @pytest.mark.requirement("S4-23")
 def test_a_column_that_must_be_filtered_takes_a_value_or_conditions():
-    found = registered(Kind.TABLE, parameter("day", "DA", 1, required=True), parameter("n", "I", 2))
+    found = registered(ObjectKind.TABLE, parameter("day", "DA", 1, required=True), parameter("n", "I", 2))
     schema = tool_definition(found)["inputSchema"]
     assert schema["required"] == ["day"]
     for day in ("2026-05-31", {"between": ["2026-01-01", "2026-12-31"]}):
@@ -123,7 +123,7 @@ def test_a_column_that_must_be_filtered_takes_a_value_or_conditions():
 
 
 def test_a_column_called_like_a_parameter_of_ours_stands_in_the_filters_alone():
-    found = registered(Kind.TABLE, parameter("limit", "I", 1, required=True), parameter("filters", "CV", 2))
+    found = registered(ObjectKind.TABLE, parameter("limit", "I", 1, required=True), parameter("filters", "CV", 2))
     schema = tool_definition(found)["inputSchema"]
     assert schema["properties"]["limit"]["maximum"] == 1_000
     assert schema["required"] == ["filters"]
@@ -135,11 +135,11 @@ def test_a_column_called_like_a_parameter_of_ours_stands_in_the_filters_alone():
 
 
 def test_a_table_without_columns_can_only_be_limited():
-    schema = tool_definition(registered(Kind.VIEW), most=50)["inputSchema"]
+    schema = tool_definition(registered(ObjectKind.VIEW), most=50)["inputSchema"]
     limit = {"type": "integer", "minimum": 1, "maximum": 50, "default": 50}
     assert schema == {"type": "object", "properties": {"limit": limit}, "additionalProperties": False}
 
 
 def test_forty_columns_stay_small():
     columns = [parameter(f"column_{n}", code, n) for n, code in enumerate(["CV", "I", "D", "DA"] * 10, 1)]
-    assert len(orjson.dumps(tool_definition(registered(Kind.TABLE, *columns))["inputSchema"])) < 8_000
+    assert len(orjson.dumps(tool_definition(registered(ObjectKind.TABLE, *columns))["inputSchema"])) < 8_000

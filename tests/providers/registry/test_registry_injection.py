@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from registry_world import BENIGN, DIALECTS, INJECTIONS, MISFITS, parameter, registered
 
 from portico.errors import InvalidArguments
-from portico.providers.sql.registry import Kind, Statement, build_registry_sql
+from portico.providers.sql.registry import BoundStatement, ObjectKind, build_registry_sql
 from portico.providers.sql.statements import read_statement
 
 KINDS = {
-    "postgresql": (Kind.FUNCTION, Kind.MACRO, Kind.TABLE),
-    "sqlite": (Kind.FUNCTION, Kind.TABLE),
-    "teradata": (Kind.FUNCTION, Kind.MACRO, Kind.TABLE),
+    "postgresql": (ObjectKind.FUNCTION, ObjectKind.MACRO, ObjectKind.TABLE),
+    "sqlite": (ObjectKind.FUNCTION, ObjectKind.TABLE),
+    "teradata": (ObjectKind.FUNCTION, ObjectKind.MACRO, ObjectKind.TABLE),
 }
 CASES = [(dialect, kind, code) for dialect in DIALECTS for kind in KINDS[dialect] for code in BENIGN]
 
@@ -37,15 +37,15 @@ def tree(sql: str) -> list[str]:
     return [empty.get(str(kind), text) for kind, text in pieces if kind != "space"]
 
 
-def called(dialect: str, kind: Kind, code: str, value: Any) -> Statement:
+def called(dialect: str, kind: ObjectKind, code: str, value: Any) -> BoundStatement:
     """The statement for one value."""
-    of = "upper" if dialect == "sqlite" and kind is Kind.FUNCTION else "thing"
+    of = "upper" if dialect == "sqlite" and kind is ObjectKind.FUNCTION else "thing"
     found = registered(kind, parameter("x", code), object=of)
-    is_json = kind is Kind.TABLE and code in ("jsonb", "JN")
+    is_json = kind is ObjectKind.TABLE and code in ("jsonb", "JN")
     return build_registry_sql(found, {"filters": {"x": {"is_null": True}}} if is_json else {"x": value}, dialect)
 
 
-def attempted(build: Callable[[], Statement]) -> Statement | None:
+def attempted(build: Callable[[], BoundStatement]) -> BoundStatement | None:
     """The statement, or None when the arguments were refused in words."""
     try:
         return build()
@@ -55,18 +55,18 @@ def attempted(build: Callable[[], Statement]) -> Statement | None:
     return None
 
 
-def check_same(dialect: str, kind: Kind, code: str, value: Any) -> None:
+def check_same(dialect: str, kind: ObjectKind, code: str, value: Any) -> None:
     """The value is refused in words, or the statement is that of a benign value."""
     benign = called(dialect, kind, code, BENIGN[code][0])
     statement = attempted(lambda: called(dialect, kind, code, value))
     if statement is None:
         return
-    if benign.binds or kind is not Kind.MACRO or dialect != "teradata":
+    if benign.binds or kind is not ObjectKind.MACRO or dialect != "teradata":
         assert statement.sql == benign.sql
         assert len(statement.binds) == len(benign.binds)
     else:
         assert tree(statement.sql) == tree(benign.sql)
-    if kind is not Kind.MACRO:
+    if kind is not ObjectKind.MACRO:
         assert read_statement(statement.sql, dialect).placeholders == {bind.name for bind in statement.binds}
 
 
@@ -94,7 +94,7 @@ def test_benign_and_unfit_values_change_no_statement(dialect, kind, code):
 def test_a_value_of_another_type_makes_no_statement(dialect, code):
     for value in MISFITS[code]:
         with pytest.raises(InvalidArguments):
-            called(dialect, Kind.TABLE, code, value)
+            called(dialect, ObjectKind.TABLE, code, value)
 
 
 JSON = st.recursive(
@@ -115,7 +115,7 @@ def test_any_json_is_refused_in_words_or_changes_no_statement(value, case):
 @settings(max_examples=200)
 @given(value=st.text(), dialect=st.sampled_from(DIALECTS))
 def test_any_text_is_bound_exactly_as_it_is(value, dialect):
-    statement = attempted(lambda: called(dialect, Kind.TABLE, "CV", value))
+    statement = attempted(lambda: called(dialect, ObjectKind.TABLE, "CV", value))
     if statement is None:
         assert "\0" in value
         return
@@ -132,6 +132,6 @@ QUESTIONS = st.dictionaries(
 @settings(max_examples=300)
 @given(question=QUESTIONS, dialect=st.sampled_from(DIALECTS))
 def test_any_question_is_refused_in_words_or_asked_with_registered_names(question, dialect):
-    found = registered(Kind.TABLE, parameter("x", "CV"))
+    found = registered(ObjectKind.TABLE, parameter("x", "CV"))
     statement = attempted(lambda: build_registry_sql(found, question, dialect))
     assert statement is None or set(re.findall(r'"([^"]*)"', statement.sql)) <= {"shop", "thing", "x"}

@@ -14,8 +14,8 @@ from tests.registries import Shop
 from portico.errors import UpstreamGone
 from portico.providers.sql import DatabaseSource
 from portico.providers.sql.connection import Mode
-from portico.providers.sql.registry import Kind, Problem, Registration
-from portico.providers.sql.registry.database_facts import COLUMNS, OBJECTS, Facts, Found, Views, grouped
+from portico.providers.sql.registry import ObjectKind, Problem, Registration
+from portico.providers.sql.registry.database_facts import COLUMNS, OBJECTS, DatabaseObject, Facts, Views, grouped
 from portico.providers.sql.registry.loading import Registered, RegistryLoader, Rules, verify
 
 REPLACED_VIEW = """
@@ -326,10 +326,12 @@ def test_rows_that_have_not_changed_are_not_read_a_second_time(any_shop: Shop, l
 
 
 def test_names_that_differ_in_case_alone_are_told_apart_by_exact_letters() -> None:
-    rows = [Found(database="d", name=name, kind=Kind.TABLE, columns=("a",)) for name in ("Sales", "SALES")]
+    rows = [
+        DatabaseObject(database="d", name=name, kind=ObjectKind.TABLE, columns=("a",)) for name in ("Sales", "SALES")
+    ]
     facts, rules = Facts(found=grouped(rows)), Rules(dialect="postgresql")
-    exact = Registration(name="one", database="d", object="SALES", kind=Kind.TABLE)
-    vague = Registration(name="two", database="d", object="sales", kind=Kind.TABLE)
+    exact = Registration(name="one", database="d", object="SALES", kind=ObjectKind.TABLE)
+    vague = Registration(name="two", database="d", object="sales", kind=ObjectKind.TABLE)
     verified = verify([exact, vague], facts, rules)
     assert [one.object for one, _ in verified.tools] == ["SALES"]
     assert "one of several" in verified.problems[0].reason

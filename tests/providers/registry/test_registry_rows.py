@@ -10,7 +10,7 @@ import pytest
 from registry_world import param_row, tool_row
 
 from portico.domain.tool import META_TOOLS
-from portico.providers.sql.registry import Kind, read_rows, rows
+from portico.providers.sql.registry import ObjectKind, read_rows, rows
 from portico.providers.sql.registry.definition import tool_definition
 
 GOOD = tool_row(ToolName="good", TableName="good_f")
@@ -26,7 +26,7 @@ def test_every_column_of_the_views_is_read():
     )
     (found,) = loaded.registrations
     assert loaded.problems == ()
-    assert (found.name, found.database, found.object, found.kind) == ("sales", "shop", "sales_f", Kind.FUNCTION)
+    assert (found.name, found.database, found.object, found.kind) == ("sales", "shop", "sales_f", ObjectKind.FUNCTION)
     assert (found.docstring, found.tags, found.writes) == ("What was sold.", ("a", "b"), False)
     region, since = found.parameters
     assert (region.name, region.type.name, region.length, region.position) == ("region", "varchar", 20, 1)
@@ -44,7 +44,8 @@ def test_a_row_may_give_an_example_prompt():
 
 @pytest.mark.requirement("S4-15")
 @pytest.mark.parametrize(
-    ("code", "kind"), [("F", Kind.FUNCTION), ("M", Kind.MACRO), ("T", Kind.TABLE), ("v", Kind.VIEW)]
+    ("code", "kind"),
+    [("F", ObjectKind.FUNCTION), ("M", ObjectKind.MACRO), ("T", ObjectKind.TABLE), ("v", ObjectKind.VIEW)],
 )
 def test_the_tool_type_tells_what_the_object_is(code, kind):
     (found,) = read_rows([tool_row(ToolType=code)], []).registrations
@@ -56,7 +57,7 @@ def test_padded_cells_are_stripped():
     row = {key: f"{value}    " for key, value in tool_row(ToolType="T").items()}
     param = {key: f"{value}  " for key, value in param_row(ParamType="DA", ParamPosition="1").items()}
     (found,) = read_rows([row], [param]).registrations
-    assert (found.name, found.database, found.object, found.kind) == ("sales", "shop", "sales_f", Kind.TABLE)
+    assert (found.name, found.database, found.object, found.kind) == ("sales", "shop", "sales_f", ObjectKind.TABLE)
     assert (found.parameters[0].name, found.parameters[0].type.name) == ("region", "date")
 
 

@@ -19,9 +19,9 @@ from tests.databases import OWNER
 
 from portico.errors import ConfigError
 from portico.providers.sql import DatabaseSource
-from portico.providers.sql.registry import Kind, Registration, build_registry_sql, read_rows, statement_template
+from portico.providers.sql.registry import ObjectKind, Registration, build_registry_sql, read_rows, statement_template
 from portico.providers.sql.registry.setup import setup_script, setup_steps
-from portico.providers.sql.registry.values import Shape
+from portico.providers.sql.registry.values import ValueKind
 
 SEEN = ("mcp_list_tools", "mcp_list_toolParams", "mcp_list_toolUsers")
 
@@ -173,31 +173,31 @@ def test_postgresql_takes_every_value_and_gives_it_back_exactly(shop, source):
         echo = "CREATE FUNCTION mcp.echo(x anyelement) RETURNS anyelement LANGUAGE sql IMMUTABLE AS 'SELECT x'"
         connection.execute(echo.encode())
     for code in BENIGN.keys() - {"mood", "UT"}:
-        found = registered(Kind.FUNCTION, parameter("x", code), database="mcp", object="echo")
+        found = registered(ObjectKind.FUNCTION, parameter("x", code), database="mcp", object="echo")
         for value in BENIGN[code]:
             [[echoed]] = answers(source, found, {"x": value}, "postgresql")
             assert same(found.parameters[0].type.shape, echoed, value), (code, value, echoed)
 
 
-def same(shape: Shape, echoed: Any, value: Any) -> bool:
+def same(shape: ValueKind, echoed: Any, value: Any) -> bool:
     """Whether an answer means the value that was sent; numbers beyond JSON's own come as text."""
-    if shape in (Shape.INTEGER, Shape.DECIMAL, Shape.FLOAT):
+    if shape in (ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.FLOAT):
         return Decimal(str(echoed)) == Decimal(str(value))
-    if shape is Shape.BYTES:
+    if shape is ValueKind.BYTES:
         return bool(echoed == {"base64": value})
-    if shape is Shape.INTERVAL:
+    if shape is ValueKind.INTERVAL:
         return str(echoed).startswith("P")
-    if shape is Shape.TIMESTAMP:
+    if shape is ValueKind.TIMESTAMP:
         moments = [datetime.fromisoformat(text) for text in (echoed, value)]
         return moments[0] == moments[1]
-    if shape is Shape.TIME:
+    if shape is ValueKind.TIME:
         return time.fromisoformat(echoed) == time.fromisoformat(value)
     return bool(echoed == value)
 
 
 @pytest.mark.requirement("S4-E1")
 def test_injections_find_nothing_and_change_nothing_in_real_databases(source):
-    table = registered(Kind.TABLE, parameter("product", "text"), database="mcp", object="sample_sales")
+    table = registered(ObjectKind.TABLE, parameter("product", "text"), database="mcp", object="sample_sales")
     with source.reading() as conn:
         for text in INJECTIONS:
             statement = build_registry_sql(table, {"filters": {"product": {"eq": text}}}, "postgresql")
@@ -252,6 +252,6 @@ def test_the_sql_for_teradata_is_what_teradata_reads():
 @pytest.mark.requirement("S4-E2", "S4-35")
 def test_statements_for_teradata_are_what_teradata_reads():
     parameters = [parameter(f"p{place}", code, place) for place, code in enumerate(BENIGN, 1)]
-    for kind in (Kind.FUNCTION, Kind.TABLE):
+    for kind in (ObjectKind.FUNCTION, ObjectKind.TABLE):
         sql = statement_template(registered(kind, *parameters), "teradata")
         assert isinstance(sqlglot.parse_one(sql, dialect="teradata"), exp.Select)

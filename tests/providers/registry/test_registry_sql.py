@@ -6,18 +6,18 @@ import pytest
 from registry_world import SALES, parameter, registered
 
 from portico.errors import ConfigError, InvalidArguments, InvalidDefinition
-from portico.providers.sql.registry import Kind, Returns, build_registry_sql, statement_template
+from portico.providers.sql.registry import ObjectKind, Returns, build_registry_sql, statement_template
 
 ARGUMENTS = (parameter("n", "I", 1, required=True), parameter("day", "DA", 2), parameter("note", "CV", 3))
 GIVEN = {"note": "x", "n": 5, "day": "2026-05-31"}
 
 
 def test_a_statement_tells_what_to_send_and_what_comes_back():
-    statement = build_registry_sql(registered(Kind.FUNCTION, *ARGUMENTS), GIVEN, "postgresql")
+    statement = build_registry_sql(registered(ObjectKind.FUNCTION, *ARGUMENTS), GIVEN, "postgresql")
     assert statement.values == {"p1": 5, "p2": "2026-05-31", "p3": "x"}
     assert (statement.returns, statement.limit) == (Returns.VALUE, None)
-    assert build_registry_sql(registered(Kind.MACRO), {}, "postgresql").returns is Returns.ANYTHING
-    listed = build_registry_sql(registered(Kind.TABLE), {"limit": 7}, "postgresql")
+    assert build_registry_sql(registered(ObjectKind.MACRO), {}, "postgresql").returns is Returns.ANYTHING
+    listed = build_registry_sql(registered(ObjectKind.TABLE), {"limit": 7}, "postgresql")
     assert (listed.returns, listed.limit, listed.values) == (Returns.ROWS, 7, {"p1": 8})
 
 
@@ -36,18 +36,18 @@ def test_a_statement_tells_what_to_send_and_what_comes_back():
     ],
 )
 def test_a_function_is_called_with_binds_in_the_order_of_positions(dialect, sql):
-    statement = build_registry_sql(registered(Kind.FUNCTION, *ARGUMENTS), GIVEN, dialect)
+    statement = build_registry_sql(registered(ObjectKind.FUNCTION, *ARGUMENTS), GIVEN, dialect)
     assert statement.sql == sql
     assert statement.positional() == (
         sql.replace(":p1", "?").replace(":p2", "?").replace(":p3", "?"),
         (5, "2026-05-31", "x"),
     )
-    assert statement_template(registered(Kind.FUNCTION, *ARGUMENTS), dialect) == sql
+    assert statement_template(registered(ObjectKind.FUNCTION, *ARGUMENTS), dialect) == sql
 
 
 @pytest.mark.requirement("S4-34", "S4-E2")
 def test_a_function_that_returns_a_table_is_read_from():
-    found = registered(Kind.FUNCTION, parameter("n", "I"), returns_rows=True)
+    found = registered(ObjectKind.FUNCTION, parameter("n", "I"), returns_rows=True)
     assert build_registry_sql(found, {"n": 1}, "postgresql").sql == (
         'SELECT * FROM "shop"."thing"(CAST(:p1 AS integer)) AS "result"'
     )
@@ -58,12 +58,12 @@ def test_a_function_that_returns_a_table_is_read_from():
 
 @pytest.mark.requirement("S4-35", "S4-36", "S4-37")
 def test_a_macro_is_run_with_literals_on_teradata():
-    found = registered(Kind.MACRO, *ARGUMENTS)
+    found = registered(ObjectKind.MACRO, *ARGUMENTS)
     statement = build_registry_sql(found, {**GIVEN, "note": "it's"}, "teradata")
     assert statement.sql == "EXEC \"shop\".\"thing\"(5, DATE '2026-05-31', 'it''s')"
     assert statement.positional() == (statement.sql, ())
     assert build_registry_sql(found, {"n": -5}, "teradata").sql == 'EXEC "shop"."thing"(-5, NULL, NULL)'
-    assert build_registry_sql(registered(Kind.MACRO), {}, "teradata").sql == 'EXEC "shop"."thing"'
+    assert build_registry_sql(registered(ObjectKind.MACRO), {}, "teradata").sql == 'EXEC "shop"."thing"'
     assert statement_template(found, "teradata") == "EXEC \"shop\".\"thing\"(1, DATE '2026-01-31', 'note')"
 
 
@@ -84,24 +84,24 @@ def test_a_macro_is_run_with_literals_on_teradata():
     ],
 )  # fmt: skip
 def test_every_type_has_one_literal(code, value, literal):
-    found = registered(Kind.MACRO, parameter("x", code))
+    found = registered(ObjectKind.MACRO, parameter("x", code))
     assert build_registry_sql(found, {"x": value}, "teradata").sql == f'EXEC "shop"."thing"({literal})'
 
 
 @pytest.mark.parametrize("value", ["{fn teradata_write_csv(x)}", "{ fn x}", "a {d '2026'}", "{?=call x}"])
 def test_a_text_that_the_driver_of_teradata_would_run_is_refused(value):
     with pytest.raises(InvalidArguments, match="takes for a command"):
-        build_registry_sql(registered(Kind.MACRO, parameter("x", "CV")), {"x": value}, "teradata")
+        build_registry_sql(registered(ObjectKind.MACRO, parameter("x", "CV")), {"x": value}, "teradata")
 
 
 def test_a_procedure_is_called_on_postgresql():
-    statement = build_registry_sql(registered(Kind.MACRO, *ARGUMENTS), GIVEN, "postgresql")
+    statement = build_registry_sql(registered(ObjectKind.MACRO, *ARGUMENTS), GIVEN, "postgresql")
     assert statement.sql == 'CALL "shop"."thing"(CAST(:p1 AS integer), CAST(:p2 AS date), CAST(:p3 AS text))'
 
 
 @pytest.mark.requirement("S4-37")
 def test_what_is_left_out_keeps_its_default_or_is_null():
-    found = registered(Kind.FUNCTION, *ARGUMENTS)
+    found = registered(ObjectKind.FUNCTION, *ARGUMENTS)
     given = {"n": 5, "day": None, "note": "x"}
     assert build_registry_sql(found, {"n": 5}, "postgresql").sql == (
         'SELECT * FROM "shop"."thing"(CAST(:p1 AS integer)) AS "result"'
@@ -109,7 +109,7 @@ def test_what_is_left_out_keeps_its_default_or_is_null():
     assert build_registry_sql(found, given, "postgresql").sql == (
         'SELECT * FROM "shop"."thing"(CAST(:p1 AS integer), "note" => CAST(:p2 AS text)) AS "result"'
     )
-    bare = registered(Kind.FUNCTION, ARGUMENTS[0], parameter("day", "DA", 2, has_default=False), ARGUMENTS[2])
+    bare = registered(ObjectKind.FUNCTION, ARGUMENTS[0], parameter("day", "DA", 2, has_default=False), ARGUMENTS[2])
     assert build_registry_sql(bare, given, "postgresql").sql == (
         'SELECT * FROM "shop"."thing"(CAST(:p1 AS integer), CAST(NULL AS date), CAST(:p2 AS text)) AS "result"'
     )
@@ -119,16 +119,16 @@ def test_what_is_left_out_keeps_its_default_or_is_null():
 
 
 def test_sqlite_calls_its_own_functions_and_no_others():
-    found = registered(Kind.FUNCTION, parameter("x", "CV", 1), parameter("y", "I", 2), object="substr")
+    found = registered(ObjectKind.FUNCTION, parameter("x", "CV", 1), parameter("y", "I", 2), object="substr")
     assert build_registry_sql(found, {"x": "abc", "y": 2}, "sqlite").sql == (
         'SELECT "substr"(CAST(:p1 AS TEXT), CAST(:p2 AS INTEGER)) AS "result"'
     )
     assert build_registry_sql(found, {"x": "abc"}, "sqlite").sql == 'SELECT "substr"(CAST(:p1 AS TEXT)) AS "result"'
     for name in ("load_extension", "thing", "randomblob", "readfile", "printf"):
         with pytest.raises(InvalidDefinition, match="register a view"):
-            statement_template(registered(Kind.FUNCTION, object=name), "sqlite")
+            statement_template(registered(ObjectKind.FUNCTION, object=name), "sqlite")
     with pytest.raises(InvalidDefinition, match="no macros and no procedures"):
-        statement_template(registered(Kind.MACRO), "sqlite")
+        statement_template(registered(ObjectKind.MACRO), "sqlite")
 
 
 QUESTION = {
@@ -146,7 +146,7 @@ QUESTION = {
 
 
 @pytest.mark.requirement("S4-E3")
-@pytest.mark.parametrize("kind", [Kind.TABLE, Kind.VIEW])
+@pytest.mark.parametrize("kind", [ObjectKind.TABLE, ObjectKind.VIEW])
 @pytest.mark.parametrize(
     ("dialect", "head", "text", "number", "day", "tail"),
     [
@@ -180,20 +180,22 @@ def test_groups_and_aggregates_are_worked_out_by_the_database():
         ],
         "order_by": [{"column": "total", "direction": "desc"}],
     }
-    statement = build_registry_sql(registered(Kind.TABLE, *SALES), question, "postgresql")
+    statement = build_registry_sql(registered(ObjectKind.TABLE, *SALES), question, "postgresql")
     assert statement.sql == (
         'SELECT "region", SUM("amount") AS "total", COUNT(*) AS "count", '
         'COUNT(DISTINCT "sold_on") AS "count_distinct_sold_on" FROM "shop"."thing" '
         'GROUP BY "region" ORDER BY "total" DESC LIMIT :p1'
     )
-    assert build_registry_sql(registered(Kind.TABLE, *SALES), question, "teradata").sql.startswith("SELECT TOP 101 ")
+    assert build_registry_sql(registered(ObjectKind.TABLE, *SALES), question, "teradata").sql.startswith(
+        "SELECT TOP 101 "
+    )
 
 
 def test_only_registered_columns_are_read():
-    assert build_registry_sql(registered(Kind.VIEW, *SALES), {}, "sqlite").sql == (
+    assert build_registry_sql(registered(ObjectKind.VIEW, *SALES), {}, "sqlite").sql == (
         'SELECT "region", "amount", "sold_on", "open" FROM "shop"."thing" LIMIT :p1'
     )
-    assert build_registry_sql(registered(Kind.VIEW), {}, "sqlite").sql == 'SELECT * FROM "shop"."thing" LIMIT :p1'
+    assert build_registry_sql(registered(ObjectKind.VIEW), {}, "sqlite").sql == 'SELECT * FROM "shop"."thing" LIMIT :p1'
 
 
 WRONG = [
@@ -239,7 +241,7 @@ WRONG = [
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
 def test_a_question_that_cannot_be_asked_says_why(arguments, message):
     with pytest.raises(InvalidArguments) as caught:
-        build_registry_sql(registered(Kind.TABLE, *SALES), arguments, "postgresql")
+        build_registry_sql(registered(ObjectKind.TABLE, *SALES), arguments, "postgresql")
     assert message.replace("\\\\\\\\", "\\\\") in str(caught.value)
     assert "nothing was sent" in str(caught.value)
 
@@ -247,10 +249,10 @@ def test_a_question_that_cannot_be_asked_says_why(arguments, message):
 @pytest.mark.requirement("S4-23")
 def test_what_is_required_must_be_given():
     with pytest.raises(InvalidArguments, match="'n' is missing"):
-        build_registry_sql(registered(Kind.FUNCTION, *ARGUMENTS), {"n": None}, "postgresql")
+        build_registry_sql(registered(ObjectKind.FUNCTION, *ARGUMENTS), {"n": None}, "postgresql")
     with pytest.raises(InvalidArguments, match="unknown: ghost"):
-        build_registry_sql(registered(Kind.FUNCTION, *ARGUMENTS), {"n": 1, "ghost": 1}, "postgresql")
-    table = registered(Kind.TABLE, parameter("day", "DA", 1, required=True), parameter("n", "I", 2))
+        build_registry_sql(registered(ObjectKind.FUNCTION, *ARGUMENTS), {"n": 1, "ghost": 1}, "postgresql")
+    table = registered(ObjectKind.TABLE, parameter("day", "DA", 1, required=True), parameter("n", "I", 2))
     for arguments in ({}, {"day": None}, {"n": 1}, {"filters": {"n": {"eq": 1}}}):
         with pytest.raises(InvalidArguments, match="missing: a filter on day"):
             build_registry_sql(table, arguments, "postgresql")
@@ -260,22 +262,24 @@ def test_what_is_required_must_be_given():
 
 def test_all_that_is_wrong_is_told_at_once():
     with pytest.raises(InvalidArguments) as caught:
-        build_registry_sql(registered(Kind.FUNCTION, *ARGUMENTS), {"n": "5", "day": "x", "ghost": 1}, "postgresql")
+        build_registry_sql(
+            registered(ObjectKind.FUNCTION, *ARGUMENTS), {"n": "5", "day": "x", "ghost": 1}, "postgresql"
+        )
     assert len(caught.value.details) == 3
 
 
 @pytest.mark.requirement("S4-E4")
 def test_a_name_that_the_database_would_shorten_is_refused():
     with pytest.raises(InvalidDefinition, match="63 letters"):
-        statement_template(registered(Kind.TABLE, object="x" * 64), "postgresql")
+        statement_template(registered(ObjectKind.TABLE, object="x" * 64), "postgresql")
     with pytest.raises(InvalidDefinition, match="63 letters"):
-        statement_template(registered(Kind.FUNCTION, parameter("x" * 64, "I")), "postgresql")
-    long = registered(Kind.TABLE, parameter("x" * 60, "I"))
+        statement_template(registered(ObjectKind.FUNCTION, parameter("x" * 64, "I")), "postgresql")
+    long = registered(ObjectKind.TABLE, parameter("x" * 60, "I"))
     question = {"aggregates": [{"function": "count_distinct", "column": "x" * 60}]}
     assert f'AS "count_distinct_{"x" * 45}"' in build_registry_sql(long, question, "postgresql").sql
 
 
 def test_other_databases_have_no_registry():
     with pytest.raises(ConfigError, match="postgresql, sqlite and teradata"):
-        statement_template(registered(Kind.TABLE), "mysql")
-    assert statement_template(registered(Kind.TABLE), "teradatasql") == 'SELECT TOP 1000 * FROM "shop"."thing"'
+        statement_template(registered(ObjectKind.TABLE), "mysql")
+    assert statement_template(registered(ObjectKind.TABLE), "teradatasql") == 'SELECT TOP 1000 * FROM "shop"."thing"'

@@ -12,7 +12,7 @@ from sqlglot import exp
 from portico.domain.server import DatabaseSpec
 from portico.errors import ConfigError
 from portico.providers.sql import DatabaseSource
-from portico.providers.sql.registry import Kind, Registration, build_registry_sql
+from portico.providers.sql.registry import ObjectKind, Registration, build_registry_sql
 from portico.providers.sql.registry.provider import RegistryProvider
 from portico.providers.sql.registry.rows import read_rows
 from portico.providers.sql.source import read_address
@@ -87,7 +87,7 @@ def test_statements_are_what_a_parser_of_teradata_reads(name: str):
     (tree,) = sqlglot.parse(statement.sql, read="teradata")
     assert isinstance(tree, exp.Select)
     assert len(list(tree.find_all(exp.Placeholder))) == len(statement.binds)
-    is_table = _registrations("teradata")[name].kind in (Kind.TABLE, Kind.VIEW)
+    is_table = _registrations("teradata")[name].kind in (ObjectKind.TABLE, ObjectKind.VIEW)
     assert (tree.args.get("limit") is not None) == is_table
 
 
@@ -113,6 +113,8 @@ def test_every_type_is_cast_as_teradata_spells_it():
     spelled = {"I1": "BYTEINT", "I8": "BIGINT", "F": "FLOAT", "TS": "TIMESTAMP(6)", "boolean": "BYTEINT", "JN": "JSON"}
     values = {"I1": 1, "I8": 2, "F": 1.5, "TS": "2026-05-31T12:30:00", "boolean": True, "JN": {}}
     for code, name in spelled.items():
-        found = build_registry_sql(registered(Kind.FUNCTION, parameter("a", code)), {"a": values[code]}, "teradata")
+        found = build_registry_sql(
+            registered(ObjectKind.FUNCTION, parameter("a", code)), {"a": values[code]}, "teradata"
+        )
         assert found.sql == f'SELECT "shop"."thing"(CAST(:p1 AS {name})) AS "result"'
         assert sqlglot.parse_one(found.sql, read="teradata")

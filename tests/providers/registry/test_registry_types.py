@@ -6,7 +6,7 @@ import jsonschema_rs
 import pytest
 from registry_world import BENIGN, MISFITS
 
-from portico.providers.sql.registry.values import Shape, Unfit, read_type
+from portico.providers.sql.registry.values import UnfitValue, ValueKind, read_type
 
 FITTING = [(code, value) for code, values in BENIGN.items() for value in values]
 UNFIT = [(code, value) for code, values in MISFITS.items() for value in values]
@@ -41,14 +41,14 @@ def test_every_code_and_spelled_out_name_has_one_meaning(code, name):
 
 
 def test_bo_is_a_blob_because_teradata_has_no_boolean():
-    assert read_type("BO").shape is Shape.BYTES
+    assert read_type("BO").shape is ValueKind.BYTES
 
 
 @pytest.mark.requirement("S4-32")
 @pytest.mark.parametrize("code", ["mood", "integer[]", "", "'; DROP TABLE x", "numeric(1", "I\0", "C" * 100])
 def test_a_type_that_is_not_known_takes_text(code):
     found = read_type(code)
-    assert (found.shape, found.is_known) == (Shape.TEXT, False)
+    assert (found.shape, found.is_known) == (ValueKind.TEXT, False)
     assert found.check("5") == "5"
 
 
@@ -74,14 +74,21 @@ def test_a_value_that_fits_is_bound_as_it_was_meant(code, value):
     assert jsonschema_rs.is_valid(found.schema(), value), "what the check takes, the schema offers"
     bound = found.check(value)
     assert type(bound) in (str, int, float, bool, bytes)
-    if found.shape in (Shape.TEXT, Shape.INTEGER, Shape.FLOAT, Shape.BOOLEAN, Shape.DATE, Shape.TIMESTAMP):
+    if found.shape in (
+        ValueKind.TEXT,
+        ValueKind.INTEGER,
+        ValueKind.FLOAT,
+        ValueKind.BOOLEAN,
+        ValueKind.DATE,
+        ValueKind.TIMESTAMP,
+    ):
         assert bound == value
 
 
 @pytest.mark.requirement("S4-E1")
 @pytest.mark.parametrize(("code", "value"), UNFIT, ids=map(str, range(len(UNFIT))))
 def test_a_value_that_does_not_fit_is_refused_in_words(code, value):
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitValue) as caught:
         read_type(code).check(value)
     assert len(str(caught.value)) < 120
     assert str(caught.value).isascii()
@@ -89,8 +96,8 @@ def test_a_value_that_does_not_fit_is_refused_in_words(code, value):
 
 @pytest.mark.parametrize("code", BENIGN)
 def test_null_is_no_value_of_any_type_but_json(code):
-    if read_type(code).shape is not Shape.JSON:
-        with pytest.raises(Unfit):
+    if read_type(code).shape is not ValueKind.JSON:
+        with pytest.raises(UnfitValue):
             read_type(code).check(None)
 
 
@@ -103,12 +110,12 @@ def test_decimals_stay_exact():
 
 def test_sqlite_keeps_whole_numbers_of_any_declared_size():
     assert read_type("integer", dialect="sqlite").check(2**40) == 2**40
-    with pytest.raises(Unfit, match="between -2147483648 and 2147483647"):
+    with pytest.raises(UnfitValue, match="between -2147483648 and 2147483647"):
         read_type("integer", dialect="postgresql").check(2**40)
 
 
 def test_a_text_is_measured_in_characters():
     five = read_type("CV", "5")
     assert five.check("漢漢漢漢漢") == "漢漢漢漢漢"
-    with pytest.raises(Unfit, match="has 6 characters; at most 5"):
+    with pytest.raises(UnfitValue, match="has 6 characters; at most 5"):
         five.check("漢漢漢漢漢漢")

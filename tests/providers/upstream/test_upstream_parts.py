@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from portico.errors import Sent
 from portico.providers.mcp.jsonrpc import Garbled, answered_id, decode, encode
 from portico.providers.mcp.param_headers import header_maps, header_value, param_headers
-from portico.providers.mcp.sse import Event, EventParser
+from portico.providers.mcp.sse import EventParser, ServerSentEvent
 from portico.providers.mcp.stdio import child_environment
-from portico.providers.mcp.transport import Counter, Fault, public_url, stamped
+from portico.providers.mcp.transport import Counter, ExchangeFault, public_url, stamped
 
 JSON = st.recursive(
     st.none()
@@ -89,19 +89,19 @@ def test_events_are_the_same_however_the_stream_is_cut(events: list[tuple[str, s
 def test_line_ending_that_is_cut_in_two_is_one_ending() -> None:
     parser = EventParser()
     chunks = (b"event: endpoint\r", b"", b"\ndata: x\r", b"\n\r", b"\n")
-    assert [event for chunk in chunks for event in parser.feed(chunk)] == [Event("endpoint", b"x")]
+    assert [event for chunk in chunks for event in parser.feed(chunk)] == [ServerSentEvent("endpoint", b"x")]
 
 
 def test_event_fields() -> None:
     parser = EventParser()
     found = parser.feed(b"id: 7\nretry: 1500\nevent: x\ndata: one\ndata:two\nunknown: y\n\ndata\n\nevent: empty\n\n")
-    assert found == [Event("x", b"one\ntwo", "7"), Event("message", b"", "7")]
+    assert found == [ServerSentEvent("x", b"one\ntwo", "7"), ServerSentEvent("message", b"", "7")]
     assert parser.retry == 1.5
 
 
 @pytest.mark.parametrize("chunk", [b"data: " + b"x" * 50, b"data: xxxxxxxxxx\n" * 5])
 def test_event_beyond_the_limit_is_refused(chunk: bytes) -> None:
-    with pytest.raises(Fault):
+    with pytest.raises(ExchangeFault):
         EventParser(limit=40).feed(chunk)
 
 
@@ -171,7 +171,7 @@ def test_environment_is_the_frozen_list_and_what_is_declared() -> None:
 
 def test_shown_addresses_have_no_secrets() -> None:
     assert public_url("https://user:pass@host:8/p?token=x#y") == "https://host:8/p"
-    assert Fault("a", "b").sent is Sent.NOTHING
+    assert ExchangeFault("a", "b").sent is Sent.NOTHING
 
 
 JSON_VALUES = st.recursive(
@@ -216,7 +216,7 @@ def test_id_of_an_answer_is_seen_without_parsing_it(data: bytes, expected: int |
 def test_event_of_empty_lines_is_refused() -> None:
     parser = EventParser()
     parser.feed(b"data:\n" * 100_000)
-    with pytest.raises(Fault, match="100,000 lines"):
+    with pytest.raises(ExchangeFault, match="100,000 lines"):
         parser.feed(b"data:\n")
 
 

@@ -17,7 +17,7 @@ from tests.catalogue import generate
 from tests.tana import tana_house
 
 from portico.config import load_settings
-from portico.config.settings import CapabilitiesSettings, Settings
+from portico.config.settings import CapabilitiesSettings, GatewaySettings
 from portico.domain.foreign_text import own_block
 from portico.domain.journal import Look, Lookup
 from portico.domain.server import Offering, ServerSpec, ToolFilter
@@ -386,7 +386,7 @@ def test_instructions_name_the_categories_within_512_characters():
     assert "Categories: query, explore, transcript, mutate, system." in surface().instructions(AGENT)
 
 
-def settings_of(folder: Path, text: str) -> Settings:
+def settings_of(folder: Path, text: str) -> GatewaySettings:
     (folder / "portico.yaml").write_text(text)
     return load_settings(str(folder / "portico.yaml"), {"SHOP": "shop_"}, folder)
 

@@ -16,7 +16,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import version as versions
 
 from portico import Catalog, config
-from portico.config import ScriptSettings, Settings
+from portico.config import GatewaySettings, ScriptSettings
 from portico.domain.call import Caller
 from portico.domain.version import VERSION
 from portico.gateway import DESCRIBE_LIMIT
@@ -50,7 +50,9 @@ def server_of(surface: str = "discover") -> SurfaceServer:
     catalog = Catalog()
     catalog.add_tools("shop", [{"name": "buy", "inputSchema": {"type": "object"}}], call=lambda name, arguments: name)
     return SurfaceServer(
-        catalog._house.gateway, SURFACES[surface](catalog._house, Settings(home=config.find_paths({}, Path()))), VERSION
+        catalog._house.gateway,
+        SURFACES[surface](catalog._house, GatewaySettings(home=config.find_paths({}, Path()))),
+        VERSION,
     )
 
 
@@ -243,9 +245,9 @@ def test_without_a_handshake_nothing_is_listed() -> None:
     assert early.answer(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}') is None
 
 
-def settings_in(home: Path, **given: Any) -> Settings:
+def settings_in(home: Path, **given: Any) -> GatewaySettings:
     """Settings of a home of its own."""
-    return Settings(home=config.find_paths({"PORTICO_HOME": str(home)}, home), **given)
+    return GatewaySettings(home=config.find_paths({"PORTICO_HOME": str(home)}, home), **given)
 
 
 def test_a_greeting_is_remembered_for_the_same_settings_alone(tmp_path: Path) -> None:

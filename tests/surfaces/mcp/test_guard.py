@@ -7,7 +7,7 @@ from starlette.types import Message
 from tests.surfaces.mcp.listening import Counting, hello, listening
 
 from portico.domain.server import HttpSettings
-from portico.surfaces.mcp.http import Guard, names_of
+from portico.surfaces.mcp.http import HostCheck, names_of
 
 PATHS = (
     "/",
@@ -61,7 +61,7 @@ EVIL: dict[str, tuple[Headers, int]] = {
 }
 
 
-async def asked(guard: Guard, path: str, headers: Headers, *, method: str = "GET", kind: str = "http") -> int:
+async def asked(guard: HostCheck, path: str, headers: Headers, *, method: str = "GET", kind: str = "http") -> int:
     """The status of one request; nothing of its body may be read."""
     sent: list[Message] = []
 
@@ -75,9 +75,9 @@ async def asked(guard: Guard, path: str, headers: Headers, *, method: str = "GET
     return int(sent[0].get("status", 0)) if kind == "http" else int(sent[0]["code"])
 
 
-def guarded(settings: HttpSettings | None = None) -> tuple[Guard, Counting]:
+def guarded(settings: HttpSettings | None = None) -> tuple[HostCheck, Counting]:
     inner = Counting()
-    return Guard(inner, names_of(settings or HttpSettings(), 8421)), inner
+    return HostCheck(inner, names_of(settings or HttpSettings(), 8421)), inner
 
 
 @pytest.mark.requirement("T01")

@@ -33,15 +33,15 @@ from .transport import (
     SERVER_KEY,
     UNSUPPORTED_VERSION,
     BadStatus,
-    Dialect,
+    ExchangeFault,
+    ExchangeTimeouts,
     Expired,
-    Fault,
     InitializeResult,
-    Link,
     Lost,
     OnLost,
-    Patience,
+    RequestDialect,
     RpcError,
+    Transport,
     Unauthorized,
     modern_dialect,
     values_of,
@@ -82,7 +82,7 @@ class Negotiator:
     deadline: float
     """When it must be done, by the loop's clock."""
 
-    async def agree(self, link: Link, era: Era) -> InitializeResult:
+    async def agree(self, link: Transport, era: Era) -> InitializeResult:
         """Greet a server the way its era wants, or find out which that is.
 
         Raises:
@@ -97,22 +97,22 @@ class Negotiator:
             welcome = None
         except Lost:
             raise
-        except Fault:
+        except ExchangeFault:
             welcome = None
         return welcome or await self._shake_hands_or_discover(link)
 
-    async def shake_hands(self, link: Link) -> InitializeResult:
+    async def shake_hands(self, link: Transport) -> InitializeResult:
         """Begin a session with `initialize`."""
-        link.dialect = Dialect()
+        link.dialect = RequestDialect()
         params = {"protocolVersion": HANDSHAKE[-1], "capabilities": DECLARED, "clientInfo": self.client}
-        result = await link.request("initialize", params, Patience(self._left, size=WELCOME_LIMIT))
+        result = await link.request("initialize", params, ExchangeTimeouts(self._left, size=WELCOME_LIMIT))
         version = result.get("protocolVersion")
         if version not in HANDSHAKE:
             raise Lost(
                 f"the server speaks protocol revision {str(version)[:40]!r}, which is not known here",
                 f"known are {', '.join(KNOWN)}: use a version of the server that speaks one of them",
             )
-        link.dialect = Dialect(version=version)
+        link.dialect = RequestDialect(version=version)
         await link.notify("notifications/initialized", {})
         return _welcome(version, result, result.get("serverInfo"))
 
@@ -120,7 +120,7 @@ class Negotiator:
     def _left(self) -> float:
         return max(0.01, self.deadline - asyncio.get_running_loop().time())
 
-    async def _shake_hands_or_discover(self, link: Link) -> InitializeResult:
+    async def _shake_hands_or_discover(self, link: Transport) -> InitializeResult:
         try:
             return await self.shake_hands(link)
         except RpcError as error:
@@ -132,9 +132,9 @@ class Negotiator:
                 raise
             return welcome
 
-    async def _discover(self, link: Link, limit: float) -> InitializeResult | None:
+    async def _discover(self, link: Transport, limit: float) -> InitializeResult | None:
         link.dialect = modern_dialect(self.client)
-        result = await link.request("server/discover", {}, Patience(limit, size=WELCOME_LIMIT))
+        result = await link.request("server/discover", {}, ExchangeTimeouts(limit, size=WELCOME_LIMIT))
         versions, capabilities = result.get("supportedVersions"), result.get("capabilities")
         if not isinstance(versions, list) or MODERN not in versions or not isinstance(capabilities, dict):
             return None
@@ -182,7 +182,7 @@ _STANDING = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resou
 
 
 @dataclass(slots=True)
-class Standing:
+class Subscriptions:
     """The log level and the watched resources of one server."""
 
     level: str = ""
@@ -199,11 +199,11 @@ class Standing:
             self.watched.discard(uri)
 
 
-class Connection:
+class ServerConnection:
     """One connection to a server, from the end of the handshake on."""
 
     def __init__(
-        self, link: Link, welcome: InitializeResult, standing: Standing, inbox: Notifications, limit: float
+        self, link: Transport, welcome: InitializeResult, standing: Subscriptions, inbox: Notifications, limit: float
     ) -> None:
         self.link, self.welcome = link, welcome
         self._standing, self._inbox, self._limit = standing, inbox, limit
@@ -218,7 +218,7 @@ class Connection:
         return bool(self._standing.watched)
 
     async def request(
-        self, method: str, params: Mapping[str, Any], patience: Patience, on_progress: OnProgress | None = None
+        self, method: str, params: Mapping[str, Any], patience: ExchangeTimeouts, on_progress: OnProgress | None = None
     ) -> dict[str, Any]:
         """Send one request and return the result object of its answer.
 
@@ -240,15 +240,15 @@ class Connection:
         """Wait until the server has taken the handshake in: what it asks until then belongs to no call."""
         if self._is_settled or self.link.dialect.is_modern:
             return
-        with suppress(Fault):  # an old server that knows no ping has taken it in all the same
-            await self.link.request("ping", {}, Patience(SETTLING))
+        with suppress(ExchangeFault):  # an old server that knows no ping has taken it in all the same
+            await self.link.request("ping", {}, ExchangeTimeouts(SETTLING))
         self._is_settled = True
 
     async def aclose(self) -> None:
         """Close the link."""
         await self.link.aclose()
 
-    async def _stand(self, method: str, params: Mapping[str, Any], patience: Patience) -> dict[str, Any]:
+    async def _stand(self, method: str, params: Mapping[str, Any], patience: ExchangeTimeouts) -> dict[str, Any]:
         if not self.link.dialect.is_modern:
             result = await self.link.request(method, params, patience)
             self._standing.note(method, params)
@@ -269,10 +269,12 @@ class Connection:
     async def _restore(self) -> None:
         try:
             if self._standing.level:
-                await self.link.request("logging/setLevel", {"level": self._standing.level}, Patience(self._limit))
+                await self.link.request(
+                    "logging/setLevel", {"level": self._standing.level}, ExchangeTimeouts(self._limit)
+                )
             for uri in sorted(self._standing.watched):
-                await self.link.request("resources/subscribe", {"uri": uri}, Patience(self._limit))
-        except Fault:
+                await self.link.request("resources/subscribe", {"uri": uri}, ExchangeTimeouts(self._limit))
+        except ExchangeFault:
             # The server no longer offers it; whoever asks next is told.
             return
 
@@ -303,7 +305,7 @@ class Connection:
             return True
         except BadStatus as refused:
             return refused.status < 500
-        except Fault:
+        except ExchangeFault:
             return self.link.fault is not None
         return False
 
@@ -320,15 +322,15 @@ class Connector:
     """Opens connections to one server; what it has learned makes the next one quicker."""
 
     def __init__(self, spec: ServerSpec, inbox: Notifications, client: Mapping[str, str], era: Era) -> None:
-        self.standing = Standing()
-        self.link: Link | None = None
+        self.standing = Subscriptions()
+        self.link: Transport | None = None
         """The newest link, kept for its last words."""
         self.header_maps: dict[str, HeaderMap] = {}
         """The declared headers of the tools last seen; filled in place, so that open links see it."""
         self._spec, self._inbox, self._client, self._era = spec, inbox, client, era
         self._is_sse = spec.transport == "sse"
 
-    async def open(self, chores: TaskGroup, on_lost: OnLost) -> Connection:
+    async def open(self, chores: TaskGroup, on_lost: OnLost) -> ServerConnection:
         """Open and negotiate one connection; its background work runs among the chores.
 
         Raises:
@@ -344,7 +346,7 @@ class Connector:
             welcome = await self._by_http(negotiator, chores, on_lost)
         self._era = Era.of(welcome.version)
         assert self.link is not None
-        connection = Connection(self.link, welcome, self.standing, self._inbox, self._spec.timeouts.call)
+        connection = ServerConnection(self.link, welcome, self.standing, self._inbox, self._spec.timeouts.call)
         chores.start_soon(connection.attend)
         return connection
 
@@ -379,7 +381,7 @@ class Connector:
         """The rule of the specification for servers older than streamable HTTP."""
         try:
             welcome = await self._by_sse(negotiator, chores, on_lost)
-        except Fault:
+        except ExchangeFault:
             raise refused from None
         self._is_sse = True
         return welcome
@@ -394,7 +396,7 @@ class Connector:
         """Try this era first, next time."""
         self._era = era
 
-    async def _greet(self, link: Link, negotiator: Negotiator, era: Era) -> InitializeResult:
+    async def _greet(self, link: Transport, negotiator: Negotiator, era: Era) -> InitializeResult:
         self.link = link
         try:
             return await negotiator.agree(link, era)
@@ -410,7 +412,7 @@ class Connector:
             await link.aclose()
             raise
 
-    async def _renew(self, link: Link) -> None:
+    async def _renew(self, link: Transport) -> None:
         deadline = asyncio.get_running_loop().time() + self._spec.timeouts.start
         await Negotiator(self._client, deadline).shake_hands(link)
 
@@ -455,7 +457,7 @@ STEADY = 60.0
 CALLS_AT_ONCE = 256
 """Calls that one server is given at a time: a slow one must not gather all of the gateway's work."""
 
-Outcome = Connection | Fault
+Outcome = ServerConnection | ExchangeFault
 
 
 class Owner:
@@ -464,7 +466,7 @@ class Owner:
     def __init__(self, server: str, dialler: Connector, idle: float, start: float) -> None:
         self._server, self._dialler, self._idle, self._start = server, dialler, idle, start
         self._backoff = Backoff()
-        self._connection: Connection | None = None
+        self._connection: ServerConnection | None = None
         self._opening: asyncio.Future[Outcome] | None = None
         self._opening_scope: anyio.CancelScope | None = None
         self._task: asyncio.Task[None] | None = None
@@ -472,16 +474,16 @@ class Owner:
         self._in_flight = 0
         self._used_at = self._opened_at = 0.0
         self._has_worked = self._is_closing = False
-        self.failure: Fault | None = None
+        self.failure: ExchangeFault | None = None
         """Why there is no connection, when one was wanted or lost."""
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> ServerConnection | None:
         """The open connection."""
         return self._connection
 
     async def request(
-        self, method: str, params: Mapping[str, Any], patience: Patience, on_progress: OnProgress | None = None
+        self, method: str, params: Mapping[str, Any], patience: ExchangeTimeouts, on_progress: OnProgress | None = None
     ) -> dict[str, Any]:
         """Send one request over the connection; what was certainly not sent is tried on one more.
 
@@ -491,7 +493,7 @@ class Owner:
         for attempt in (1, 2):
             connection = self._connection or await self._connect()
             if self._in_flight >= CALLS_AT_ONCE:
-                raise Fault(
+                raise ExchangeFault(
                     f"the server is at work on {CALLS_AT_ONCE} calls already, the most that it is given at a time",
                     "make the call again when some of them have ended",
                 )
@@ -507,7 +509,7 @@ class Owner:
                 self._release()
         raise AssertionError("a second attempt returns or raises")
 
-    async def use(self, work: Callable[[Connection], Any]) -> Any:
+    async def use(self, work: Callable[[ServerConnection], Any]) -> Any:
         """Run some work over one connection, which stays open meanwhile.
 
         Raises:
@@ -535,7 +537,7 @@ class Owner:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([self._task])
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> ServerConnection:
         if self._is_closing:
             raise Lost("the gateway is closing")
         if self._opening is None:
@@ -545,7 +547,7 @@ class Owner:
                 self._task = asyncio.get_running_loop().create_task(self._run(), name=f"upstream {self._server}")
         with waiting_for_start():
             outcome = await asyncio.shield(self._opening)
-        if isinstance(outcome, Fault):
+        if isinstance(outcome, ExchangeFault):
             raise outcome.with_traceback(None)
         return outcome
 
@@ -571,7 +573,7 @@ class Owner:
                 outcome = await self._open(chores)
                 self._opening = None
                 opening.set_result(outcome)
-                if isinstance(outcome, Connection):
+                if isinstance(outcome, ServerConnection):
                     await self._watch(outcome)
                 chores.cancel_scope.cancel()
         finally:
@@ -579,19 +581,21 @@ class Owner:
             if self._opening is opening:
                 self._opening = None
             if not opening.done():
-                opening.set_result(outcome if isinstance(outcome, Fault) else Lost("the connection was stopped"))
-            if isinstance(outcome, Connection):
+                opening.set_result(
+                    outcome if isinstance(outcome, ExchangeFault) else Lost("the connection was stopped")
+                )
+            if isinstance(outcome, ServerConnection):
                 await outcome.aclose()
 
     async def _open(self, chores: TaskGroup) -> Outcome:
-        fault: Fault = Lost("the gateway is closing")
+        fault: ExchangeFault = Lost("the gateway is closing")
         with anyio.move_on_after(self._start + 1.0) as scope:
             self._opening_scope = scope
             if self._is_closing:
                 return fault
             try:
                 connection = await self._dialler.open(chores, self._on_lost)
-            except Fault as found:
+            except ExchangeFault as found:
                 # The call that waits for this connection has not been sent, whatever the handshake sent.
                 kind = Unauthorized if isinstance(found, Unauthorized) else Lost
                 fault = kind(*found.details)
@@ -603,7 +607,7 @@ class Owner:
         self._fail(fault)
         return fault
 
-    def _adopt(self, connection: Connection) -> None:
+    def _adopt(self, connection: ServerConnection) -> None:
         self._wake.clear()
         self._used_at = self._opened_at = asyncio.get_running_loop().time()
         self._has_worked, self.failure = False, None
@@ -615,7 +619,7 @@ class Owner:
             self._fail(connection.link.fault)
             self._wake.set()
 
-    def _fail(self, fault: Fault) -> None:
+    def _fail(self, fault: ExchangeFault) -> None:
         now = asyncio.get_running_loop().time()
         if self._has_worked or (self._opened_at and now - self._opened_at > STEADY):
             self._backoff.reset()
@@ -623,7 +627,7 @@ class Owner:
         self.failure = fault
         self._backoff.fail(now, parked=isinstance(fault, Unauthorized))
 
-    async def _watch(self, connection: Connection) -> None:
+    async def _watch(self, connection: ServerConnection) -> None:
         """Return when the connection has died, is no longer used, or is to be closed."""
         while connection.link.fault is None and not self._is_closing:
             left = self._idle_left(connection)
@@ -636,7 +640,7 @@ class Owner:
                 self._wake.clear()
                 await self._wake.wait()
 
-    def _idle_left(self, connection: Connection) -> float:
+    def _idle_left(self, connection: ServerConnection) -> float:
         if not self._idle:
             return inf
         if self._in_flight or connection.is_watching:

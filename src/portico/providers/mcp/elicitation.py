@@ -17,7 +17,7 @@ from portico.domain.call import OnProgress
 from portico.errors import Sent
 from portico.protocols import OnChange, OnNotice
 
-from .transport import METHOD_NOT_FOUND, Fault, Patience, expired
+from .transport import METHOD_NOT_FOUND, ExchangeFault, ExchangeTimeouts, expired
 
 _LONG = 1e6
 """Seconds: the exchange itself is timed here, where it is known when its client is being asked."""
@@ -31,7 +31,7 @@ def refusal(id: Any, said: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class ServerQuestion:
     """One request of a server, and the way back for its answer."""
 
     id: Any
@@ -67,9 +67,11 @@ _replying: set[asyncio.Task[None]] = set()
 class OpenCall:
     """One call at a server, with the questions that it has asked and that are not answered yet."""
 
-    def __init__(self, run: Callable[[Patience, OnProgress], Awaitable[dict[str, Any]]], patience: Patience) -> None:
+    def __init__(
+        self, run: Callable[[ExchangeTimeouts, OnProgress], Awaitable[dict[str, Any]]], patience: ExchangeTimeouts
+    ) -> None:
         self.askable: Mapping[str, Any] = {}
-        self.pending: dict[str, Question] = {}
+        self.pending: dict[str, ServerQuestion] = {}
         self._patience = patience
         self._asked = 0
         self._left = patience.total
@@ -81,7 +83,7 @@ class OpenCall:
         self.task = asyncio.ensure_future(run(long, self._progress))
         self.task.add_done_callback(self._end)
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: ServerQuestion) -> None:
         """Take a question of the server."""
         self._asked += 1
         self.pending[str(self._asked)] = question
@@ -142,7 +144,7 @@ class OpenCall:
             await self._on_progress(done, total, message)
 
 
-def _message(question: Question, given: Any) -> dict[str, Any]:
+def _message(question: ServerQuestion, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         return refusal(question.id, "the client has given no answer")
     if isinstance(given.get("error"), Mapping) and len(given) == 1:
@@ -166,7 +168,7 @@ PENDING_LIMIT = 8
 HELD_SECONDS = 30.0
 """How long a question waits until it is clear whose it is."""
 
-Run = Callable[[Patience, OnProgress], Awaitable[dict[str, Any]]]
+Run = Callable[[ExchangeTimeouts, OnProgress], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,17 +194,17 @@ class _Suspended:
 
 
 @dataclass(slots=True)
-class Questions:
+class ServerQuestions:
     """The questions of one server, and the calls that they belong to."""
 
-    patience: Patience
+    patience: ExchangeTimeouts
     _is_serial: bool = False
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _undisturbed: int = 0
     """Calls under way whose clients cannot be asked anything."""
     _active: list[OpenCall] = field(default_factory=list)
     _suspended: dict[str, _Suspended] = field(default_factory=dict)
-    _held: list[Question] = field(default_factory=list)
+    _held: list[ServerQuestion] = field(default_factory=list)
 
     async def run(self, run: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
         """Make a call whose client cannot be asked anything."""
@@ -232,7 +234,7 @@ class Questions:
         """
         found = self._suspended.get(state)
         if found is None or found.asking.binding != asking.binding:
-            raise Fault(
+            raise ExchangeFault(
                 "the call that this answers is not waiting here: it was answered, has timed out, or was another one",
                 "call the tool again without `requestState`",
                 sent=Sent.UNKNOWN,
@@ -253,7 +255,7 @@ class Questions:
 
         On a stream that belongs to one call, the task that reads it says which call that is.
         """
-        question = Question(request.get("id"), str(request["method"])[:100], request.get("params"), reply)
+        question = ServerQuestion(request.get("id"), str(request["method"])[:100], request.get("params"), reply)
         if question.method not in NEEDS:
             return refusal(question.id, f"this client does not support {question.method}")
         if is_own_stream:
@@ -311,7 +313,7 @@ class Questions:
         calls = self._active or [suspended.call for suspended in self._suspended.values()]
         return calls[0] if len(calls) == 1 and not self._undisturbed else None
 
-    def _assign(self, question: Question, call: OpenCall | None) -> Mapping[str, Any] | None:
+    def _assign(self, question: ServerQuestion, call: OpenCall | None) -> Mapping[str, Any] | None:
         if call is None:
             what = "has a client that cannot be asked" if self._undisturbed else "is not under way"
             return refusal(question.id, f"{question.method} belongs to a call, and its call {what}")
@@ -322,7 +324,7 @@ class Questions:
         call.ask(question)
         return None
 
-    def _hold(self, question: Question) -> Mapping[str, Any] | None:
+    def _hold(self, question: ServerQuestion) -> Mapping[str, Any] | None:
         """Keep a question until it is clear whose it is, and let no more calls through at the same time."""
         self._is_serial = True
         if len(self._held) >= PENDING_LIMIT:
@@ -332,7 +334,7 @@ class Questions:
         self._settle()
         return None
 
-    def _drop(self, question: Question) -> None:
+    def _drop(self, question: ServerQuestion) -> None:
         if question in self._held:
             self._held.remove(question)
             said = "several calls are under way, and it is not clear whose this is: make the call again"
@@ -368,7 +370,7 @@ class Questions:
             self._settle()
 
 
-def _takes(askable: Mapping[str, Any], question: Question) -> bool:
+def _takes(askable: Mapping[str, Any], question: ServerQuestion) -> bool:
     declared = askable.get(NEEDS[question.method])
     if not isinstance(declared, Mapping):
         return False
@@ -398,7 +400,7 @@ class Notifications:
     """Sorts one server's notifications: list changes are gathered, notices passed on, the rest dropped."""
 
     def __init__(
-        self, server: str, on_change: OnChange, on_notice: OnNotice, questions: Questions | None = None
+        self, server: str, on_change: OnChange, on_notice: OnNotice, questions: ServerQuestions | None = None
     ) -> None:
         self._server, self._on_change, self._on_notice = server, on_change, on_notice
         self._changed_at = float("-inf")

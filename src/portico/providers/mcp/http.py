@@ -22,17 +22,17 @@ from .elicitation import Notifications
 from .http_session import endpoint, network_fault, open_session, pieces, read_body, refusal, same_origin
 from .jsonrpc import Garbled, decode, encode
 from .param_headers import NAMED_BY, HeaderMap, header_value, param_headers
-from .sse import Event, EventParser
+from .sse import EventParser, ServerSentEvent
 from .transport import (
     LARGE_AT_ONCE,
     UNCANCELLABLE,
     BadStatus,
     Bounds,
-    Dialect,
-    Fault,
+    ExchangeFault,
+    ExchangeTimeouts,
     Lost,
     OnLost,
-    Patience,
+    RequestDialect,
     RpcError,
     Turn,
     Unauthorized,
@@ -48,7 +48,7 @@ class Flow:
 
     __slots__ = ("_ends", "_timer", "event_id", "id", "on_progress", "patience", "retry")
 
-    def __init__(self, id: int, patience: Patience, on_progress: OnProgress | None) -> None:
+    def __init__(self, id: int, patience: ExchangeTimeouts, on_progress: OnProgress | None) -> None:
         self.id, self.patience, self.on_progress = id, patience, on_progress
         self.event_id, self.retry = "", 1.0
         now = asyncio.get_running_loop().time()
@@ -97,11 +97,11 @@ MOVES = 3
 _POST = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
-class _SessionGone(Fault):
+class _SessionGone(ExchangeFault):
     """The server no longer knows our session, so it has not executed the request."""
 
 
-class _Moved(Fault):
+class _Moved(ExchangeFault):
     """The endpoint has another address at the same origin."""
 
     def __init__(self, url: URL) -> None:
@@ -114,7 +114,7 @@ class HttpLink:
 
     def __init__(self, spec: ServerSpec, inbox: Notifications, chores: TaskGroup, on_lost: OnLost) -> None:
         self.fault: Lost | None = None
-        self.dialect = Dialect()
+        self.dialect = RequestDialect()
         self.header_maps: Mapping[str, HeaderMap] = {}
         self.renew: Callable[[], Awaitable[None]] | None = None
         """Begins a new session; set when the first one has begun."""
@@ -140,7 +140,7 @@ class HttpLink:
         return ""
 
     async def request(
-        self, method: str, params: Mapping[str, Any], patience: Patience, on_progress: OnProgress | None = None
+        self, method: str, params: Mapping[str, Any], patience: ExchangeTimeouts, on_progress: OnProgress | None = None
     ) -> dict[str, Any]:
         """Send one request and return the result object of its answer."""
         self._last_id = id = self._last_id + 1
@@ -174,14 +174,14 @@ class HttpLink:
             headers = {**self._legacy_headers(), "Accept": "text/event-stream"}
             if event_id:
                 headers["Last-Event-ID"] = event_id
-            flow, began = Flow(0, Patience(), None), anyio.current_time()
+            flow, began = Flow(0, ExchangeTimeouts(), None), anyio.current_time()
             try:
                 async with self._http.get(self._url, headers=headers, allow_redirects=False) as response:
                     if not _is_stream(response) and response.status != 404:
                         return
                     if response.status == 200:
                         await self._read_events(response, flow)
-            except (aiohttp.ClientError, OSError, Fault):
+            except (aiohttp.ClientError, OSError, ExchangeFault):
                 # It is opened again below, like a stream that the server has ended.
                 pass
             event_id = flow.event_id or event_id
@@ -214,7 +214,7 @@ class HttpLink:
                     raise
                 renewed = True
                 await self._renew(session)
-        raise Fault("the server redirects in circles", "check the `url`", sent=Sent.ANSWERED)
+        raise ExchangeFault("the server redirects in circles", "check the `url`", sent=Sent.ANSWERED)
 
     async def _post(self, method: str, body: bytes, headers: Mapping[str, str], flow: Flow) -> Mapping[str, Any]:
         async with self._http.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
@@ -234,11 +234,11 @@ class HttpLink:
             found = decode(body)
         except Garbled as error:
             said = "an empty body" if not body or body.isspace() else "what is not valid JSON"
-            raise Fault(f"the server answered with {said}", sent=Sent.ANSWERED) from error
+            raise ExchangeFault(f"the server answered with {said}", sent=Sent.ANSWERED) from error
         for message in found if isinstance(found, list) else (found,):
             if isinstance(message, dict) and "method" not in message:
                 return message
-        raise Fault("the server's answer is no JSON-RPC response", sent=Sent.ANSWERED)
+        raise ExchangeFault("the server's answer is no JSON-RPC response", sent=Sent.ANSWERED)
 
     async def _answer_from(self, response: aiohttp.ClientResponse, flow: Flow) -> Mapping[str, Any]:
         answer = await self._read_events(response, flow)
@@ -250,14 +250,14 @@ class HttpLink:
             answer = await self._resume(flow)
             attempts = attempts + 1 if flow.event_id == seen else 0
         if answer is None:
-            raise Fault("the server's answer was cut off", sent=Sent.UNKNOWN)
+            raise ExchangeFault("the server's answer was cut off", sent=Sent.UNKNOWN)
         return answer
 
     async def _resume(self, flow: Flow) -> Mapping[str, Any] | None:
         headers = {**self._legacy_headers(), "Accept": "text/event-stream", "Last-Event-ID": flow.event_id}
         async with self._http.get(self._url, headers=headers, allow_redirects=False) as response:
             if response.status != 200 or not _is_stream(response):
-                raise Fault("the server's answer was cut off and is not kept", sent=Sent.UNKNOWN)
+                raise ExchangeFault("the server's answer was cut off and is not kept", sent=Sent.UNKNOWN)
             return await self._read_events(response, flow)
 
     async def _read_events(self, response: aiohttp.ClientResponse, flow: Flow) -> Mapping[str, Any] | None:
@@ -278,7 +278,7 @@ class HttpLink:
             turn.give_back()
         return None
 
-    async def _take_events(self, events: Iterable[Event], flow: Flow) -> Mapping[str, Any] | None:
+    async def _take_events(self, events: Iterable[ServerSentEvent], flow: Flow) -> Mapping[str, Any] | None:
         for event in events:
             flow.event_id = event.id or flow.event_id
             answer = await self._take(event.data, flow)
@@ -292,7 +292,7 @@ class HttpLink:
         try:
             message = decode(data)
         except Garbled as error:
-            raise Fault("the server sent an event that is not valid JSON", sent=Sent.UNKNOWN) from error
+            raise ExchangeFault("the server sent an event that is not valid JSON", sent=Sent.UNKNOWN) from error
         if not isinstance(message, dict):
             return None
         if "method" not in message:
@@ -320,13 +320,13 @@ class HttpLink:
             # Some servers report on the session's own stream; its reader must not wait for a listener.
             self._soon(self._flows[token].advance, params)
 
-    async def _refused(self, response: aiohttp.ClientResponse, method: str) -> Fault:
+    async def _refused(self, response: aiohttp.ClientResponse, method: str) -> ExchangeFault:
         if response.status in (307, 308):
             target = self._url.join(URL(response.headers.get("Location", "")))
             if same_origin(self._url, target):
                 return _Moved(target)
         if response.status == 202:
-            return Fault("the server took the request and will not answer it", sent=Sent.UNKNOWN)
+            return ExchangeFault("the server took the request and will not answer it", sent=Sent.UNKNOWN)
         fault = await refusal(response, self._spec)
         if self._session and method != "initialize" and _means_no_session(response.status, fault):
             return _SessionGone(*fault.details, sent=Sent.ANSWERED)
@@ -395,7 +395,7 @@ class HttpLink:
         except (aiohttp.ClientError, OSError):
             return
 
-    def _lost(self, fault: Fault) -> Fault:
+    def _lost(self, fault: ExchangeFault) -> ExchangeFault:
         """Note a fault; one connection that cannot be made does not end a link that others are using."""
         is_final = isinstance(fault, Unauthorized) or sum(flow.is_bounded for flow in self._flows.values()) <= 1
         if isinstance(fault, Lost) and is_final and self.fault is None and not self._is_closing:
@@ -415,7 +415,7 @@ def _is_stream(response: aiohttp.ClientResponse) -> bool:
     return response.headers.get("Content-Type", "").startswith("text/event-stream")
 
 
-def _means_no_session(status: int, fault: Fault) -> bool:
+def _means_no_session(status: int, fault: ExchangeFault) -> bool:
     if status == 404:
         return True
     # Servers copied from a well-known example answer 400 and name the session.

@@ -18,7 +18,7 @@ from .transport import (
     COUNTED_FROM,
     BadStatus,
     Bounds,
-    Fault,
+    ExchangeFault,
     Incoming,
     Lost,
     Turn,
@@ -94,7 +94,7 @@ def pieces(chunk: bytes) -> Sequence[bytes]:
     return [chunk[start : start + PIECE] for start in range(0, len(chunk), PIECE)]
 
 
-def network_fault(error: BaseException, url: str) -> Fault:
+def network_fault(error: BaseException, url: str) -> ExchangeFault:
     """The fault that an exception of the network means.
 
     Only a connection that was never made is known to have carried nothing.
@@ -113,7 +113,7 @@ def network_fault(error: BaseException, url: str) -> Fault:
         return Lost(f"{where} cannot be reached: {_reason(cause)}", "check the `url`, the network and the proxy")
     if isinstance(error, ValueError):
         return Lost(f"the request cannot be sent: {_reason(error)}", "check the `url` and the `headers`")
-    return Fault(f"the connection to {where} broke off: {_reason(error)}", sent=Sent.UNKNOWN)
+    return ExchangeFault(f"the connection to {where} broke off: {_reason(error)}", sent=Sent.UNKNOWN)
 
 
 def _reason(error: BaseException) -> str:
@@ -128,7 +128,7 @@ def same_origin(ours: URL, theirs: URL) -> bool:
     return upgraded and ours.host == theirs.host and ours.is_default_port() and theirs.is_default_port()
 
 
-async def refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Fault:
+async def refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> ExchangeFault:
     """The fault that an answer means which is not what was asked for."""
     status, where = response.status, public_url(spec.url)
     if status in (401, 403):
@@ -146,7 +146,7 @@ async def refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Fault:
     return _bad_status(response, where, body.decode("utf-8", "replace"))
 
 
-def _unauthorized(status: int, where: str, spec: ServerSpec) -> Fault:
+def _unauthorized(status: int, where: str, spec: ServerSpec) -> ExchangeFault:
     if any(name.lower() == "authorization" for name in spec.headers):
         fix = "the `Authorization` header of this server is set but not accepted: put a valid token there"
     else:
@@ -154,13 +154,13 @@ def _unauthorized(status: int, where: str, spec: ServerSpec) -> Fault:
     return Unauthorized(f"{where} answered HTTP {status}: it does not accept our credentials", fix, sent=Sent.ANSWERED)
 
 
-def _not_mcp(response: aiohttp.ClientResponse, where: str, body: bytes) -> Fault:
+def _not_mcp(response: aiohttp.ClientResponse, where: str, body: bytes) -> ExchangeFault:
     kind = response.headers.get("Content-Type", "no content type").partition(";")[0]
     what = "an empty body" if not body else f"{kind} instead of JSON"
     return BadStatus(response.status, f"{where} answered with {what}: it is not an MCP endpoint", "check the `url`")
 
 
-def _bad_status(response: aiohttp.ClientResponse, where: str, body: str) -> Fault:
+def _bad_status(response: aiohttp.ClientResponse, where: str, body: str) -> ExchangeFault:
     status = response.status
     said = f"{where} answered HTTP {status}"
     words = " ".join(body.split())[:EXCERPT]
@@ -180,7 +180,7 @@ def _is_json(response: aiohttp.ClientResponse) -> bool:
     return response.headers.get("Content-Type", "").lower().startswith("application/json")
 
 
-def _rpc_error_in(body: bytes) -> Fault | None:
+def _rpc_error_in(body: bytes) -> ExchangeFault | None:
     try:
         message = decode(body)
     except Garbled:

@@ -19,11 +19,11 @@ from .transport import (
     UNCANCELLABLE,
     VALUES_LIMIT,
     Bounds,
-    Dialect,
-    Fault,
+    ExchangeFault,
+    ExchangeTimeouts,
     Lost,
     OnLost,
-    Patience,
+    RequestDialect,
     TooLarge,
     Waiting,
     progress_of,
@@ -119,7 +119,7 @@ BATCH_LIMIT = 1_000
 """Messages in one batch, which only one old revision knows."""
 
 
-class Wire(Protocol):
+class MessageWriter(Protocol):
     """Carries whole messages one way; what comes back is given to `Peer.receive`."""
 
     @property
@@ -132,7 +132,7 @@ class Wire(Protocol):
         """Its last words."""
         ...
 
-    async def send(self, data: bytes, patience: Patience) -> None:
+    async def send(self, data: bytes, patience: ExchangeTimeouts) -> None:
         """Hand over one message, waiting while the other end is behind.
 
         Raises:
@@ -154,12 +154,12 @@ class Peer:
 
     def __init__(self, server: str, inbox: Notifications, on_lost: OnLost) -> None:
         self.fault: Lost | None = None
-        self.dialect = Dialect()
+        self.dialect = RequestDialect()
         self.junk = self.stray = 0
         self._server, self._inbox, self._on_lost = server, inbox, on_lost
         self._waiting: dict[Any, Waiting] = {}
         self._last_id = 0
-        self.wire: Wire
+        self.wire: MessageWriter
 
     @property
     def pid(self) -> int | None:
@@ -172,7 +172,7 @@ class Peer:
         return self.wire.stderr
 
     async def request(
-        self, method: str, params: Mapping[str, Any], patience: Patience, on_progress: OnProgress | None = None
+        self, method: str, params: Mapping[str, Any], patience: ExchangeTimeouts, on_progress: OnProgress | None = None
     ) -> dict[str, Any]:
         """Send one request and return the result object of its answer."""
         if self.fault is not None:
@@ -270,7 +270,7 @@ class Peer:
             self.wire.send_soon(encode(reply))
 
     async def _send_reply(self, reply: Mapping[str, Any]) -> None:
-        await self.wire.send(encode(reply), Patience(REPLYING))
+        await self.wire.send(encode(reply), ExchangeTimeouts(REPLYING))
 
     def _take_progress(self, params: Mapping[str, Any]) -> None:
         token = params.get("progressToken")
@@ -281,7 +281,7 @@ class Peer:
     def _take_junk(self, data: bytes | bytearray, garbled: Garbled) -> None:
         waiting = self._pop(garbled.id)
         if waiting is not None:
-            waiting.finish(Fault("the server's answer is not valid JSON", sent=Sent.ANSWERED))
+            waiting.finish(ExchangeFault("the server's answer is not valid JSON", sent=Sent.ANSWERED))
         self.junk += 1
         if self.junk == 1:
             logger.warning(

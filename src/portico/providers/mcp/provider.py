@@ -17,8 +17,8 @@ from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.errors import LAST_WORDS, CallError
 from portico.protocols import OnChange, OnNotice
 
-from .connect import Connection, Connector, Era, Owner
-from .elicitation import STATE, Asking, Notifications, Questions
+from .connect import Connector, Era, Owner, ServerConnection
+from .elicitation import STATE, Asking, Notifications, ServerQuestions
 from .param_headers import header_maps
 from .transport import (
     CAPABILITIES_KEY,
@@ -26,10 +26,10 @@ from .transport import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
     VALUES_LIMIT,
-    Fault,
+    ExchangeFault,
+    ExchangeTimeouts,
     InitializeResult,
     Lost,
-    Patience,
     RpcError,
     TooLarge,
     client_info,
@@ -55,7 +55,7 @@ Items = tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedItems:
     """One list, and why it is not complete."""
 
     items: Items = ()
@@ -108,7 +108,7 @@ class Room:
         return len(text)
 
 
-async def take_stock(server: str, connection: Connection, patience: Patience) -> Offering:
+async def take_stock(server: str, connection: ServerConnection, patience: ExchangeTimeouts) -> Offering:
     """Everything that one server offers; only its tools must be readable.
 
     Raises:
@@ -119,7 +119,7 @@ async def take_stock(server: str, connection: Connection, patience: Patience) ->
     # A server that declares nothing at all is asked for tools nevertheless: old ones forget to say.
     has_tools = "tools" in declared or not declared.keys() & {"prompts", "resources"}
     asking = _Asking(connection, patience, Room())
-    tools = await asking.list_all("tools/list", "tools") if has_tools else Listed()
+    tools = await asking.list_all("tools/list", "tools") if has_tools else ListedItems()
     prompts = await asking.list_if("prompts" in declared, "prompts/list", "prompts")
     resources = await asking.list_if("resources" in declared, "resources/list", "resources")
     templates = await asking.list_if("resources" in declared, "resources/templates/list", "resourceTemplates")
@@ -139,11 +139,11 @@ async def take_stock(server: str, connection: Connection, patience: Patience) ->
 class _Asking:
     """Asks one server for its lists, as far as there is room for them."""
 
-    connection: Connection
-    patience: Patience
+    connection: ServerConnection
+    patience: ExchangeTimeouts
     room: Room
 
-    async def list_all(self, method: str, key: str) -> Listed:
+    async def list_all(self, method: str, key: str) -> ListedItems:
         """Every page of one list; a server without that list has an empty one.
 
         Raises:
@@ -158,25 +158,25 @@ class _Asking:
             except TooLarge as fault:
                 if not items:
                     raise
-                return Listed(tuple(items), f"the rest was not read: {fault.details[0]}")
+                return ListedItems(tuple(items), f"the rest was not read: {fault.details[0]}")
             found = result.get(key)
             items += await self.room.take(found if isinstance(found, list) else ())
             params = {"cursor": result.get("nextCursor")}
             if (limited := self._end(items, params["cursor"], cursors)) is not None:
-                return Listed(tuple(items[:ITEMS]), limited)
+                return ListedItems(tuple(items[:ITEMS]), limited)
             cursors.add(params["cursor"])
-        return Listed(tuple(items), f"only the first {PAGES:,} pages are read")
+        return ListedItems(tuple(items), f"only the first {PAGES:,} pages are read")
 
-    async def list_if(self, declared: bool, method: str, key: str) -> Listed:
+    async def list_if(self, declared: bool, method: str, key: str) -> ListedItems:
         """The same, for a list that may be missing and may fail."""
         if not declared:
-            return Listed()
+            return ListedItems()
         try:
             return await self.list_all(method, key)
-        except Fault as fault:
+        except ExchangeFault as fault:
             if self.connection.link.fault is not None:
                 raise
-            return Listed((), f"not readable: {fault.details[0]}")
+            return ListedItems((), f"not readable: {fault.details[0]}")
 
     async def _page(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         # What is left for all lists is the most that one page may have, and is known while it is being read.
@@ -237,8 +237,10 @@ class UpstreamProvider:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
         self._redactor = redactor = Redactor(secrets_of(spec))
-        self._patience = Patience(spec.timeouts.call, spec.timeouts.total, values=spec.answer_values or VALUES_LIMIT)
-        self._questions = Questions(self._patience)
+        self._patience = ExchangeTimeouts(
+            spec.timeouts.call, spec.timeouts.total, values=spec.answer_values or VALUES_LIMIT
+        )
+        self._questions = ServerQuestions(self._patience)
         self._inbox = Notifications(
             spec.name,
             on_change,
@@ -295,7 +297,7 @@ class UpstreamProvider:
             found = self._without_secrets(
                 await self._owner.use(lambda live: take_stock(self.server, live, self._patience))
             )
-        except Fault as fault:
+        except ExchangeFault as fault:
             raise fault.as_call_error(subject, self._redactor) from None
         self._was_asked, self._is_remembered = True, False
         self._dialler.header_maps.clear()
@@ -319,7 +321,7 @@ class UpstreamProvider:
         try:
             self._require_enabled()
             result = await self._run(params, on_progress, caller)
-        except Fault as fault:
+        except ExchangeFault as fault:
             raise fault.as_call_error(f"{self.server}.{name}", self._redactor) from None
         if self._is_remembered:
             # What is known of it comes from an earlier run; it may have been upgraded since.
@@ -333,7 +335,7 @@ class UpstreamProvider:
         try:
             self._require_enabled()
             return await self._exchange(method, params, None, None)
-        except Fault as fault:
+        except ExchangeFault as fault:
             raise fault.as_call_error(f"{method} of {self.server}", self._redactor) from None
 
     def remember(self, protocol: str) -> None:
@@ -381,7 +383,7 @@ class UpstreamProvider:
         if isinstance(state, str) and state.startswith(STATE):
             return await self._questions.resume(state, asking, params.get("inputResponses"), on_progress)
         # What a server asks at its start belongs to no call, and is refused before this one is under way.
-        await self._owner.use(Connection.settle)
+        await self._owner.use(ServerConnection.settle)
         return await self._questions.converse(asking, partial(self._owner.request, method, params), on_progress)
 
     def _without_secrets(self, offering: Offering) -> Offering:

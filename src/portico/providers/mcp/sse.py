@@ -21,11 +21,11 @@ from .transport import (
     VALUES_LIMIT,
     BadStatus,
     Bounds,
-    Fault,
+    ExchangeFault,
+    ExchangeTimeouts,
     Incoming,
     Lost,
     OnLost,
-    Patience,
     TooLarge,
     expired,
     public_url,
@@ -40,7 +40,7 @@ _DATA = b"data:"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerSentEvent:
     """One event of a stream."""
 
     name: str
@@ -66,7 +66,7 @@ class EventParser:
         """Bytes of the event that is not complete yet."""
         return 0 if self._data is None else len(self._data.data)
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """The events that a chunk completes.
 
         Raises:
@@ -105,7 +105,7 @@ class EventParser:
                 self._begin_data(bytes(self._line[len(_DATA) :]))
             self._line.clear()
 
-    def _end_line(self) -> Event | None:
+    def _end_line(self) -> ServerSentEvent | None:
         line, is_long = bytes(self._line), self._is_data or self._is_skipped
         self._line.clear()
         self._is_data = self._is_skipped = False
@@ -149,8 +149,8 @@ class EventParser:
         if self._lines > LINES_LIMIT:
             raise TooLarge(f"the server sent an event of more than {LINES_LIMIT:,} lines")
 
-    def _dispatch(self) -> Event | None:
-        event = Event(self._name or "message", self._data.data, self._id) if self._data is not None else None
+    def _dispatch(self) -> ServerSentEvent | None:
+        event = ServerSentEvent(self._name or "message", self._data.data, self._id) if self._data is not None else None
         self._name, self._data, self._lines = "", None, 0
         return event
 
@@ -185,7 +185,7 @@ class EventStream:
         self._url = endpoint(spec)
         self._http = open_session(spec)
         self._endpoint: URL | None = None
-        self._open: asyncio.Future[Fault | None] = asyncio.get_running_loop().create_future()
+        self._open: asyncio.Future[ExchangeFault | None] = asyncio.get_running_loop().create_future()
         self._scope = anyio.CancelScope()
         self._is_closed = False
         self._posting = 0
@@ -212,17 +212,17 @@ class EventStream:
 
     async def read(self) -> None:
         """Read the stream to its end."""
-        fault: Fault = Lost("the server ended its event stream")
+        fault: ExchangeFault = Lost("the server ended its event stream")
         try:
             with self._scope:
                 await self._read_all()
         except (aiohttp.ClientError, OSError) as error:
             fault = network_fault(error, self._spec.url)
-        except Fault as found:
+        except ExchangeFault as found:
             fault = found
         self._end(fault)
 
-    async def send(self, data: bytes, patience: Patience) -> None:
+    async def send(self, data: bytes, patience: ExchangeTimeouts) -> None:
         """Post one message; the answer comes by the stream."""
         if self._is_closed or self._endpoint is None:
             raise Lost("the event stream is closed")
@@ -258,8 +258,8 @@ class EventStream:
 
     async def _post_quietly(self, data: bytes) -> None:
         try:
-            await self.send(data, Patience(self._spec.timeouts.start))
-        except Fault:
+            await self.send(data, ExchangeTimeouts(self._spec.timeouts.start))
+        except ExchangeFault:
             # Nobody waits for it; the next request will find out what is wrong.
             return
         finally:
@@ -279,7 +279,7 @@ class EventStream:
                     if piece is not chunk:
                         await asyncio.sleep(0)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: ServerSentEvent) -> None:
         if event.name == "endpoint" and self._endpoint is None:
             endpoint = self._url.join(URL(event.data.decode("utf-8", "replace").strip()))
             if endpoint.origin() != self._url.origin():
@@ -294,14 +294,14 @@ class EventStream:
         elif event.name == "message" and event.data and not event.data.isspace():
             self._peer.receive(event.data)
 
-    def _end(self, fault: Fault) -> None:
+    def _end(self, fault: ExchangeFault) -> None:
         if not self._open.done():
             self._open.set_result(fault)
         elif not self._is_closed:
             self._is_closed = True
             self._peer.lose(fault if isinstance(fault, Lost) else Lost(*fault.details))
 
-    def _lost(self, fault: Fault) -> Fault:
+    def _lost(self, fault: ExchangeFault) -> ExchangeFault:
         if isinstance(fault, Lost):
             self._end(fault)
         return fault

@@ -22,7 +22,7 @@ from portico.providers.processes import ProcessTree, spawn
 
 from .elicitation import Notifications
 from .jsonrpc import Peer
-from .transport import MESSAGE_LIMIT, Incoming, Lost, OnLost, Patience, TooLarge, expired
+from .transport import MESSAGE_LIMIT, ExchangeTimeouts, Incoming, Lost, OnLost, TooLarge, expired
 
 _POSIX = "PATH HOME LANG TERM USER LOGNAME SHELL TMPDIR TZ"
 _WINDOWS = (
@@ -162,7 +162,7 @@ class Child(asyncio.SubprocessProtocol):
         """The last words of the child process."""
         return self._last_words.decode("utf-8", "replace")
 
-    async def send(self, data: bytes, patience: Patience) -> None:
+    async def send(self, data: bytes, patience: ExchangeTimeouts) -> None:
         """Write one line, waiting while the child does not read."""
         if self._room is not None:
             await self._wait_for_room(patience)
@@ -296,7 +296,7 @@ class Child(asyncio.SubprocessProtocol):
             return (f"what it wrote to stderr is shown by: portico doctor {self._spec.name}",)
         return ("it wrote nothing to stderr; run the command by hand to see why",)
 
-    async def _wait_for_room(self, patience: Patience) -> None:
+    async def _wait_for_room(self, patience: ExchangeTimeouts) -> None:
         room = self._room
         assert room is not None
         with anyio.move_on_after(patience.first) as scope:

@@ -45,7 +45,7 @@ UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class RequestDialect:
     """How requests are spelled once a revision is agreed: its name, and the envelope where it wants one."""
 
     version: str = ""
@@ -77,9 +77,9 @@ def client_info(version: str) -> dict[str, str]:
     return {"name": "portico", "title": "Portico", "version": version}
 
 
-def modern_dialect(info: Mapping[str, Any]) -> Dialect:
+def modern_dialect(info: Mapping[str, Any]) -> RequestDialect:
     """The spelling of 2026-07-28; what the client of a call can be asked goes along with that call."""
-    return Dialect(version=MODERN, envelope={VERSION_KEY: MODERN, CLIENT_KEY: info, CAPABILITIES_KEY: {}})
+    return RequestDialect(version=MODERN, envelope={VERSION_KEY: MODERN, CLIENT_KEY: info, CAPABILITIES_KEY: {}})
 
 
 def stamped(params: Mapping[str, Any], envelope: Mapping[str, Any], token: int | None) -> Mapping[str, Any]:
@@ -97,7 +97,7 @@ def stamped(params: Mapping[str, Any], envelope: Mapping[str, Any], token: int |
     return {**params, "_meta": meta}
 
 
-class Fault(Exception):
+class ExchangeFault(Exception):
     """An exchange that failed, in sentences for whoever can fix it."""
 
     def __init__(self, *details: str, sent: Sent = Sent.NOTHING) -> None:
@@ -109,7 +109,7 @@ class Fault(Exception):
         return UpstreamGone(subject, details=redactor.texts(self.details), sent=self.sent)
 
 
-class Expired(Fault):
+class Expired(ExchangeFault):
     """No answer in time."""
 
     def as_call_error(self, subject: str, redactor: Redactor) -> CallError:
@@ -117,7 +117,7 @@ class Expired(Fault):
         return UpstreamTimeout(subject, details=redactor.texts(self.details), sent=self.sent)
 
 
-class RpcError(Fault):
+class RpcError(ExchangeFault):
     """A JSON-RPC error, kept whole."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -130,7 +130,7 @@ class RpcError(Fault):
         return UpstreamError(subject, rpc_code=self.code, message=message, data=data, sent=self.sent)
 
 
-class BadStatus(Fault):
+class BadStatus(ExchangeFault):
     """An HTTP status that is no answer."""
 
     def __init__(self, status: int, *details: str, sent: Sent = Sent.ANSWERED) -> None:
@@ -138,7 +138,7 @@ class BadStatus(Fault):
         self.status = status
 
 
-class Lost(Fault):
+class Lost(ExchangeFault):
     """The connection is of no more use; the next call makes a new one."""
 
 
@@ -167,7 +167,7 @@ def unwrapped(message: Mapping[str, Any]) -> dict[str, Any]:
         return result
     if "error" in message:
         raise rpc_error(message["error"])
-    raise Fault("the server's answer has no result object: it does not keep to MCP", sent=Sent.ANSWERED)
+    raise ExchangeFault("the server's answer has no result object: it does not keep to MCP", sent=Sent.ANSWERED)
 
 
 def public_url(url: str) -> str:
@@ -187,9 +187,9 @@ class Waiting:
 
     __slots__ = ("_deadline", "_ends", "_future", "_loop", "_patience", "_progress", "_timer", "_wake")
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: ExchangeTimeouts) -> None:
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[Mapping[str, Any] | Fault] = self._loop.create_future()
+        self._future: asyncio.Future[Mapping[str, Any] | ExchangeFault] = self._loop.create_future()
         self._patience = patience
         self._progress: deque[Progress] = deque(maxlen=PROGRESS_BACKLOG)
         self._wake: asyncio.Future[None] | None = None
@@ -202,7 +202,7 @@ class Waiting:
         """How large its answer may be."""
         return Bounds(self._patience.size, self._patience.values)
 
-    def finish(self, outcome: Mapping[str, Any] | Fault) -> None:
+    def finish(self, outcome: Mapping[str, Any] | ExchangeFault) -> None:
         """Take the answer, or the fault that replaces it; only the first counts."""
         if not self._future.done():
             self._future.set_result(outcome)
@@ -224,7 +224,7 @@ class Waiting:
         if on_progress is not None:
             await self._follow(on_progress)
         outcome = await self._future
-        if isinstance(outcome, Fault):
+        if isinstance(outcome, ExchangeFault):
             raise outcome
         return outcome
 
@@ -253,7 +253,7 @@ class Waiting:
             self.finish(expired(self._patience, at_end=self._deadline >= self._ends))
 
 
-def expired(patience: Patience, *, at_end: bool = False, sent: Sent = Sent.UNKNOWN) -> Expired:
+def expired(patience: ExchangeTimeouts, *, at_end: bool = False, sent: Sent = Sent.UNKNOWN) -> Expired:
     """The fault of a request that was not answered in time."""
     if at_end or patience.total <= patience.idle:
         return Expired(
@@ -293,7 +293,7 @@ HEAD = 1024
 """Bytes of a message that are looked at to find out what it is."""
 
 
-class TooLarge(Fault):
+class TooLarge(ExchangeFault):
     """A message beyond its bounds."""
 
     def __init__(self, said: str, *fixes: str) -> None:
@@ -398,7 +398,7 @@ OnLost = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ExchangeTimeouts:
     """How long one exchange may take, between two signs of progress and in all, and how long its answer may be."""
 
     idle: float = inf
@@ -414,15 +414,15 @@ class Patience:
         return min(self.idle, self.total)
 
 
-FOREVER = Patience()
+FOREVER = ExchangeTimeouts()
 
 
-class Link(Protocol):
+class Transport(Protocol):
     """Carries requests and notifications to one server until it is lost or closed."""
 
     fault: Lost | None
     """Why it is of no more use."""
-    dialect: Dialect
+    dialect: RequestDialect
 
     @property
     def pid(self) -> int | None:
@@ -435,7 +435,7 @@ class Link(Protocol):
         ...
 
     async def request(
-        self, method: str, params: Mapping[str, Any], patience: Patience, on_progress: OnProgress | None = None
+        self, method: str, params: Mapping[str, Any], patience: ExchangeTimeouts, on_progress: OnProgress | None = None
     ) -> dict[str, Any]:
         """Send one request and return the result object of its answer.
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from . import pydantic_models as models
 from . import record_types as records
-from .record_types import Unfit, at
+from .record_types import UnfitArgument, at
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Scalar:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise Unfit("must be text")
+    raise UnfitArgument("must be text")
 
 
 def _whole_number(value: Any) -> int:
@@ -41,7 +41,7 @@ def _whole_number(value: Any) -> int:
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise Unfit("must be a whole number")
+    raise UnfitArgument("must be a whole number")
 
 
 def _number(value: Any) -> float:
@@ -49,19 +49,19 @@ def _number(value: Any) -> float:
         try:
             return float(value)
         except OverflowError as error:
-            raise Unfit("is too large a number") from error
-    raise Unfit("must be a number")
+            raise UnfitArgument("is too large a number") from error
+    raise UnfitArgument("must be a number")
 
 
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise Unfit("must be true or false")
+    raise UnfitArgument("must be true or false")
 
 
 def _nothing(value: Any) -> None:
     if value is not None:
-        raise Unfit("must be null")
+        raise UnfitArgument("must be null")
 
 
 def _decimal(value: Any) -> Decimal:
@@ -69,14 +69,14 @@ def _decimal(value: Any) -> Decimal:
     try:
         return Decimal(str(value) if is_number else _text(value).strip())
     except InvalidOperation as error:
-        raise Unfit("must be a decimal number as text, such as '12.50'") from error
+        raise UnfitArgument("must be a decimal number as text, such as '12.50'") from error
 
 
 def _bytes(value: Any) -> bytes:
     try:
         return base64.b64decode(_text(value), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Unfit("must be bytes in base64") from error
+        raise UnfitArgument("must be bytes in base64") from error
 
 
 def _spelled(make: Callable[[str], Any], wanted: str) -> Callable[[Any], Any]:
@@ -85,7 +85,7 @@ def _spelled(make: Callable[[str], Any], wanted: str) -> Callable[[Any], Any]:
         try:
             return make(text)
         except ValueError as error:
-            raise Unfit(f"{text[:60]!r} is not {wanted}") from error
+            raise UnfitArgument(f"{text[:60]!r} is not {wanted}") from error
 
     return read
 
@@ -145,7 +145,7 @@ _WRAPPERS = (NotRequired, Required)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class AnnotationKind:
     """One annotation, understood."""
 
     schema: Mapping[str, Any]
@@ -159,7 +159,7 @@ class Kind:
     """What a function that returns it gives: an object, text (or perhaps text), or some other value."""
 
 
-ANYTHING = Kind(schema={}, form="text")
+ANYTHING = AnnotationKind(schema={}, form="text")
 
 
 def type_schema(hint: Any) -> Mapping[str, Any]:
@@ -167,7 +167,7 @@ def type_schema(hint: Any) -> Mapping[str, Any]:
     return kind_of(hint).schema
 
 
-def kind_of(hint: Any, inside: tuple[Any, ...] = ()) -> Kind:
+def kind_of(hint: Any, inside: tuple[Any, ...] = ()) -> AnnotationKind:
     """Understand an annotation; `inside` are the classes that it stands in."""
     if hint in _ANYTHING or isinstance(hint, TypeVar):
         return ANYTHING
@@ -187,7 +187,7 @@ def kind_of(hint: Any, inside: tuple[Any, ...] = ()) -> Kind:
     return _container(hint, origin, arguments, inside) or _class(origin or hint, inside)
 
 
-def _annotated(arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Kind:
+def _annotated(arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> AnnotationKind:
     kind = kind_of(arguments[0], inside)
     return replace(kind, text=_said(arguments[1:]) or kind.text)
 
@@ -198,39 +198,39 @@ def _said(metadata: Iterable[Any]) -> str:
     return " ".join(text for text in texts if isinstance(text, str) and text)
 
 
-def _modelled(hint: Any) -> Kind:
+def _modelled(hint: Any) -> AnnotationKind:
     adapter = models.adapter_of(hint)
     if adapter is None:
         return ANYTHING
     schema = models.schema_of(adapter)
     form: Literal["object", "other"] = "object" if models.is_object(schema) else "other"
     may_be_text = schema.get("type") == "string" or any(o.get("type") == "string" for o in schema.get("anyOf", ()))
-    return Kind(schema=schema, read=partial(models.read, adapter), form="text" if may_be_text else form)
+    return AnnotationKind(schema=schema, read=partial(models.read, adapter), form="text" if may_be_text else form)
 
 
-def _choice(options: list[tuple[Any, Any]]) -> Kind:
+def _choice(options: list[tuple[Any, Any]]) -> AnnotationKind:
     """One of some values, each given as JSON has it and as the function wants it."""
     values = [value for value, _ in options]
     form: Literal["text", "other"] = "text" if any(isinstance(value, str) for value in values) else "other"
-    return Kind(schema={"enum": values}, read=partial(_read_choice, options), form=form)
+    return AnnotationKind(schema={"enum": values}, read=partial(_read_choice, options), form=form)
 
 
 def _read_choice(options: list[tuple[Any, Any]], value: Any) -> Any:
     for given, wanted in options:
         if given == value and isinstance(given, bool) == isinstance(value, bool):
             return wanted
-    raise Unfit(f"must be one of {', '.join(repr(given) for given, _ in options[:20])}")
+    raise UnfitArgument(f"must be one of {', '.join(repr(given) for given, _ in options[:20])}")
 
 
-def _union(kinds: list[Kind], hints: tuple[Any, ...]) -> Kind:
+def _union(kinds: list[AnnotationKind], hints: tuple[Any, ...]) -> AnnotationKind:
     """Alternatives; one that JSON cannot spell is left out, unless nothing else is left."""
     usable = [(hint, kind) for hint, kind in zip(hints, kinds, strict=True) if kind.foreign is None]
     foreign = next((kind.foreign for kind in kinds if kind.foreign), None)
     if foreign and all(hint is type(None) for hint, _ in usable):
-        return Kind(schema={}, foreign=foreign, form="text")
+        return AnnotationKind(schema={}, foreign=foreign, form="text")
     forms = {kind.form for _, kind in usable}
     is_object = forms == {"object"}
-    return Kind(
+    return AnnotationKind(
         schema=_any_of([kind.schema for _, kind in usable]),
         read=partial(_read_union, {hint for hint, _ in usable if hint in EXACT}, [kind.read for _, kind in usable]),
         form="object" if is_object else "text" if forms & {"text", "object"} else "other",
@@ -252,12 +252,12 @@ def _read_union(exact: Collection[type], reads: list[Read | None], value: Any) -
     for read in reads:
         try:
             return read(value) if read else value
-        except Unfit as error:
+        except UnfitArgument as error:
             reasons.append(str(error))
-    raise Unfit(", or ".join(dict.fromkeys(reasons)))
+    raise UnfitArgument(", or ".join(dict.fromkeys(reasons)))
 
 
-def _container(hint: Any, origin: Any, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Kind | None:
+def _container(hint: Any, origin: Any, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> AnnotationKind | None:
     holder = origin or hint
     try:
         make = _ARRAYS.get(holder)
@@ -272,49 +272,49 @@ def _container(hint: Any, origin: Any, arguments: tuple[Any, ...], inside: tuple
     return None
 
 
-def _array(make: Callable[[Iterable[Any]], Any], item: Kind | None) -> Kind:
+def _array(make: Callable[[Iterable[Any]], Any], item: AnnotationKind | None) -> AnnotationKind:
     schema = {"type": "array", **({"items": item.schema} if item else {})}
     read = partial(_read_array, make, item.read if item else None)
-    return Kind(schema=schema, read=read, foreign=item.foreign if item else None)
+    return AnnotationKind(schema=schema, read=read, foreign=item.foreign if item else None)
 
 
 def _read_array(make: Callable[[Iterable[Any]], Any], read: Read | None, value: Any) -> Any:
     if not isinstance(value, list | tuple):
-        raise Unfit("must be a list")
+        raise UnfitArgument("must be a list")
     found = value if read is None else [at(place, read, item) for place, item in enumerate(value)]
     try:
         return make(found)
     except TypeError as error:  # a set of lists, say
-        raise Unfit(str(error)) from error
+        raise UnfitArgument(str(error)) from error
 
 
-def _tuple(arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Kind:
+def _tuple(arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> AnnotationKind:
     if not arguments or arguments[-1] is Ellipsis:
         return _array(tuple, kind_of(arguments[0], inside) if arguments else None)
     kinds = [kind_of(argument, inside) for argument in arguments if argument != ()]
     schema = {"type": "array", "prefixItems": [k.schema for k in kinds], "minItems": len(kinds), "maxItems": len(kinds)}
     foreign = next((kind.foreign for kind in kinds if kind.foreign), None)
-    return Kind(schema=schema, read=partial(_read_tuple, [kind.read for kind in kinds]), foreign=foreign)
+    return AnnotationKind(schema=schema, read=partial(_read_tuple, [kind.read for kind in kinds]), foreign=foreign)
 
 
 def _read_tuple(reads: list[Read | None], value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple) or len(value) != len(reads):
-        raise Unfit(f"must be a list of {len(reads)} values")
+        raise UnfitArgument(f"must be a list of {len(reads)} values")
     pairs = enumerate(zip(reads, value, strict=True))
     return tuple(at(place, read, item) if read else item for place, (read, item) in pairs)
 
 
-def _mapping(key: Kind | None = None, value: Kind | None = None) -> Kind:
+def _mapping(key: AnnotationKind | None = None, value: AnnotationKind | None = None) -> AnnotationKind:
     said = {"additionalProperties": value.schema} if value and value.schema else {}
     key_read = key_reader(key.schema, key.read) if key else None
     read = partial(_read_mapping, key_read, value.read if value else None)
     foreign = next((kind.foreign for kind in (key, value) if kind and kind.foreign), None)
-    return Kind(schema={"type": "object", **said}, read=read, foreign=foreign, form="object")
+    return AnnotationKind(schema={"type": "object", **said}, read=read, foreign=foreign, form="object")
 
 
 def _read_mapping(key_read: Read | None, read: Read | None, value: Any) -> Any:
     if not isinstance(value, Mapping):
-        raise Unfit("must be an object")
+        raise UnfitArgument("must be an object")
     if key_read is None and read is None:
         return value
     return {
@@ -323,24 +323,24 @@ def _read_mapping(key_read: Read | None, read: Read | None, value: Any) -> Any:
     }
 
 
-def _class(hint: Any, inside: tuple[Any, ...]) -> Kind:
+def _class(hint: Any, inside: tuple[Any, ...]) -> AnnotationKind:
     if hint in SCALARS:
         scalar = SCALARS[hint]
-        return Kind(schema=scalar.schema, read=scalar.read, form="text" if hint is str else "other")
+        return AnnotationKind(schema=scalar.schema, read=scalar.read, form="text" if hint is str else "other")
     if not isinstance(hint, type):
         return ANYTHING
     if hint in inside:
-        return Kind(schema={}, read=partial(_read_later, hint))
+        return AnnotationKind(schema={}, read=partial(_read_later, hint))
     if choices := records.choices_of(hint):
         return _choice(choices)
     for plain in (str, int, float):
         if issubclass(hint, plain):
             schema, read = SCALARS[plain].schema, SCALARS[plain].read
-            return Kind(
+            return AnnotationKind(
                 schema=schema, read=partial(_read_derived, hint, read), form="text" if plain is str else "other"
             )
     record = records.record_of(hint)
-    return _record(hint, record, inside) if record else Kind(schema={}, foreign=hint, form="text")
+    return _record(hint, record, inside) if record else AnnotationKind(schema={}, foreign=hint, form="text")
 
 
 def _read_derived(hint: Callable[[Any], Any], read: Read, value: Any) -> Any:
@@ -348,11 +348,11 @@ def _read_derived(hint: Callable[[Any], Any], read: Read, value: Any) -> Any:
     try:
         return hint(plain)
     except ValueError as error:
-        raise Unfit(str(error)) from error
+        raise UnfitArgument(str(error)) from error
 
 
 @lru_cache(maxsize=256)
-def _whole(hint: type) -> Kind:
+def _whole(hint: type) -> AnnotationKind:
     return kind_of(hint)
 
 
@@ -362,7 +362,7 @@ def _read_later(hint: type, value: Any) -> Any:
     return read(value) if read else value
 
 
-def _record(hint: type, record: records.Record, inside: tuple[Any, ...]) -> Kind:
+def _record(hint: type, record: records.RecordType, inside: tuple[Any, ...]) -> AnnotationKind:
     """A class with named fields, as an object."""
     properties: dict[str, Any] = {}
     reads: dict[str, Read | None] = {}
@@ -381,4 +381,4 @@ def _record(hint: type, record: records.Record, inside: tuple[Any, ...]) -> Kind
     if record.is_closed:
         schema["additionalProperties"] = False
     read = partial(records.read_record, record, reads, frozenset(required))
-    return Kind(schema=schema, read=read, foreign=foreign, form="object")
+    return AnnotationKind(schema=schema, read=read, foreign=foreign, form="object")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args, overload
 
 from portico.domain.call import Caller
 
-from .annotations import Kind
+from .annotations import AnnotationKind
 
 LOCAL = "local"
 """The server of functions that name no other."""
@@ -120,7 +120,7 @@ CONTEXT_NAMES = frozenset({"ctx", "context", "request_context", "_request_contex
 CONNECTION_NAMES = frozenset({"conn", "connection", "tdconn"})
 
 
-class Report(Protocol):
+class ProgressReport(Protocol):
     """Tells the client how far a function has come; never waits, and may be called from any thread."""
 
     def __call__(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -138,7 +138,7 @@ class RequestContext:
 
     caller: Caller
     meta: Mapping[str, Any] = field(default_factory=dict)
-    report: Report = report_nothing
+    report: ProgressReport = report_nothing
 
 
 class Connection:
@@ -154,7 +154,7 @@ Source = Callable[[RequestContext], AbstractContextManager[Any] | AbstractAsyncC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class InjectedParameter:
     """One parameter that is hidden from callers and filled in for the function."""
 
     parameter: str
@@ -196,15 +196,17 @@ class Need:
         )
 
 
-def need_of(name: str, hint: Any, kind: Kind, *, is_annotated: bool, is_required: bool) -> Need | None:
+def need_of(
+    name: str, hint: Any, kind: AnnotationKind, *, is_annotated: bool, is_required: bool
+) -> InjectedParameter | None:
     """What a parameter is to be given, or None when callers pass it themselves."""
     kinds = _wanted(name, hint, kind, is_annotated)
     if not kinds and not name.startswith("_"):
         return None
-    return Need(parameter=name, kinds=kinds, is_required=is_required)
+    return InjectedParameter(parameter=name, kinds=kinds, is_required=is_required)
 
 
-def _wanted(name: str, hint: Any, kind: Kind, is_annotated: bool) -> tuple[type, ...]:
+def _wanted(name: str, hint: Any, kind: AnnotationKind, is_annotated: bool) -> tuple[type, ...]:
     for marker in (RequestContext, Connection):
         if any(part is marker for part in (hint, *get_args(hint))):
             return (marker,)

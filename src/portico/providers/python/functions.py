@@ -17,10 +17,10 @@ import jsonschema_rs
 import orjson
 
 from . import pydantic_models as models
-from .annotations import Kind, Read, kind_of
+from .annotations import AnnotationKind, Read, kind_of
 from .annotations import type_schema as type_schema
-from .decorator import CONNECTION_NAMES, LOCAL, Need, ToolMark, mark_of, need_of
-from .record_types import Unfit, is_spellable, json_value, parameter_texts
+from .decorator import CONNECTION_NAMES, LOCAL, InjectedParameter, ToolMark, mark_of, need_of
+from .record_types import UnfitArgument, is_spellable, json_value, parameter_texts
 
 LIMIT = 16 * 1024 * 1024
 """Bytes of JSON that one result may have."""
@@ -193,7 +193,7 @@ class LocalTool:
     is_async: bool = False
     reads: Mapping[str, Read] = field(default_factory=dict)
     """How the value of each parameter becomes what the function expects."""
-    needs: tuple[Need, ...] = ()
+    needs: tuple[InjectedParameter, ...] = ()
     positional: Mapping[str, Any] = field(default_factory=dict)
     """The parameters that have no keyword, with their defaults."""
     fallbacks: Mapping[str, Any] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class LocalTool:
             if name in values:
                 try:
                     values[name] = read(values[name])
-                except Unfit as error:
+                except UnfitArgument as error:
                     where = ".".join([name, *map(str, error.path)])
                     wrong.append(f"{where}: {error.reason}")
                 except Exception as error:  # noqa: BLE001  classes check their values with code of their own
@@ -287,8 +287,8 @@ class _Taken:
 
     def __init__(self, function: Callable[..., Any], doc: str) -> None:
         self.notes: list[str] = []
-        self.needs: list[Need] = []
-        self.kinds: dict[str, Kind] = {}
+        self.needs: list[InjectedParameter] = []
+        self.kinds: dict[str, AnnotationKind] = {}
         self.fallbacks: dict[str, Any] = {}
         self.bound = function.keywords.keys() if isinstance(function, functools.partial) else ()
         self.parameters, self.is_open = _parameters(function)

@@ -178,7 +178,7 @@ def _is_foreign(filename: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedTools:
     """The tools of all sources, and what is wrong with some of them."""
 
     tools: tuple[LocalTool, ...] = ()
@@ -194,7 +194,7 @@ class _Part:
     problems: tuple[ConfigError, ...] = ()
 
 
-def load_tools(sources: Sequence[str], folder: Path) -> Loaded:
+def load_tools(sources: Sequence[str], folder: Path) -> LoadedTools:
     """Import every source once; paths are relative to the folder, which is also where modules are looked for."""
     return ToolModules(sources, folder).load()
 
@@ -207,11 +207,11 @@ class ToolModules:
     folder: Path
     _parts: dict[str | Path, _Part] = field(default_factory=dict)
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedTools:
         """Import what is not imported yet."""
         return self.reload(())
 
-    def reload(self, changed: Collection[Path]) -> Loaded:
+    def reload(self, changed: Collection[Path]) -> LoadedTools:
         """Import afresh what has one of these files; a new version that is broken is named, and the old one stays."""
         targets, problems = self._targets()
         parts: dict[str | Path, _Part] = {}
@@ -292,7 +292,7 @@ def _candidates(module: ModuleType) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _merge(parts: Collection[_Part], problems: list[ConfigError]) -> Loaded:
+def _merge(parts: Collection[_Part], problems: list[ConfigError]) -> LoadedTools:
     """All parts as one; of two tools with one name on one server, the first is offered."""
     found: dict[tuple[str, str], LocalTool] = {}
     for part in parts:
@@ -306,7 +306,7 @@ def _merge(parts: Collection[_Part], problems: list[ConfigError]) -> Loaded:
                 is_same = (first.file, first.line) == (tool.file, tool.line)
                 fix = "Name its file once." if is_same else "Rename one of them."
                 problems.append(ConfigError(what, file=tool.file, line=tool.line, where=SETTING, fix=fix))
-    return Loaded(tools=tuple(found.values()), problems=tuple(problems))
+    return LoadedTools(tools=tuple(found.values()), problems=tuple(problems))
 
 
 def _resolve(source: str, folder: Path) -> list[str | Path]:
@@ -365,7 +365,7 @@ async def watch(
             await on_change(changed)
 
 
-async def follow(modules: ToolModules, on_loaded: Callable[[Loaded], None], every: float = 1.0) -> None:
+async def follow(modules: ToolModules, on_loaded: Callable[[LoadedTools], None], every: float = 1.0) -> None:
     """Load tools again whenever their files change, in a thread; runs until it is cancelled."""
 
     async def load(changed: set[Path]) -> None:

@@ -40,9 +40,9 @@ from portico.errors import (
     UpstreamTimeout,
 )
 
-from .decorator import LOCAL, Connection, Need, Report, RequestContext, Source
+from .decorator import LOCAL, Connection, InjectedParameter, ProgressReport, RequestContext, Source
 from .functions import LocalTool, Output, as_error
-from .threads import Exhausted, Job, Loops, Workers, prints_aside
+from .threads import Exhausted, FunctionLoop, Job, Workers, prints_aside
 
 FAILED = -32_603
 """The code of a failure inside of a server, in the protocol that agents speak."""
@@ -64,7 +64,7 @@ WAITING = 1_000
 Told = tuple[float, float | None, str | None]
 
 
-class Patience:
+class CallTimeouts:
     """How long a call may go on: so long without a report, and so long in all."""
 
     def __init__(self, seconds: float, total: float) -> None:
@@ -87,7 +87,7 @@ class Patience:
 
 
 @asynccontextmanager
-async def reporting(on_progress: OnProgress | None, on_report: Callable[[], None]) -> AsyncIterator[Report]:
+async def reporting(on_progress: OnProgress | None, on_report: Callable[[], None]) -> AsyncIterator[ProgressReport]:
     """Within the block, pass on what is reported; at its end everything has been told.
 
     Every report is also a sign of life, whether a client wants it or not.
@@ -115,7 +115,7 @@ async def reporting(on_progress: OnProgress | None, on_report: Callable[[], None
         raise failure
 
 
-def _reporter(put: Callable[[Told], None]) -> Report:
+def _reporter(put: Callable[[Told], None]) -> ProgressReport:
     """What a function is given: from whatever thread it is used, `put` is called in this loop."""
     loop, thread = asyncio.get_running_loop(), get_ident()
 
@@ -141,7 +141,7 @@ CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class FunctionRun:
     """One call that is about to happen; its outcome is always a result object."""
 
     label: str
@@ -155,7 +155,7 @@ class Run:
     context: RequestContext | None = None
     output: Output = field(default_factory=Output)
 
-    async def finish(self, workers: Workers, loops: Loops | None, begun: list[Job]) -> Mapping[str, Any]:
+    async def finish(self, workers: Workers, loops: FunctionLoop | None, begun: list[Job]) -> Mapping[str, Any]:
         """Run it; a job that is begun in a thread is put on the list. Without loops, what is async runs in this one."""
         if self.is_async:
             return await self._awaited(loops, lambda: self._called(workers))
@@ -166,7 +166,7 @@ class Run:
             return await self._awaited(loops, lambda: value)
         return value  # type: ignore[no-any-return]
 
-    async def _awaited(self, loops: Loops | None, work: Callable[[], Awaitable[Any]]) -> Mapping[str, Any]:
+    async def _awaited(self, loops: FunctionLoop | None, work: Callable[[], Awaitable[Any]]) -> Mapping[str, Any]:
         if loops is None:
             return await _answer(work, self.output)
         found: Mapping[str, Any] = await loops.finish(self.label, lambda: _answer(work, self.output, is_aside=True))
@@ -211,10 +211,10 @@ def run_of(
     read: Callable[[Mapping[str, Any]], dict[str, Any]],
     sources: Mapping[type, Source],
     context: RequestContext | None = None,
-) -> Run:
+) -> FunctionRun:
     """A call of a function with everything that it needs."""
     given = {need.parameter: need.source(sources) for need in tool.needs if need.is_given_by(sources)}
-    return Run(
+    return FunctionRun(
         label=tool.name,
         function=tool.invoke,
         arguments=arguments,
@@ -322,7 +322,7 @@ class LocalProvider:
     is_patient: bool = False
     """Whether a function that needs a connection is offered although nobody provides one yet; its calls say so."""
     workers: Workers = field(default_factory=Workers)
-    loops: Loops | None = None
+    loops: FunctionLoop | None = None
     """Where async functions run; without, in the event loop of whoever calls."""
     problems: list[ConfigError] = field(default_factory=list)
     """What is not offered, or not as its author meant it, and what to do."""
@@ -459,7 +459,7 @@ class LocalProvider:
             return await self._finish(run_of(tool, arguments, read, self.inject))
         if self.is_patient and (unmet := self._unmet(tool)) is not None:
             raise UpstreamGone(f"{self.server}.{name}", details=(unmet.reason,), sent=Sent.NOTHING)
-        patience = Patience(self.timeout, self.total)
+        patience = CallTimeouts(self.timeout, self.total)
         async with reporting(on_progress, patience.renew) as report:
             context = RequestContext(caller=caller or Caller(), meta=meta, report=report)
             try:
@@ -492,7 +492,7 @@ class LocalProvider:
     async def aclose(self) -> None:
         """Nothing was started that does not end by itself."""
 
-    def _unmet(self, tool: LocalTool) -> Need | None:
+    def _unmet(self, tool: LocalTool) -> InjectedParameter | None:
         return next((need for need in tool.needs if not need.met_by(self.inject)), None)
 
     def _values(self, tool: LocalTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -502,10 +502,10 @@ class LocalProvider:
             raise InvalidArguments(spelled, details=wrong, next_call=NextCall("describe", {"names": [spelled]}))
         return values
 
-    async def _finish(self, run: Run, patience: Patience | None = None) -> Mapping[str, Any]:
+    async def _finish(self, run: FunctionRun, patience: CallTimeouts | None = None) -> Mapping[str, Any]:
         """Wait for one call, but not for ever; waiting for a thread counts."""
         begun: list[Job] = []
-        patience = patience or Patience(self.timeout, self.total)
+        patience = patience or CallTimeouts(self.timeout, self.total)
         try:
             with patience.scope:
                 return await run.finish(self.workers, self.loops, begun)
@@ -534,8 +534,8 @@ def _blamed(error: InvalidArguments, tool: LocalTool, arguments: Mapping[str, An
     return blamed(error, tool.name, has_values=bool(arguments))
 
 
-def _plain_run(run: Runner, name: str, arguments: Mapping[str, Any]) -> Run:
-    return Run(
+def _plain_run(run: Runner, name: str, arguments: Mapping[str, Any]) -> FunctionRun:
+    return FunctionRun(
         label=name,
         function=lambda values: run(name, values),
         arguments=arguments,

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast, get_args, get_type_hints
 
-from .record_types import Unfit
+from .record_types import UnfitArgument
 
 _METADATA = ("pydantic", "pydantic_core", "annotated_types")
 
@@ -69,7 +69,7 @@ def read(adapter: Any, value: Any) -> Any:
         return adapter.validate_python(value)
     except sys.modules["pydantic"].ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise Unfit(str(first["msg"]), tuple(first["loc"])) from error
+        raise UnfitArgument(str(first["msg"]), tuple(first["loc"])) from error
 
 
 def _field_hints(hint: Any) -> list[Any]:

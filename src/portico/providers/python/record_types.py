@@ -17,7 +17,7 @@ from uuid import UUID
 import orjson
 
 
-class Unfit(ValueError):
+class UnfitArgument(ValueError):
     """A value that does not fit; the message speaks of the value, `path` leads to it."""
 
     def __init__(self, reason: str, path: tuple[str | int, ...] = ()) -> None:
@@ -37,8 +37,8 @@ def at(step: str | int, read: Callable[[Any], Any], value: Any) -> Any:
     """
     try:
         return read(value)
-    except Unfit as error:
-        raise Unfit(error.reason, (step, *error.path)) from error
+    except UnfitArgument as error:
+        raise UnfitArgument(error.reason, (step, *error.path)) from error
 
 
 _TITLES = r"args|arguments|parameters|params|keyword args|keyword arguments|other parameters|attributes"
@@ -139,7 +139,7 @@ _MISSING = object()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class RecordField:
     """One field of a record."""
 
     name: str
@@ -155,11 +155,11 @@ class Field:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class RecordType:
     """A class with named fields, and how one of its values is made."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[RecordField, ...]
     make: Callable[..., Any]
     texts: Mapping[str, str]
     is_closed: bool
@@ -198,7 +198,7 @@ def choices_of(hint: type) -> list[tuple[Any, Any]]:
     return [(member.value if by_value else member.name, member) for member in members]
 
 
-def record_of(hint: type) -> Record | None:
+def record_of(hint: type) -> RecordType | None:
     """The fields of a class that has named ones, and None for any other."""
     try:
         if dataclasses.is_dataclass(hint):
@@ -213,7 +213,7 @@ def record_of(hint: type) -> Record | None:
 
 
 def read_record(
-    record: Record, reads: Mapping[str, Callable[[Any], Any] | None], required: frozenset[str], value: Any
+    record: RecordType, reads: Mapping[str, Callable[[Any], Any] | None], required: frozenset[str], value: Any
 ) -> Any:
     """Make a value of the class out of an object.
 
@@ -221,22 +221,22 @@ def read_record(
         Unfit: a field is missing, unknown or of the wrong kind, or the class itself refuses.
     """
     if not isinstance(value, Mapping):
-        raise Unfit("must be an object")
+        raise UnfitArgument("must be an object")
     if missing := [name for name in sorted(required) if name not in value]:
-        raise Unfit(f"lacks {', '.join(missing)}")
+        raise UnfitArgument(f"lacks {', '.join(missing)}")
     if record.is_closed and (unknown := [str(name) for name in value if name not in reads]):
-        raise Unfit(f"has no field {', '.join(unknown)}; it has {', '.join(reads)}")
+        raise UnfitArgument(f"has no field {', '.join(unknown)}; it has {', '.join(reads)}")
     found = {name: at(name, read, item) if (read := reads.get(name)) else item for name, item in value.items()}
     try:
         return record.make(**found)
     except Exception as error:  # the class checks its own values, and says why in any way it likes
-        raise Unfit(f"{record.name} refuses it: {error}") from error
+        raise UnfitArgument(f"{record.name} refuses it: {error}") from error
 
 
-def _dataclass(hint: Any) -> Record:
+def _dataclass(hint: Any) -> RecordType:
     hints = get_type_hints(hint, include_extras=True)
     fields = [
-        Field(
+        RecordField(
             name=f.name,
             hint=hints[f.name],
             is_required=f.default is f.default_factory is dataclasses.MISSING,
@@ -248,11 +248,11 @@ def _dataclass(hint: Any) -> Record:
     return _record(hint, fields, is_closed=True)
 
 
-def _typed_dict(hint: Any) -> Record:
+def _typed_dict(hint: Any) -> RecordType:
     # Where annotations are texts, the class itself cannot tell that `NotRequired[...]` was written.
     hints = get_type_hints(hint, include_extras=True)
     fields = [
-        Field(
+        RecordField(
             name=name,
             hint=kind,
             is_required=get_origin(kind) is Required
@@ -263,10 +263,10 @@ def _typed_dict(hint: Any) -> Record:
     return _record(hint, fields, is_closed=False)
 
 
-def _named_tuple(hint: Any) -> Record:
+def _named_tuple(hint: Any) -> RecordType:
     hints = get_type_hints(hint, include_extras=True)
     fields = [
-        Field(
+        RecordField(
             name=name,
             hint=hints.get(name, Any),
             is_required=name not in hint._field_defaults,
@@ -277,6 +277,6 @@ def _named_tuple(hint: Any) -> Record:
     return _record(hint, fields, is_closed=True)
 
 
-def _record(hint: type, fields: list[Field], *, is_closed: bool) -> Record:
+def _record(hint: type, fields: list[RecordField], *, is_closed: bool) -> RecordType:
     texts = parameter_texts(inspect.getdoc(hint) or "", {field.name for field in fields})
-    return Record(name=hint.__name__, fields=tuple(fields), make=hint, texts=texts, is_closed=is_closed)
+    return RecordType(name=hint.__name__, fields=tuple(fields), make=hint, texts=texts, is_closed=is_closed)

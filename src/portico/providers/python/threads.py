@@ -319,7 +319,7 @@ async def _ended(loop: asyncio.AbstractEventLoop) -> None:
 
 
 @dataclass(slots=True)
-class Loops:
+class FunctionLoop:
     """Runs async functions beside the event loop of whoever asks."""
 
     limit: int = 16

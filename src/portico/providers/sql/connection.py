@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class QueryLimits:
     """The rows and bytes of one answer, and the seconds of one call."""
 
     rows: int = 1_000
@@ -33,7 +33,7 @@ Binds = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class QueryResult:
     """Rows whose values JSON knows, as many as the limits let through."""
 
     columns: tuple[str, ...]
@@ -72,7 +72,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class TableName:
     """One table or view that the database says it has, under its exact name."""
 
     name: str
@@ -81,7 +81,7 @@ class Table:
     kind: str = "table"
 
 
-class Connection(Protocol):
+class ReadConnection(Protocol):
     """A reading of one database for one caller; tools take it as their parameter `conn`."""
 
     @property
@@ -94,7 +94,7 @@ class Connection(Protocol):
         """SQLAlchemy's inspector of this database, for what the methods below do not tell."""
         ...
 
-    def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> Result:
+    def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> QueryResult:
         """Run one statement that reads; `limit` lowers the number of rows, it never raises it.
 
         Raises:
@@ -105,7 +105,7 @@ class Connection(Protocol):
         """
         ...
 
-    def explain(self, sql: str, binds: Binds | None = None) -> Result:
+    def explain(self, sql: str, binds: Binds | None = None) -> QueryResult:
         """How the database would run a statement that reads; it is not run."""
         ...
 
@@ -113,7 +113,7 @@ class Connection(Protocol):
         """The names of the schemas, the default one first."""
         ...
 
-    def tables(self, schema: str = "") -> tuple[Table, ...]:
+    def tables(self, schema: str = "") -> tuple[TableName, ...]:
         """The tables and views of a schema, by name; none is named for the default one.
 
         Raises:
@@ -121,7 +121,7 @@ class Connection(Protocol):
         """
         ...
 
-    def find(self, table: str, schema: str = "") -> Table:
+    def find(self, table: str, schema: str = "") -> TableName:
         """The table or view of that name, written `table` or `schema.table`, in whatever case is clear.
 
         Raises:
@@ -129,11 +129,11 @@ class Connection(Protocol):
         """
         ...
 
-    def columns(self, table: Table) -> tuple[Column, ...]:
+    def columns(self, table: TableName) -> tuple[Column, ...]:
         """The columns of a table in their order."""
         ...
 
-    def column(self, table: Table, name: str) -> Column:
+    def column(self, table: TableName, name: str) -> Column:
         """One column by name, in whatever case is clear.
 
         Raises:
@@ -141,19 +141,19 @@ class Connection(Protocol):
         """
         ...
 
-    def ddl(self, table: Table) -> str:
+    def ddl(self, table: TableName) -> str:
         """The statements that would create a table or view."""
         ...
 
-    def quoted(self, subject: Table | Column | str) -> str:
+    def quoted(self, subject: TableName | Column | str) -> str:
         """A name as it can stand in SQL of this database, whatever letters it has."""
         ...
 
 
-class Question(Protocol):
+class OwnQuery(Protocol):
     """One caller's connection for queries that we have built ourselves; tools are not told of it."""
 
-    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> Result:
+    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> QueryResult:
         """Run one query whose words are ours and were checked before; nothing of a caller may be in them."""
         ...
 
@@ -162,9 +162,9 @@ class Question(Protocol):
         ...
 
 
-class OwnConnection(Connection, Question, Protocol):
+class OwnConnection(ReadConnection, OwnQuery, Protocol):
     """What rooms that build their statements themselves see; it can also do what is no query."""
 
-    def performed(self, sql: str, binds: Binds) -> Result:
+    def performed(self, sql: str, binds: Binds) -> QueryResult:
         """Run one statement of ours that is no query, such as the call of a procedure."""
         ...

@@ -19,9 +19,9 @@ from sqlalchemy.types import TypeEngine
 from portico.domain.call import Caller
 from portico.errors import ConfigError, InvalidArguments
 
-from .connection import Column, Limits, Mode, Table
+from .connection import Column, Mode, QueryLimits, TableName
 from .source import EXAMPLES, Address, missing_driver
-from .statements import Statement
+from .statements import ReadStatement
 
 POOLED = 5
 CONNECT_SECONDS = 5
@@ -37,7 +37,7 @@ class Door(Protocol):
         """Make a connection read-only, within its time, and known as this caller's, while the context is open."""
         ...
 
-    def admit(self, connection: Connection, statement: Statement) -> None:
+    def admit(self, connection: Connection, statement: ReadStatement) -> None:
         """Return when a statement may be sent.
 
         Raises:
@@ -72,7 +72,7 @@ class AnyDoor:
     What the database itself forbids its user is the real lock here; the guide says so.
     """
 
-    def __init__(self, address: Address, limits: Limits, *, mode: Mode = Mode.READ) -> None:
+    def __init__(self, address: Address, limits: QueryLimits, *, mode: Mode = Mode.READ) -> None:
         self._limits, self.mode = limits, mode
         self.engine = opened(address.url, pool_timeout=limits.seconds)
 
@@ -90,7 +90,7 @@ class AnyDoor:
             connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         yield
 
-    def admit(self, connection: Connection, statement: Statement) -> None:
+    def admit(self, connection: Connection, statement: ReadStatement) -> None:
         """The words were checked already."""
 
     def sized(self, sql: str) -> str | None:
@@ -165,7 +165,7 @@ class Inspection:
             raise _unknown("schema", name, known)
         return "" if found in (None, known[0]) else str(found)
 
-    def tables(self, schema: str = "") -> tuple[Table, ...]:
+    def tables(self, schema: str = "") -> tuple[TableName, ...]:
         """The tables and views of a schema, by name."""
         home = self.schema(schema)
         tables = set(self.inspector.get_table_names(schema=home or None)) - self._shadows()
@@ -173,9 +173,9 @@ class Inspection:
         if self._dialect.name == "postgresql":
             views |= set(self.inspector.get_materialized_view_names(schema=home or None))
         found = [(name, "view" if name in views else "table") for name in tables | views]
-        return tuple(Table(name=name, schema=home, kind=kind) for name, kind in sorted(found))
+        return tuple(TableName(name=name, schema=home, kind=kind) for name, kind in sorted(found))
 
-    def find(self, name: str, schema: str = "") -> Table:
+    def find(self, name: str, schema: str = "") -> TableName:
         """The table that is meant."""
         if not schema and "." in name and _same(name, [table.name for table in self.tables()]) is None:
             schema, name = self._parted(name)
@@ -192,7 +192,7 @@ class Inspection:
         cut = next((place for place in places if _same(name[:place], known)), places[0])
         return name[:cut], name[cut + 1 :]
 
-    def columns(self, table: Table) -> tuple[Column, ...]:
+    def columns(self, table: TableName) -> tuple[Column, ...]:
         """The columns of a table in their order."""
         home = table.schema or None
         key = self.inspector.get_pk_constraint(table.name, schema=home) if table.kind == "table" else {}
@@ -210,7 +210,7 @@ class Inspection:
             for raw in self.inspector.get_columns(table.name, schema=home)
         )
 
-    def column(self, table: Table, name: str) -> Column:
+    def column(self, table: TableName, name: str) -> Column:
         """The column that is meant."""
         known = {column.name: column for column in self.columns(table)}
         found = _same(name, known)
@@ -218,7 +218,7 @@ class Inspection:
             raise _unknown(f"column of {table.name!r}", name, known)
         return known[found]
 
-    def ddl(self, table: Table) -> str:
+    def ddl(self, table: TableName) -> str:
         """The statements that would create a table or view; SQLite keeps them, others are asked for the parts."""
         if self._dialect.name == "sqlite":
             return self._sqlite_ddl(table)
@@ -234,12 +234,12 @@ class Inspection:
         ddl = ";\n".join(str(part.compile(dialect=self._dialect)).strip() for part in parts)
         return ddl.replace("%%", "%") if self._dialect.identifier_preparer._double_percents else ddl
 
-    def _view_kind(self, table: Table) -> str:
+    def _view_kind(self, table: TableName) -> str:
         is_postgres = self._dialect.name == "postgresql"
         kept = self.inspector.get_materialized_view_names(schema=table.schema or None) if is_postgres else ()
         return "MATERIALIZED VIEW" if table.name in kept else "VIEW"
 
-    def _sqlite_ddl(self, table: Table) -> str:
+    def _sqlite_ddl(self, table: TableName) -> str:
         statement = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND sql IS NOT NULL ORDER BY type = 'index', name"
         found = self.inspector.bind.exec_driver_sql(statement, (table.name,)).scalars().all()
         return ";\n".join(found)
@@ -251,7 +251,7 @@ class Inspection:
         return set(self.inspector.bind.exec_driver_sql(_SHADOWS).scalars())
 
 
-def quoted(dialect: Any, subject: Table | Column | str) -> str:
+def quoted(dialect: Any, subject: TableName | Column | str) -> str:
     """A name between a database's quotes, whatever letters it has."""
     preparer = dialect.identifier_preparer
 
@@ -260,7 +260,7 @@ def quoted(dialect: Any, subject: Table | Column | str) -> str:
         # Statements are texts, in which a percent sign is doubled for the driver later on; once is enough.
         return found.replace("%%", "%") if preparer._double_percents else found
 
-    if isinstance(subject, Table):
+    if isinstance(subject, TableName):
         return ".".join(quote(part) for part in (subject.schema, subject.name) if part)
     return quote(subject if isinstance(subject, str) else subject.name)
 

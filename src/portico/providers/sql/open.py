@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from portico.domain.call import Caller
 
-from .connection import Limits, Mode, OwnConnection, Question
+from .connection import Mode, OwnConnection, OwnQuery, QueryLimits
 from .faults import Faults
 from .introspection import AnyDoor, Door
 from .postgres import PostgresDoor, quick_reading
@@ -25,7 +25,7 @@ class OpenDatabase:
     """A database that can be asked."""
 
     door: Door
-    limits: Limits
+    limits: QueryLimits
     faults: Faults
     name: str
 
@@ -35,7 +35,7 @@ class OpenDatabase:
             return sqlite_reading(self.door, self.limits, self.faults, self.name)
         return reading(self.door, caller, self.limits, self.faults, self.name)
 
-    def asking(self, caller: Caller) -> AbstractContextManager[Question]:
+    def asking(self, caller: Caller) -> AbstractContextManager[OwnQuery]:
         """A connection for one caller's queries that are ours."""
         if isinstance(self.door, PostgresDoor) and self.door.mode is Mode.READ:
             return quick_reading(self.door, caller, self.limits, self.faults)
@@ -48,7 +48,7 @@ class OpenDatabase:
 
 def open_door(
     address: Address,
-    limits: Limits,
+    limits: QueryLimits,
     *,
     role: str = "",
     roles: Mapping[str, str] | None = None,

@@ -28,13 +28,13 @@ from sqlalchemy.types import UserDefinedType
 from portico.domain.call import Caller
 from portico.errors import ConfigError, Refused, UpstreamGone
 
-from .connection import Binds, Limits, Mode, Result
+from .connection import Binds, Mode, QueryLimits, QueryResult
 from .faults import DRIVERS, HANDLED, Faults, translated
 from .introspection import CONNECT_SECONDS, driver_of, opened
-from .postgres_guard import NAME_BYTES, Guard
+from .postgres_guard import NAME_BYTES, StatementGuard
 from .session import stopped_after, taken
 from .source import EXAMPLES, Address
-from .statements import Statement
+from .statements import ReadStatement
 
 DEEPEST = 100
 """Levels of a JSON value that are shown as such."""
@@ -168,7 +168,7 @@ class PostgresDoor:
     def __init__(
         self,
         address: Address,
-        limits: Limits,
+        limits: QueryLimits,
         *,
         role: str = "",
         roles: Mapping[str, str] | None = None,
@@ -177,7 +177,7 @@ class PostgresDoor:
     ) -> None:
         self._limits, self._role, self._roles, self.mode = limits, role, roles or {}, mode
         self._allow_superuser = allow_superuser
-        self._is_powerful, self._guard = False, Guard()
+        self._is_powerful, self._guard = False, StatementGuard()
         self.engine = opened(
             _url(address),
             connect_args={"connect_timeout": CONNECT_SECONDS, "application_name": "portico"},
@@ -222,7 +222,7 @@ class PostgresDoor:
         if is_superuser == "on" and not self._allow_superuser:
             raise _too_powerful("the role that it becomes is a superuser")
 
-    def admit(self, connection: Connection, statement: Statement) -> None:
+    def admit(self, connection: Connection, statement: ReadStatement) -> None:
         """Ask the database which of the functions are volatile: those may write, also outside of the transaction."""
         self._guard.admit(connection, statement, is_powerful=self._is_powerful)
 
@@ -404,12 +404,12 @@ class QuickReading:
     """One caller's connection for queries whose words are ours."""
 
     def __init__(
-        self, connection: SqlConnection, door: PostgresDoor, caller: Caller, limits: Limits, faults: Faults
+        self, connection: SqlConnection, door: PostgresDoor, caller: Caller, limits: QueryLimits, faults: Faults
     ) -> None:
         self._connection, self._door, self._caller = connection, door, caller
         self._limits, self._faults = limits, faults
 
-    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> Result:
+    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> QueryResult:
         """Run one query."""
         most = self._limits.rows if limit is None else max(1, min(limit, self._limits.rows))
         with translated(self._faults, HANDLED):
@@ -434,7 +434,7 @@ class QuickReading:
 
 
 @contextmanager
-def quick_reading(door: PostgresDoor, caller: Caller, limits: Limits, faults: Faults) -> Iterator[QuickReading]:
+def quick_reading(door: PostgresDoor, caller: Caller, limits: QueryLimits, faults: Faults) -> Iterator[QuickReading]:
     """A connection for one caller; it goes back without a trace."""
     with translated(faults, DRIVERS), _begun(door, caller, faults) as connection:
         driver = _driver(connection)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from portico.errors import Refused
 
-from .statements import NAMES, Statement, Token, folded
+from .statements import NAMES, ReadStatement, Token, folded
 
 _INTRODUCING = frozenset({"from", "join", "only", ",", "."})
 """What stands before a relation that goes by its own name."""
@@ -143,7 +143,7 @@ _COLUMNS = text(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
+class VolatileCallers:
     """What a database has that calls a volatile function under another name."""
 
     signs: frozenset[str]
@@ -151,19 +151,19 @@ class Inventory:
     types: frozenset[str]
     made_at: float
 
-    def among(self, statement: Statement) -> set[str]:
+    def among(self, statement: ReadStatement) -> set[str]:
         """Those of them that a statement may use."""
         signs = {sign for sign in self.signs if any(sign in run for run in statement.operators)}
         return signs | (self.functions & _cut(statement.called)) | (self.types & _cut(statement.names))
 
 
-class Guard:
+class StatementGuard:
     """Looks at each statement before it is sent to one database."""
 
     def __init__(self) -> None:
-        self._inventory: Inventory | None = None
+        self._inventory: VolatileCallers | None = None
 
-    def admit(self, connection: Connection, statement: Statement, *, is_powerful: bool) -> None:
+    def admit(self, connection: Connection, statement: ReadStatement, *, is_powerful: bool) -> None:
         """Return when a statement may be sent.
 
         Raises:
@@ -176,23 +176,23 @@ class Guard:
             advice = "one of your own that only reads can be declared STABLE"
             raise Refused("sql", details=(f"this database is only read, and {names} may do more; {advice}",))
 
-    def _known(self, connection: Connection) -> Inventory:
+    def _known(self, connection: Connection) -> VolatileCallers:
         known = self._inventory
         if known is None or monotonic() > known.made_at + INVENTORY_SECONDS:
             known = self._inventory = _taken(connection)
         return known
 
 
-def _taken(connection: Connection) -> Inventory:
+def _taken(connection: Connection) -> VolatileCallers:
     made_at = monotonic()
     found: dict[str, set[str]] = {"sign": set(), "function": set(), "type": set()}
     for kind, name in connection.execute(_INVENTORY):
         found[kind].add(name)
     parts = {f"{kind}s": frozenset(names) for kind, names in found.items()}
-    return Inventory(signs=parts["signs"], functions=parts["functions"], types=parts["types"], made_at=made_at)
+    return VolatileCallers(signs=parts["signs"], functions=parts["functions"], types=parts["types"], made_at=made_at)
 
 
-def _risky_functions(connection: Connection, statement: Statement) -> list[str]:
+def _risky_functions(connection: Connection, statement: ReadStatement) -> list[str]:
     """The volatile functions that a statement calls, in whatever spelling."""
     if not statement.called and not statement.attributes:
         return []
@@ -218,7 +218,7 @@ def _cut(names: Iterable[str]) -> frozenset[str]:
     return frozenset(map(cut, names))
 
 
-def _check_relations(statement: Statement, *, is_powerful: bool) -> None:
+def _check_relations(statement: ReadStatement, *, is_powerful: bool) -> None:
     barred = BARRED | BARRED_TO_POWER if is_powerful else BARRED
     found = sorted(name for name in statement.names if name in barred or (is_powerful and name.startswith("pg_toast")))
     if found:
@@ -227,7 +227,7 @@ def _check_relations(statement: Statement, *, is_powerful: bool) -> None:
 
 def _not_columns(
     connection: Connection,
-    statement: Statement,
+    statement: ReadStatement,
     found: Collection[str],
     attributes: Collection[tuple[str, str]],
 ) -> list[str]:

@@ -21,7 +21,7 @@ from portico.providers.sql.registry.statements import is_written_out, literal_ex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownStatement:
     """The statement of a tool with every parameter given, and what stands for each value."""
 
     sql: str
@@ -29,12 +29,12 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class RegistryCheck:
     """What became of the rows of one registry."""
 
     database: str
     registry: str
-    statements: Mapping[str, Shown]
+    statements: Mapping[str, ShownStatement]
     problems: tuple[Problem, ...]
 
     @property
@@ -69,7 +69,7 @@ class Registries:
         """What each database is, for people."""
         return {name: f"{one.dialect} registry {one.spec.registry}" for name, one in self.providers.items()}
 
-    async def check(self, name: str, dialect: str = "") -> Checked:
+    async def check(self, name: str, dialect: str = "") -> RegistryCheck:
         """Load one registry now, and show what came of its rows.
 
         Raises:
@@ -79,7 +79,7 @@ class Registries:
         await provider.offer()
         registered = await provider.registered()
         spoken = dialect or provider.dialect
-        return Checked(
+        return RegistryCheck(
             database=name,
             registry=provider.spec.registry,
             statements={tool: _shown(one, spoken) for tool, one in registered.tools.items()},
@@ -123,21 +123,23 @@ class _Noting:
             self._following.wake()
 
 
-def _shown(one: Registration, dialect: str) -> Shown:
+def _shown(one: Registration, dialect: str) -> ShownStatement:
     """What would be sent; a database that cannot run it says so instead."""
     try:
         sql = statement_template(one, dialect)
     except InvalidDefinition as error:
-        return Shown(sql=f"(cannot run on {dialect}: {error})", binds={})
+        return ShownStatement(sql=f"(cannot run on {dialect}: {error})", binds={})
     marks = dict.fromkeys(re.findall(r":p[0-9]+", sql))
     names = [f"{p.name} ({p.type.name}{', required' if p.required else ''})" for p in one.parameters]
     if is_written_out(one, dialect):
         examples = (literal_example(parameter, dialect) for parameter in one.parameters)
         told = zip(names, examples, strict=True)
-        return Shown(sql=sql, binds={str(n): f"{name}, written out as {e}" for n, (name, e) in enumerate(told, 1)})
+        return ShownStatement(
+            sql=sql, binds={str(n): f"{name}, written out as {e}" for n, (name, e) in enumerate(told, 1)}
+        )
     if one.kind.has_columns:
-        return Shown(sql=sql, binds=dict.fromkeys(marks, "limit"))
-    return Shown(sql=sql, binds=dict(zip(marks, names, strict=False)))
+        return ShownStatement(sql=sql, binds=dict.fromkeys(marks, "limit"))
+    return ShownStatement(sql=sql, binds=dict(zip(marks, names, strict=False)))
 
 
 def open_registries(specs: Iterable[DatabaseSpec], taken: Collection[str]) -> Registries:

@@ -14,7 +14,7 @@ from sqlalchemy.types import NullType
 
 from portico.domain.call import Caller
 
-from .connection import Binds, Column, Limits, Mode, Result, Table
+from .connection import Binds, Column, Mode, QueryLimits, QueryResult, TableName
 from .faults import DRIVERS, HANDLED, Faults, translated
 from .introspection import Door, Inspection, quoted
 from .statements import expanded, read_statement
@@ -46,32 +46,32 @@ class Looking:
         with self._looking() as look:
             return look.schemas()
 
-    def tables(self, schema: str = "") -> tuple[Table, ...]:
+    def tables(self, schema: str = "") -> tuple[TableName, ...]:
         """The tables and views of a schema."""
         with self._looking() as look:
             return look.tables(schema)
 
-    def find(self, table: str, schema: str = "") -> Table:
+    def find(self, table: str, schema: str = "") -> TableName:
         """The table or view of that name."""
         with self._looking() as look:
             return look.find(table, schema)
 
-    def columns(self, table: Table) -> tuple[Column, ...]:
+    def columns(self, table: TableName) -> tuple[Column, ...]:
         """The columns of a table in their order."""
         with self._looking() as look:
             return look.columns(table)
 
-    def column(self, table: Table, name: str) -> Column:
+    def column(self, table: TableName, name: str) -> Column:
         """One column by name."""
         with self._looking() as look:
             return look.column(table, name)
 
-    def ddl(self, table: Table) -> str:
+    def ddl(self, table: TableName) -> str:
         """The statements that would create a table or view."""
         with self._looking() as look:
             return look.ddl(table)
 
-    def quoted(self, subject: Table | Column | str) -> str:
+    def quoted(self, subject: TableName | Column | str) -> str:
         """A name between this database's quotes."""
         return quoted(self._door.engine.dialect, subject)
 
@@ -91,7 +91,7 @@ class Looking:
 Rows = tuple[tuple[Any, ...], ...]
 
 
-def taken(columns: tuple[str, ...], found: Iterable[tuple[bool, Sequence[Any]]], most: int, room: int) -> Result:
+def taken(columns: tuple[str, ...], found: Iterable[tuple[bool, Sequence[Any]]], most: int, room: int) -> QueryResult:
     """Rows as JSON can say them; each comes with whether it is known to be too large."""
     rows: list[tuple[Any, ...]] = []
     for is_large, raw in found:
@@ -103,20 +103,20 @@ def taken(columns: tuple[str, ...], found: Iterable[tuple[bool, Sequence[Any]]],
         if is_large or room < 0:
             return cut_by_bytes(columns, tuple(rows))
         rows.append(row)
-    return Result(columns=columns, rows=tuple(rows))
+    return QueryResult(columns=columns, rows=tuple(rows))
 
 
-def cut_by_rows(columns: tuple[str, ...], rows: Rows, most: int) -> Result:
+def cut_by_rows(columns: tuple[str, ...], rows: Rows, most: int) -> QueryResult:
     """Rows of which there are more than may be shown."""
     note = f"only the first {most} rows are shown. Add WHERE, GROUP BY, or LIMIT and OFFSET to see others"
-    return Result(columns=columns, rows=rows, truncated=True, note=note)
+    return QueryResult(columns=columns, rows=rows, truncated=True, note=note)
 
 
-def cut_by_bytes(columns: tuple[str, ...], rows: Rows) -> Result:
+def cut_by_bytes(columns: tuple[str, ...], rows: Rows) -> QueryResult:
     """Rows behind which one would have made the answer too large."""
     which = f"row {len(rows) + 1} and those after it"
     note = f"{which} are left out: the answer would be too large. Choose fewer columns, or parts of long values"
-    return Result(columns=columns, rows=rows, truncated=True, note=note)
+    return QueryResult(columns=columns, rows=rows, truncated=True, note=note)
 
 
 def _weight(raw: Sequence[Any]) -> int:
@@ -151,14 +151,16 @@ MANY = 1_000
 """The same where all statements are ours and read many small rows."""
 
 
-class Reading(Looking):
+class ReadSession(Looking):
     """What a tool is given as `conn`."""
 
-    def __init__(self, connection: SqlConnection, door: Door, limits: Limits, faults: Faults, database: str) -> None:
+    def __init__(
+        self, connection: SqlConnection, door: Door, limits: QueryLimits, faults: Faults, database: str
+    ) -> None:
         super().__init__(door, faults, database, connection)
         self._connection, self._limits = connection, limits
 
-    def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> Result:
+    def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> QueryResult:
         """Run one statement that reads."""
         sql, binds = expanded(sql, self.dialect, binds)
         statement = read_statement(sql, self.dialect)
@@ -168,18 +170,18 @@ class Reading(Looking):
             self._door.admit(self._connection, statement)
             return self._asked(statement.text, values, most)
 
-    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> Result:
+    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> QueryResult:
         """Run one query whose words are ours: it was built of names that the database has, with values beside it."""
         most = self._limits.rows if limit is None else max(1, min(limit, self._limits.rows))
         with self._translated():
             return self._asked(sql, dict(binds), most)
 
-    def performed(self, sql: str, binds: Binds) -> Result:
+    def performed(self, sql: str, binds: Binds) -> QueryResult:
         """Run one statement of ours that is no query: what it has to say, if anything, is not asked for in parts."""
         clause = text(sql if binds else sql.replace(":", "\\:"))
         with self._translated(), self._connection.execute(_bound(clause, binds), dict(binds)) as found:
             if not found.returns_rows:
-                return Result(columns=(), rows=())
+                return QueryResult(columns=(), rows=())
             rows = ((False, row) for row in found)
             return taken(tuple(found.keys()), rows, self._limits.rows, self._limits.bytes)
 
@@ -188,7 +190,7 @@ class Reading(Looking):
         with self._translated():
             self._door.stop(self._connection)
 
-    def explain(self, sql: str, binds: Binds | None = None) -> Result:
+    def explain(self, sql: str, binds: Binds | None = None) -> QueryResult:
         """Ask for the plan."""
         sql, binds = expanded(sql, self.dialect, binds)
         statement = read_statement(sql, self.dialect)
@@ -198,7 +200,7 @@ class Reading(Looking):
             columns, rows = self._door.explained(self._connection, statement.text, values)
         return taken(tuple(columns), ((False, row) for row in rows), self._limits.rows, self._limits.bytes)
 
-    def _asked(self, sql: str, values: dict[str, Any], most: int) -> Result:
+    def _asked(self, sql: str, values: dict[str, Any], most: int) -> QueryResult:
         sized = self._door.sized(sql)
         options = {"stream_results": True, "max_row_buffer": MANY if self._door.mode is Mode.STEADY else AT_ONCE}
         with self._connection.execute(_bound(text(sized or sql), values), values, execution_options=options) as found:
@@ -213,7 +215,7 @@ class Reading(Looking):
 
 
 @contextmanager
-def reading(door: Door, caller: Caller, limits: Limits, faults: Faults, database: str) -> Iterator[Reading]:
+def reading(door: Door, caller: Caller, limits: QueryLimits, faults: Faults, database: str) -> Iterator[ReadSession]:
     """A connection for one caller; it goes back without a trace, unless its door writes and nothing went wrong."""
     try:
         connection = door.engine.connect()
@@ -221,7 +223,10 @@ def reading(door: Door, caller: Caller, limits: Limits, faults: Faults, database
         raise faults.unreached(error) from error
     with translated(faults, DRIVERS), connection:
         try:
-            with door.begin(connection, caller), closing(Reading(connection, door, limits, faults, database)) as given:
+            with (
+                door.begin(connection, caller),
+                closing(ReadSession(connection, door, limits, faults, database)) as given,
+            ):
                 yield given
             if door.mode is Mode.WRITE:
                 connection.commit()

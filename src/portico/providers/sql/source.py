@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from portico.domain.call import Caller
 from portico.errors import ConfigError, extra_for
 
-from .connection import Limits, Mode, OwnConnection, Question
+from .connection import Mode, OwnConnection, OwnQuery, QueryLimits
 
 if TYPE_CHECKING:
     from .open import OpenDatabase
@@ -157,7 +157,7 @@ class DatabaseSource:
         self._address = read_address(url)
         if (role or roles) and self._address.dialect != "postgresql":
             raise ConfigError(f"a {self._address.shown} has no roles to become", where="role", fix="Leave it out")
-        self.limits = Limits(rows=rows, bytes=bytes, seconds=seconds)
+        self.limits = QueryLimits(rows=rows, bytes=bytes, seconds=seconds)
         self._role, self._roles, self.mode = role, dict(roles or {}), mode
         self._allow_superuser = allow_superuser
         self._turn = Lock()
@@ -185,7 +185,7 @@ class DatabaseSource:
             yield connection
 
     @contextmanager
-    def asking(self, caller: Caller = LOCAL_CALLER) -> Iterator[Question]:
+    def asking(self, caller: Caller = LOCAL_CALLER) -> Iterator[OwnQuery]:
         """The same for queries that we have built ourselves, with as few trips as the database allows.
 
         Raises:

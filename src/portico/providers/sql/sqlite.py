@@ -18,13 +18,13 @@ from sqlalchemy.exc import DisconnectionError
 from portico.domain.call import Caller
 from portico.errors import CallError, StoreError
 
-from .connection import Binds, Limits, Mode, Result
+from .connection import Binds, Mode, QueryLimits, QueryResult
 from .faults import DRIVERS, Faults, late
 from .introspection import CONNECT_SECONDS, POOLED, driver_of
 from .session import Looking, cut_by_bytes, cut_by_rows, stopped_after
 from .sqlite_processes import SqliteFault, SqliteProcess, SqliteProcesses
 from .sqlite_worker import STEPS, Guarded, connect, guard, identity, sent_value, wake
-from .statements import Statement, expanded, read_statement
+from .statements import ReadStatement, expanded, read_statement
 from .values import checked_binds
 
 Rows = Sequence[Sequence[Any]]
@@ -68,7 +68,7 @@ MOST_MEMORY = 512_000_000
 class SqliteDoor:
     """Two engines on one file for what we ask ourselves, with and without the guard, and processes for agents."""
 
-    def __init__(self, file: Path, limits: Limits, *, mode: Mode = Mode.READ) -> None:
+    def __init__(self, file: Path, limits: QueryLimits, *, mode: Mode = Mode.READ) -> None:
         self._file, self._seconds, self.mode = file, limits.seconds, mode
         self.processes = SqliteProcesses(file)
         self._met: tuple[int, int] | None = None
@@ -91,7 +91,7 @@ class SqliteDoor:
         finally:
             guarded.until = math.inf
 
-    def admit(self, connection: Connection, statement: Statement) -> None:
+    def admit(self, connection: Connection, statement: ReadStatement) -> None:
         """The guard asks at every step."""
 
     def sized(self, sql: str) -> str | None:
@@ -144,7 +144,7 @@ class SqliteDoor:
         return connect(f"{self._file.resolve().as_uri()}?mode=ro", MOST_MEMORY, CONNECT_SECONDS)
 
 
-def _engine(creator: Any, limits: Limits) -> Engine:
+def _engine(creator: Any, limits: QueryLimits) -> Engine:
     return create_engine(
         "sqlite://",
         creator=creator,
@@ -181,29 +181,29 @@ def _own(connection: Guarded, sql: str) -> None:
 class SqliteReading(Looking):
     """What a tool is given as `conn`; it takes a process when it first asks something."""
 
-    def __init__(self, door: SqliteDoor, limits: Limits, faults: Faults, database: str) -> None:
+    def __init__(self, door: SqliteDoor, limits: QueryLimits, faults: Faults, database: str) -> None:
         super().__init__(door, faults, database)
         self._processes, self._limits = door.processes, limits
         self._until = monotonic() + limits.seconds
         self._process: SqliteProcess | None = None
         self._is_stopped = False
 
-    def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> Result:
+    def rows(self, sql: str, binds: Binds | None = None, *, limit: int | None = None) -> QueryResult:
         """Run one statement that reads."""
         words, values = self._checked(sql, binds)
         return self.prepared(words, values, limit=limit)
 
-    def explain(self, sql: str, binds: Binds | None = None) -> Result:
+    def explain(self, sql: str, binds: Binds | None = None) -> QueryResult:
         """The query plan; the bytecode tells an agent nothing."""
         words, values = self._checked(sql, binds)
         return self.prepared(f"EXPLAIN QUERY PLAN {words}", values)
 
-    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> Result:
+    def prepared(self, sql: str, binds: Binds, *, limit: int | None = None) -> QueryResult:
         """Run one query whose words were checked before."""
         most = self._limits.rows if limit is None else max(1, min(limit, self._limits.rows))
         return self._asked(sql, binds, most)
 
-    def performed(self, sql: str, binds: Binds) -> Result:
+    def performed(self, sql: str, binds: Binds) -> QueryResult:
         """The same: a file has nothing that could be done without a query."""
         return self._asked(sql, binds, self._limits.rows)
 
@@ -224,7 +224,7 @@ class SqliteReading(Looking):
         statement = read_statement(sql, "sqlite")
         return statement.plain, checked_binds(statement, binds, "sqlite")
 
-    def _asked(self, sql: str, binds: Binds, most: int) -> Result:
+    def _asked(self, sql: str, binds: Binds, most: int) -> QueryResult:
         try:
             values = {name: sent_value(value) for name, value in binds.items()}
         except TypeError as error:
@@ -260,7 +260,7 @@ class SqliteReading(Looking):
 
 
 @contextmanager
-def sqlite_reading(door: SqliteDoor, limits: Limits, faults: Faults, database: str) -> Iterator[SqliteReading]:
+def sqlite_reading(door: SqliteDoor, limits: QueryLimits, faults: Faults, database: str) -> Iterator[SqliteReading]:
     """A reading for one caller, of whom a file knows nothing.
 
     Raises:
@@ -277,8 +277,8 @@ def sqlite_reading(door: SqliteDoor, limits: Limits, faults: Faults, database: s
         given.close()
 
 
-def _result(found: dict[str, Any], most: int) -> Result:
+def _result(found: dict[str, Any], most: int) -> QueryResult:
     columns, rows = tuple(found["columns"]), tuple(map(tuple, found["rows"]))
     if found["cut"] == "rows":
         return cut_by_rows(columns, rows, most)
-    return cut_by_bytes(columns, rows) if found["cut"] else Result(columns=columns, rows=rows)
+    return cut_by_bytes(columns, rows) if found["cut"] else QueryResult(columns=columns, rows=rows)

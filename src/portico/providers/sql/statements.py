@@ -76,7 +76,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class ReadStatement:
     """One statement that reads, as far as its words tell."""
 
     text: str
@@ -117,7 +117,7 @@ def tokens(sql: str, dialect: str) -> Iterator[Token]:
         place = end
 
 
-def read_statement(sql: str, dialect: str) -> Statement:
+def read_statement(sql: str, dialect: str) -> ReadStatement:
     """What a text is made of, when it is one statement that reads.
 
     Raises:
@@ -139,7 +139,7 @@ def read_statement(sql: str, dialect: str) -> Statement:
     _check_parentheses(telling)
     _check_pieces(telling)
     _check_reading(telling, dialect)
-    return Statement(
+    return ReadStatement(
         text="".join(_written(piece) for piece in pieces).strip(),
         plain="".join(" " if piece.kind in ("line", "block") else piece.text for piece in pieces).strip(),
         placeholders=frozenset(piece.text[1:] for piece in telling if piece.kind == "placeholder"),

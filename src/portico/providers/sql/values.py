@@ -11,7 +11,7 @@ from typing import Any
 
 from portico.errors import InvalidArguments
 
-from .statements import Statement
+from .statements import ReadStatement
 
 SAFE = 2**53 - 1
 """The largest whole number that every reader of JSON keeps exactly."""
@@ -41,7 +41,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def checked_binds(statement: Statement, binds: Mapping[str, Any] | None, dialect: str) -> dict[str, Any]:
+def checked_binds(statement: ReadStatement, binds: Mapping[str, Any] | None, dialect: str) -> dict[str, Any]:
     """The values for a statement's placeholders, each of a kind that can be sent as it is.
 
     Raises:

@@ -17,8 +17,8 @@ from portico.providers.python import LocalTool
 
 from .parameters import (
     KEYS,
-    Parameter,
-    Table,
+    YamlParameter,
+    YamlTable,
     barring_dash,
     complete,
     definition,
@@ -52,7 +52,7 @@ class CommandTool:
 
     name: str
     arguments: tuple[str, ...]
-    parameters: Mapping[str, Parameter]
+    parameters: Mapping[str, YamlParameter]
     folder: str
     seconds: float = SECONDS
     passed: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ class CommandTool:
         return {"content": content}
 
 
-def command_tool(entry: Table, folder: Path) -> LocalTool:
+def command_tool(entry: YamlTable, folder: Path) -> LocalTool:
     """The tool of an entry with `command`; its working folder is that of the file unless it says another.
 
     Raises:
@@ -129,7 +129,7 @@ def command_tool(entry: Table, folder: Path) -> LocalTool:
     )
 
 
-def _arguments(entry: Table) -> tuple[str, ...]:
+def _arguments(entry: YamlTable) -> tuple[str, ...]:
     node = entry.get("command")
     is_listed = node is None or node.items is not None
     found = entry.texts("command") if is_listed else _split(entry, entry.text("command"))
@@ -140,7 +140,7 @@ def _arguments(entry: Table) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _split(entry: Table, text: str) -> list[str]:
+def _split(entry: YamlTable, text: str) -> list[str]:
     """A command in one line, when no shell would read more into it than words and quotes."""
     quote = ""
     for letter in text:
@@ -159,7 +159,7 @@ def _split(entry: Table, text: str) -> list[str]:
         raise entry.wrong(f"the command cannot be split: {error}", "Close the quote, or write a list") from error
 
 
-def _check_places(entry: Table, arguments: tuple[str, ...], parameters: Mapping[str, Parameter]) -> None:
+def _check_places(entry: YamlTable, arguments: tuple[str, ...], parameters: Mapping[str, YamlParameter]) -> None:
     if places(arguments[0]):
         raise entry.wrong("the program itself is a place", "Name the program; only its arguments can vary")
     used = {name for argument in arguments for name in places(argument)}
@@ -175,7 +175,7 @@ def _check_places(entry: Table, arguments: tuple[str, ...], parameters: Mapping[
             entry.note(f"its parameter {name!r} stands nowhere in its command", f"Write {{{name}}} in it, or delete it")
 
 
-def _check_code(entry: Table, arguments: tuple[str, ...]) -> None:
+def _check_code(entry: YamlTable, arguments: tuple[str, ...]) -> None:
     """A shell by another name: no value may become part of what an interpreter runs."""
     is_reading, before = False, ""
     for argument in arguments:
@@ -190,14 +190,14 @@ def _check_code(entry: Table, arguments: tuple[str, ...]) -> None:
         before = argument
 
 
-def _barred(arguments: tuple[str, ...], parameters: Mapping[str, Parameter]) -> set[str]:
+def _barred(arguments: tuple[str, ...], parameters: Mapping[str, YamlParameter]) -> set[str]:
     """Parameters that begin an argument where an option could stand: all before a `--`."""
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     names = {name for argument in before for name in leading(argument)}
     return {name for name in names if not parameters[name].allow_dash}
 
 
-def _environment(entry: Table) -> tuple[frozenset[str], dict[str, str]]:
+def _environment(entry: YamlTable) -> tuple[frozenset[str], dict[str, str]]:
     """The variables that are passed on, and those that are set: a list names, a table sets."""
     node = entry.get("env")
     passed: set[str] = set()
@@ -218,7 +218,7 @@ def _environment(entry: Table) -> tuple[frozenset[str], dict[str, str]]:
     return frozenset(passed), declared
 
 
-def _seconds(entry: Table) -> float:
+def _seconds(entry: YamlTable) -> float:
     seconds = entry.number("timeout")
     if seconds is None:
         return SECONDS

@@ -16,7 +16,7 @@ from portico.errors import ConfigError
 from portico.providers.python import LocalProvider, LocalTool
 
 from .command_tools import command_tool
-from .parameters import Table
+from .parameters import YamlTable
 from .sql_tools import cube_tool, sql_tool
 from .texts import (
     COMPLETED,
@@ -24,9 +24,9 @@ from .texts import (
     TEMPLATE,
     TERM_TEMPLATE,
     Glossary,
+    GlossaryTerm,
     Prompt,
     Prompts,
-    Term,
     invalid,
     read_prompt,
     read_terms,
@@ -41,7 +41,7 @@ PACKAGED = Path(__file__).parents[2] / "packaged"
 TYPES = ("tool", "prompt", "glossary", "cube")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
 
-Made = LocalTool | Prompt | tuple[Term, ...]
+Made = LocalTool | Prompt | tuple[GlossaryTerm, ...]
 """What becomes of an entry."""
 
 
@@ -51,7 +51,7 @@ class LoadedYaml:
 
     tools: tuple[LocalTool, ...] = ()
     prompts: tuple[Prompt, ...] = ()
-    terms: tuple[Term, ...] = ()
+    terms: tuple[GlossaryTerm, ...] = ()
     problems: tuple[ConfigError, ...] = ()
     files: tuple[Path, ...] = ()
     """Every file that was looked at, so that they can be watched."""
@@ -129,7 +129,7 @@ class _Shelf:
                 what = f"an entry cannot be called {member.key[:60]!r}"
                 fix = "Use up to 128 letters, digits, _, - and ., and begin with a letter"
                 raise ConfigError(what, file=str(file), line=member.line, fix=fix)
-            entry = Table(member.node, name=member.key, file=str(file), notes=notes, line=member.line)
+            entry = YamlTable(member.node, name=member.key, file=str(file), notes=notes, line=member.line)
             self.made[member.key] = _made(entry, file.parent, self.dialect)
             self.problems += notes
         except ConfigError as error:
@@ -161,7 +161,7 @@ def load_yaml(patterns: Sequence[str], folder: Path, packaged: bool = True, *, d
     )
 
 
-def _made(entry: Table, folder: Path, dialect: str) -> Made:
+def _made(entry: YamlTable, folder: Path, dialect: str) -> Made:
     kind = entry.text("type")
     if kind == "prompt":
         return read_prompt(entry)
@@ -178,7 +178,7 @@ def _made(entry: Table, folder: Path, dialect: str) -> Made:
     return sql_tool(entry, dialect) if entry.has("sql") else command_tool(entry, folder)
 
 
-def _all_terms(shelf: _Shelf) -> tuple[Term, ...]:
+def _all_terms(shelf: _Shelf) -> tuple[GlossaryTerm, ...]:
     """The terms of all glossaries; of two with one name the later counts, as it does for entries."""
     found = {term.name.casefold(): term for one in shelf.made.values() if isinstance(one, tuple) for term in one}
     return tuple(found.values())

@@ -12,17 +12,17 @@ from typing import Any
 
 from portico.documents.tree import Member, Node
 from portico.errors import ConfigError, InvalidArguments
-from portico.providers.python.decorator import LOCAL, Need
+from portico.providers.python.decorator import LOCAL, InjectedParameter
 from portico.providers.python.decorator import Connection as Marker
-from portico.providers.python.record_types import Unfit, at
-from portico.providers.sql import Connection
+from portico.providers.python.record_types import UnfitArgument, at
+from portico.providers.sql import ReadConnection
 from portico.providers.sql.statements import VALUES
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 """What a parameter, dimension or measure may be called; PostgreSQL cuts longer names."""
 
 
-class Table:
+class YamlTable:
     """An entry of a file, or a table within one."""
 
     def __init__(self, node: Node, *, name: str, file: str, notes: list[ConfigError], line: int = 0) -> None:
@@ -123,7 +123,7 @@ class Table:
         """
         return [node.value for node in self._scalars(key)]
 
-    def tables(self, key: str) -> Iterator[tuple[Member, Table]]:
+    def tables(self, key: str) -> Iterator[tuple[Member, YamlTable]]:
         """The tables below a key, each with its name; one that says nothing is an empty table.
 
         Raises:
@@ -132,7 +132,7 @@ class Table:
         for member in self.members(key):
             node = member.node if member.node.kind != "nothing" else Node(line=member.line, members=())
             path = f"{self.name}.{key}.{member.key[:60]}"
-            yield member, Table(node, name=path, file=self.file, notes=self.notes, line=member.line)
+            yield member, YamlTable(node, name=path, file=self.file, notes=self.notes, line=member.line)
 
     def members(self, key: str) -> list[Member]:
         """What stands below a key, by name.
@@ -143,7 +143,7 @@ class Table:
         node = self.get(key)
         if node is None:
             return []
-        found = Table(node, name=f"{self.name}.{key}", file=self.file, notes=self.notes)
+        found = YamlTable(node, name=f"{self.name}.{key}", file=self.file, notes=self.notes)
         return list(found._members.values())
 
     def _scalars(self, key: str) -> list[Node]:
@@ -202,7 +202,7 @@ _KEYS = tuple("type type_hint description required default enum minimum maximum 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class YamlParameter:
     """One parameter as its author declared it."""
 
     name: str
@@ -239,7 +239,7 @@ class Parameter:
         if not self.is_many:
             return self._read_one(value)
         if not isinstance(value, list) or not 1 <= len(value) <= VALUES:
-            raise Unfit(f"must be a list of 1 to {VALUES} values")
+            raise UnfitArgument(f"must be a list of 1 to {VALUES} values")
         return [at(place, self._read_one, one) for place, one in enumerate(value)]
 
     def _value_schema(self) -> dict[str, Any]:
@@ -251,13 +251,13 @@ class Parameter:
     def _read_one(self, value: Any) -> Any:
         value = read_value(self.kind, value)
         if self.choices and value not in self.choices:
-            raise Unfit(f"must be one of {', '.join(map(repr, self.choices))}")
+            raise UnfitArgument(f"must be one of {', '.join(map(repr, self.choices))}")
         if self.minimum is not None and value < self.minimum:
-            raise Unfit(f"must be at least {self.minimum:g}")
+            raise UnfitArgument(f"must be at least {self.minimum:g}")
         if self.maximum is not None and value > self.maximum:
-            raise Unfit(f"must be at most {self.maximum:g}")
+            raise UnfitArgument(f"must be at most {self.maximum:g}")
         if self.bars_dash and written(value).startswith("-"):
-            raise Unfit("must not begin with '-': the command would take it for an option")
+            raise UnfitArgument("must not begin with '-': the command would take it for an option")
         return value
 
 
@@ -269,14 +269,14 @@ def read_value(kind: str, value: Any) -> Any:
     """
     if kind == "boolean":
         if not isinstance(value, bool):
-            raise Unfit("must be true or false")
+            raise UnfitArgument("must be true or false")
         return value
     if kind in ("integer", "number"):
         return _number(kind, value)
     if not isinstance(value, str):
-        raise Unfit("must be text")
+        raise UnfitArgument("must be text")
     if len(value) > LONGEST:
-        raise Unfit(f"has {len(value)} characters; at most {LONGEST} are taken")
+        raise UnfitArgument(f"has {len(value)} characters; at most {LONGEST} are taken")
     _check_letters(value)
     return _moment(kind, value) if kind in _FORMATS else value
 
@@ -286,7 +286,7 @@ def written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def read_parameters(entry: Table) -> dict[str, Parameter]:
+def read_parameters(entry: YamlTable) -> dict[str, YamlParameter]:
     """The parameters of an entry.
 
     Raises:
@@ -301,7 +301,7 @@ def read_parameters(entry: Table) -> dict[str, Parameter]:
     return found
 
 
-def input_schema(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+def input_schema(parameters: Mapping[str, YamlParameter]) -> dict[str, Any]:
     """The schema of the arguments."""
     return {
         "type": "object",
@@ -311,7 +311,7 @@ def input_schema(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     }
 
 
-def complete(tool: str, parameters: Mapping[str, Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+def complete(tool: str, parameters: Mapping[str, YamlParameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with the defaults of those that were not given.
 
     Raises:
@@ -325,7 +325,7 @@ def complete(tool: str, parameters: Mapping[str, Parameter], values: Mapping[str
     return {name: values.get(name, parameter.default) for name, parameter in parameters.items()}
 
 
-def _parameter(name: str, table: Table) -> Parameter:
+def _parameter(name: str, table: YamlTable) -> YamlParameter:
     table.note_unknown(_KEYS)
     spelled = table.text("type", table.text("type_hint", "string"))
     kind = TYPES.get(spelled.lower())
@@ -334,7 +334,7 @@ def _parameter(name: str, table: Table) -> Parameter:
             f"there is no type {spelled[:40]!r}", f"Use one of {', '.join(dict.fromkeys(TYPES.values()))}"
         )
     node, required = table.get("default"), table.flag("required")
-    found = Parameter(
+    found = YamlParameter(
         name=name,
         kind=kind,
         description=table.text("description", ""),
@@ -350,7 +350,7 @@ def _parameter(name: str, table: Table) -> Parameter:
     return found if node is None else _with_default(table, found, _default(table, node, found))
 
 
-def _check_sense(table: Table, parameter: Parameter) -> None:
+def _check_sense(table: YamlTable, parameter: YamlParameter) -> None:
     is_identifier = parameter.kind == "identifier"
     if is_identifier and not parameter.is_required and table.get("default") is None:
         raise table.wrong("an identifier cannot be left out", "Give it a `default`, or delete `required: false`")
@@ -360,7 +360,7 @@ def _check_sense(table: Table, parameter: Parameter) -> None:
         raise table.wrong("`minimum` lies above `maximum`, so that no value fits", "Swap them")
 
 
-def _default(table: Table, node: Node, parameter: Parameter) -> Any:
+def _default(table: YamlTable, node: Node, parameter: YamlParameter) -> Any:
     items = node.items if parameter.is_many and node.items is not None else (node,)
     if not all(item.is_scalar for item in items):
         raise table.wrong(f"the default is {node.kind}", "Write a single value", node.line)
@@ -369,58 +369,58 @@ def _default(table: Table, node: Node, parameter: Parameter) -> Any:
     return values if parameter.is_many else values[0]
 
 
-def _with_default(table: Table, parameter: Parameter, default: Any) -> Parameter:
+def _with_default(table: YamlTable, parameter: YamlParameter, default: Any) -> YamlParameter:
     try:
         value = parameter.read(default)
-    except Unfit as error:
+    except UnfitArgument as error:
         raise table.wrong(
             f"the default {str(default)[:40]!r} does not fit: it {error}", "Change one of them"
         ) from error
     return replace(parameter, default=value, is_required=False)
 
 
-def barring_dash(parameter: Parameter) -> Parameter:
+def barring_dash(parameter: YamlParameter) -> YamlParameter:
     """The same parameter where a dash at its beginning would be an option."""
     return replace(parameter, bars_dash=True)
 
 
-def _choices(table: Table, kind: str) -> list[Any]:
+def _choices(table: YamlTable, kind: str) -> list[Any]:
     return table.values("enum") if kind in ("integer", "number", "boolean") else table.texts("enum")
 
 
-def _bound(table: Table, key: str, kind: str) -> float | None:
+def _bound(table: YamlTable, key: str, kind: str) -> float | None:
     bound = table.number(key)
     if bound is not None and kind not in ("integer", "number"):
         raise table.wrong(f"{key!r} is for numbers", "Delete it, or change the type")
     return bound
 
 
-def _checked(table: Table, kind: str, value: Any) -> Any:
+def _checked(table: YamlTable, kind: str, value: Any) -> Any:
     try:
         return read_value(kind, value)
-    except Unfit as error:
+    except UnfitArgument as error:
         raise table.wrong(f"the choice {str(value)[:40]!r} {error}", "Change it, or the type") from error
 
 
 def _number(kind: str, value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unfit("must be a whole number" if kind == "integer" else "must be a number")
+        raise UnfitArgument("must be a whole number" if kind == "integer" else "must be a number")
     if isinstance(value, float) and not math.isfinite(value):
-        raise Unfit("must be a finite number")
+        raise UnfitArgument("must be a finite number")
     if kind == "integer" and value != int(value):
-        raise Unfit("must be a whole number")
+        raise UnfitArgument("must be a whole number")
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise Unfit(f"must lie between -{LARGEST} and {LARGEST}")
+        raise UnfitArgument(f"must lie between -{LARGEST} and {LARGEST}")
     return int(value) if kind == "integer" else value
 
 
 def _check_letters(value: str) -> None:
     if "\0" in value:
-        raise Unfit("must not hold a NUL character")
+        raise UnfitArgument("must not hold a NUL character")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Unfit("holds half of a surrogate pair, which is no text") from None
+        raise UnfitArgument("holds half of a surrogate pair, which is no text") from None
 
 
 def _moment(kind: str, value: str) -> str:
@@ -432,7 +432,7 @@ def _moment(kind: str, value: str) -> str:
     except ValueError:
         is_sound = False
     if not is_sound:
-        raise Unfit(f"must be a {kind} such as {example}")
+        raise UnfitArgument(f"must be a {kind} such as {example}")
     return value
 
 
@@ -444,7 +444,7 @@ CONNECTION = "(connection)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadsDatabase(Need):
+class ReadsDatabase(InjectedParameter):
     """The need of a tool that asks a database."""
 
     @property
@@ -453,10 +453,10 @@ class ReadsDatabase(Need):
         return "its SQL needs a database, and none is configured. Set DATABASE_URI, or delete the entry."
 
 
-NEEDS = (ReadsDatabase(parameter=CONNECTION, kinds=(Connection, Marker), is_required=True),)
+NEEDS = (ReadsDatabase(parameter=CONNECTION, kinds=(ReadConnection, Marker), is_required=True),)
 
 
-def definition(entry: Table, schema: Mapping[str, Any], hints: Mapping[str, bool]) -> dict[str, Any]:
+def definition(entry: YamlTable, schema: Mapping[str, Any], hints: Mapping[str, bool]) -> dict[str, Any]:
     """The definition that is listed.
 
     Raises:
@@ -474,7 +474,7 @@ def definition(entry: Table, schema: Mapping[str, Any], hints: Mapping[str, bool
     return found
 
 
-def described(entry: Table) -> str:
+def described(entry: YamlTable) -> str:
     """The description; one without is noted."""
     text = entry.text("description", "")
     if not text.strip():
@@ -482,7 +482,7 @@ def described(entry: Table) -> str:
     return text
 
 
-def place(entry: Table) -> dict[str, Any]:
+def place(entry: YamlTable) -> dict[str, Any]:
     """Where a tool stands: its server, shelf, file and line.
 
     Raises:

@@ -10,9 +10,9 @@ from typing import Any
 
 from portico.errors import CallError, ConfigError, InvalidArguments
 from portico.providers.python import LocalTool
-from portico.providers.python.record_types import Unfit, at
-from portico.providers.sql import Connection
-from portico.providers.sql.statements import Statement, Token, expanded, read_statement, tokens
+from portico.providers.python.record_types import UnfitArgument, at
+from portico.providers.sql import ReadConnection
+from portico.providers.sql.statements import ReadStatement, Token, expanded, read_statement, tokens
 
 from .parameters import (
     CONNECTION,
@@ -20,8 +20,8 @@ from .parameters import (
     NEEDS,
     TYPES,
     WORD,
-    Parameter,
-    Table,
+    YamlParameter,
+    YamlTable,
     complete,
     definition,
     input_schema,
@@ -41,7 +41,7 @@ class SqlTool:
 
     name: str
     sql: str
-    parameters: Mapping[str, Parameter]
+    parameters: Mapping[str, YamlParameter]
 
     def __call__(self, **values: Any) -> dict[str, Any]:
         """The rows, as far as the limits of the database go.
@@ -49,14 +49,14 @@ class SqlTool:
         Raises:
             CallError: a name is not known, or the database does not answer.
         """
-        conn: Connection = values.pop(CONNECTION)
+        conn: ReadConnection = values.pop(CONNECTION)
         given = complete(self.name, self.parameters, values)
         names = {p.name: self._identifier(conn, p, given) for p in self.parameters.values() if p.kind == "identifier"}
         sql = with_names(self.sql, conn.dialect, names)
         asked = read_statement(sql, conn.dialect).placeholders
         return conn.rows(sql, {name: given[name] for name in asked if name in given}).shown()
 
-    def _identifier(self, conn: Connection, parameter: Parameter, given: Mapping[str, Any]) -> str:
+    def _identifier(self, conn: ReadConnection, parameter: YamlParameter, given: Mapping[str, Any]) -> str:
         """A name that the database has, between its quotes."""
         name = str(given[parameter.name])
         if not parameter.of:
@@ -65,7 +65,7 @@ class SqlTool:
         return conn.quoted(conn.column(table, name))
 
 
-def sql_tool(entry: Table, dialect: str = "") -> LocalTool:
+def sql_tool(entry: YamlTable, dialect: str = "") -> LocalTool:
     """The tool of an entry with `sql`.
 
     Raises:
@@ -95,7 +95,7 @@ def with_names(sql: str, dialect: str, names: Mapping[str, str]) -> str:
     return "".join(names[piece.text] if piece.kind == "place" else piece.text for piece in _pieces(sql, dialect, names))
 
 
-def read_one(entry: Table, sql: str, dialect: str, line: int = 0) -> tuple[Statement, str]:
+def read_one(entry: YamlTable, sql: str, dialect: str, line: int = 0) -> tuple[ReadStatement, str]:
     """A statement that is one and reads, and the dialect that it was read in.
 
     Raises:
@@ -111,7 +111,7 @@ def read_one(entry: Table, sql: str, dialect: str, line: int = 0) -> tuple[State
     raise _unreadable(entry, problem, line) from problem
 
 
-def _unreadable(entry: Table, problem: CallError, line: int = 0) -> ConfigError:
+def _unreadable(entry: YamlTable, problem: CallError, line: int = 0) -> ConfigError:
     what, _, fix = problem.details[0].partition(". ")
     return entry.wrong(f"the SQL cannot be used: {what}", fix or "Write one SELECT, WITH or VALUES", line)
 
@@ -131,7 +131,7 @@ def _pieces(sql: str, dialect: str, names: Mapping[str, str]) -> list[Token]:
     return pieces
 
 
-def _check_places(entry: Table, sql: str, parameters: Mapping[str, Parameter], dialect: str) -> None:
+def _check_places(entry: YamlTable, sql: str, parameters: Mapping[str, YamlParameter], dialect: str) -> None:
     identifiers = {name: "portico_name" for name, p in parameters.items() if p.kind == "identifier"}
     bare = sql
     for name in identifiers:
@@ -158,7 +158,7 @@ def _check_places(entry: Table, sql: str, parameters: Mapping[str, Parameter], d
             entry.note(f"its parameter {name!r} stands nowhere in its SQL", f"Write :{name} in it, or delete it")
 
 
-def _check_neighbours(entry: Table, pieces: list[Token]) -> None:
+def _check_neighbours(entry: YamlTable, pieces: list[Token]) -> None:
     """A name is a whole word: between quotes it cannot be a part of one."""
     for one, other in pairwise(pieces):
         kinds = {one.kind, other.kind}
@@ -168,7 +168,7 @@ def _check_neighbours(entry: Table, pieces: list[Token]) -> None:
             raise entry.wrong(f"{{{name.text}}} is glued to {glued.text[:40]!r}", fix)
 
 
-def _check_binds(entry: Table, sql: str, parameters: Mapping[str, Parameter], dialect: str) -> None:
+def _check_binds(entry: YamlTable, sql: str, parameters: Mapping[str, YamlParameter], dialect: str) -> None:
     bound = read_statement(sql, dialect).placeholders
     for name in sorted(bound & parameters.keys()):
         if parameters[name].kind == "identifier":
@@ -180,7 +180,7 @@ def _check_binds(entry: Table, sql: str, parameters: Mapping[str, Parameter], di
         raise entry.wrong(f":{name} takes a list, which fits behind IN alone", f"Write IN :{name}, or delete `many`")
 
 
-def _check_columns(entry: Table, parameters: Mapping[str, Parameter]) -> None:
+def _check_columns(entry: YamlTable, parameters: Mapping[str, YamlParameter]) -> None:
     for name, parameter in parameters.items():
         if not parameter.of:
             continue
@@ -213,7 +213,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class CubeFilter:
     """One condition on a dimension."""
 
     dimension: str
@@ -245,18 +245,18 @@ def read_names(value: Any, known: Mapping[str, Choice]) -> list[str]:
         Unfit: one is not declared.
     """
     if not isinstance(value, list):
-        raise Unfit(f"must be a list of: {', '.join(known)}")
+        raise UnfitArgument(f"must be a list of: {', '.join(known)}")
     return list(dict.fromkeys(at(place, lambda name: _known(name, known), name) for place, name in enumerate(value)))
 
 
-def read_filters(value: Any, dimensions: Mapping[str, Choice]) -> list[Filter]:
+def read_filters(value: Any, dimensions: Mapping[str, Choice]) -> list[CubeFilter]:
     """The conditions that are asked for.
 
     Raises:
         Unfit: one names what is not declared, or its value does not fit.
     """
     if not isinstance(value, list) or len(value) > FILTERS:
-        raise Unfit(f"must be a list of at most {FILTERS} filters")
+        raise UnfitArgument(f"must be a list of at most {FILTERS} filters")
     return [at(place, lambda one: _filter(one, dimensions), one) for place, one in enumerate(value)]
 
 
@@ -267,7 +267,7 @@ def read_order(value: Any, known: Mapping[str, Choice]) -> list[Order]:
         Unfit: it names what is not declared.
     """
     if not isinstance(value, list):
-        raise Unfit('must be a list such as [{"by": "name", "direction": "desc"}]')
+        raise UnfitArgument('must be a list such as [{"by": "name", "direction": "desc"}]')
     return [at(place, lambda one: _order(one, known), one) for place, one in enumerate(value)]
 
 
@@ -279,7 +279,7 @@ def read_limit(value: Any) -> int:
     """
     limit: int = read_value("integer", value)
     if limit < 1:
-        raise Unfit("must be at least 1")
+        raise UnfitArgument("must be at least 1")
     return limit
 
 
@@ -288,40 +288,40 @@ def _known(name: Any, known: Mapping[str, Choice]) -> str:
         return name
     near = get_close_matches(str(name)[:100], known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise Unfit(f"{str(name)[:60]!r} is not declared; {hint}there are: {', '.join(known) or 'none'}")
+    raise UnfitArgument(f"{str(name)[:60]!r} is not declared; {hint}there are: {', '.join(known) or 'none'}")
 
 
 def _order(one: Any, known: Mapping[str, Choice]) -> Order:
     if not isinstance(one, Mapping):
-        raise Unfit('must be an object such as {"by": "name", "direction": "desc"}')
+        raise UnfitArgument('must be an object such as {"by": "name", "direction": "desc"}')
     _check_keys(one, ("by", "direction"))
     direction = one.get("direction", "asc")
     if direction not in ("asc", "desc"):
-        raise Unfit("direction must be 'asc' or 'desc'")
+        raise UnfitArgument("direction must be 'asc' or 'desc'")
     return at("by", lambda name: _known(name, known), one.get("by")), direction.upper()
 
 
-def _filter(one: Any, dimensions: Mapping[str, Choice]) -> Filter:
+def _filter(one: Any, dimensions: Mapping[str, Choice]) -> CubeFilter:
     if not isinstance(one, Mapping):
-        raise Unfit('must be an object such as {"dimension": "name", "op": "=", "value": 1}')
+        raise UnfitArgument('must be an object such as {"dimension": "name", "op": "=", "value": 1}')
     _check_keys(one, ("dimension", "op", "value"))
     dimension = at("dimension", lambda name: _known(name, dimensions), one.get("dimension"))
     op = one.get("op")
     if not isinstance(op, str) or op not in COMPARISONS:
-        raise Unfit(f"must be one of {', '.join(COMPARISONS)}", ("op",))
+        raise UnfitArgument(f"must be one of {', '.join(COMPARISONS)}", ("op",))
     value, kind = one.get("value"), dimensions[dimension].kind
     if op == "is_null":
         if value is not None and not isinstance(value, bool):
-            raise Unfit("must be true or false", ("value",))
-        return Filter(dimension=dimension, op=op, is_null=value is not False)
-    return Filter(dimension=dimension, op=op, values=at("value", lambda found: _values(op, kind, found), value))
+            raise UnfitArgument("must be true or false", ("value",))
+        return CubeFilter(dimension=dimension, op=op, is_null=value is not False)
+    return CubeFilter(dimension=dimension, op=op, values=at("value", lambda found: _values(op, kind, found), value))
 
 
 def _values(op: str, kind: str, value: Any) -> tuple[Any, ...]:
     if op in ("in", "between"):
         sizes = range(2, 3) if op == "between" else range(1, VALUES + 1)
         if not isinstance(value, list) or len(value) not in sizes:
-            raise Unfit(
+            raise UnfitArgument(
                 "must be a list of two values" if op == "between" else f"must be a list of 1 to {VALUES} values"
             )
         return tuple(at(place, lambda one: _single(kind, one), one) for place, one in enumerate(value))
@@ -330,7 +330,7 @@ def _values(op: str, kind: str, value: Any) -> tuple[Any, ...]:
 
 def _single(kind: str, value: Any) -> Any:
     if value is None:
-        raise Unfit("is null, which nothing is equal to; use is_null")
+        raise UnfitArgument("is null, which nothing is equal to; use is_null")
     if kind:
         return read_value(kind, value)
     if isinstance(value, bool):
@@ -339,12 +339,12 @@ def _single(kind: str, value: Any) -> Any:
         return read_value("number", value)
     if isinstance(value, str):
         return read_value("string", value)
-    raise Unfit("must be text, a number, true or false")
+    raise UnfitArgument("must be text, a number, true or false")
 
 
 def _check_keys(one: Mapping[Any, Any], known: tuple[str, ...]) -> None:
     if strange := [str(key) for key in one if key not in known]:
-        raise Unfit(f"has no field {strange[0][:60]!r}; it has {', '.join(known)}")
+        raise UnfitArgument(f"has no field {strange[0][:60]!r}; it has {', '.join(known)}")
 
 
 MORE = "only the first {} rows are shown. {} filters, or choose fewer dimensions"
@@ -365,7 +365,7 @@ class Cube:
         Raises:
             CallError: what is chosen does not fit together, or the database does not answer.
         """
-        conn: Connection = values.pop(CONNECTION)
+        conn: ReadConnection = values.pop(CONNECTION)
         dimensions, measures = values.get("dimensions", []), values.get("measures", [])
         order, filters = values.get("order_by", []), values.get("filters", [])
         self._check(dimensions, measures, order)
@@ -379,10 +379,10 @@ class Cube:
 
     def composed(
         self,
-        conn: Connection,
+        conn: ReadConnection,
         dimensions: list[str],
         measures: list[str],
-        filters: list[Filter],
+        filters: list[CubeFilter],
         order: list[Order],
     ) -> tuple[str, dict[str, Any]]:
         """The statement and its values."""
@@ -410,7 +410,7 @@ class Cube:
             raise InvalidArguments(self.name, details=(detail,))
 
 
-def cube_tool(entry: Table, dialect: str = "") -> LocalTool:
+def cube_tool(entry: YamlTable, dialect: str = "") -> LocalTool:
     """The tool of an entry of type cube.
 
     Raises:
@@ -448,7 +448,7 @@ def cube_tool(entry: Table, dialect: str = "") -> LocalTool:
     )
 
 
-def _choices(entry: Table, key: str, sql: str, dialect: str) -> dict[str, Choice]:
+def _choices(entry: YamlTable, key: str, sql: str, dialect: str) -> dict[str, Choice]:
     found = {}
     for member in entry.members(key):
         name = member.key
@@ -457,7 +457,7 @@ def _choices(entry: Table, key: str, sql: str, dialect: str) -> dict[str, Choice
             raise entry.wrong(f"nothing in {key!r} can be called {name[:60]!r}", fix, member.line)
         choice = Choice(expression=member.node.spelling or name)
         if member.node.members is not None:
-            table = Table(member.node, name=f"{entry.name}.{key}.{name}", file=entry.file, notes=entry.notes)
+            table = YamlTable(member.node, name=f"{entry.name}.{key}.{name}", file=entry.file, notes=entry.notes)
             choice = _choice(table, name, is_dimension=key == "dimensions")
         elif member.node.items is not None:
             raise entry.wrong(f"{name!r} is a list", "Write an expression, or a table with `expression`", member.line)
@@ -466,7 +466,7 @@ def _choices(entry: Table, key: str, sql: str, dialect: str) -> dict[str, Choice
     return found
 
 
-def _choice(table: Table, name: str, *, is_dimension: bool) -> Choice:
+def _choice(table: YamlTable, name: str, *, is_dimension: bool) -> Choice:
     table.note_unknown(("expression", "description", "type") if is_dimension else ("expression", "description"))
     spelled = table.text("type", "") if is_dimension else ""
     kind = TYPES.get(spelled.lower(), "") if spelled != "identifier" else ""
@@ -477,7 +477,7 @@ def _choice(table: Table, name: str, *, is_dimension: bool) -> Choice:
     return Choice(expression=table.text("expression", name), description=table.text("description", ""), kind=kind)
 
 
-def _check_expression(entry: Table, name: str, expression: str, sql: str, dialect: str, line: int) -> None:
+def _check_expression(entry: YamlTable, name: str, expression: str, sql: str, dialect: str, line: int) -> None:
     """Each expression is read on its own, so that one cannot close the parentheses of another."""
     statement, _ = read_one(entry, f"SELECT ({expression}\n)", dialect, line)
     pieces = [piece for piece in tokens(expression, dialect) if piece.kind not in ("space", "line", "block")]

@@ -13,7 +13,7 @@ import orjson
 from portico.documents.tree import Member
 from portico.errors import Sent, UnknownItem, UpstreamError
 
-from .parameters import Parameter, Table, described, filled, places, read_parameters, written
+from .parameters import YamlParameter, YamlTable, described, filled, places, read_parameters, written
 
 INVALID_PARAMS = -32602
 
@@ -26,7 +26,7 @@ class Prompt:
     title: str = ""
     description: str = ""
     text: str
-    parameters: Mapping[str, Parameter]
+    parameters: Mapping[str, YamlParameter]
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Prompt:
         return [f"{name}: must be one of {', '.join(choices)}"] if choices and value not in choices else []
 
 
-def read_prompt(entry: Table) -> Prompt:
+def read_prompt(entry: YamlTable) -> Prompt:
     """The prompt of an entry.
 
     Raises:
@@ -159,7 +159,7 @@ TERM_TEMPLATE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
+class GlossaryTerm:
     """A word, what it means, and what else it is called."""
 
     name: str
@@ -173,14 +173,14 @@ class Term:
         return {**found, "synonyms": list(self.synonyms)} if self.synonyms else found
 
 
-def read_terms(entry: Table) -> list[Term]:
+def read_terms(entry: YamlTable) -> list[GlossaryTerm]:
     """The terms of a glossary.
 
     Raises:
         ConfigError: one has no definition.
     """
     entry.note_unknown(("type", "description", "terms"))
-    found: dict[str, Term] = {}
+    found: dict[str, GlossaryTerm] = {}
     for member in entry.members("terms"):
         term = _term(entry, member)
         first = found.setdefault(member.key.casefold(), term)
@@ -191,24 +191,26 @@ def read_terms(entry: Table) -> list[Term]:
     return list(found.values())
 
 
-def _term(entry: Table, member: Member) -> Term:
+def _term(entry: YamlTable, member: Member) -> GlossaryTerm:
     name, node, line = member.key, member.node, member.line
     if not name.strip() or not name.isprintable() or len(name) > 200:
         raise entry.wrong(f"a term cannot be called {name[:60]!r}", "Use up to 200 letters that can be seen", line)
     if node.is_scalar:
-        return Term(name=name, definition=node.spelling, line=line)
-    table = Table(node, name=f"{entry.name}.terms.{name[:60]}", file=entry.file, notes=entry.notes, line=line)
+        return GlossaryTerm(name=name, definition=node.spelling, line=line)
+    table = YamlTable(node, name=f"{entry.name}.terms.{name[:60]}", file=entry.file, notes=entry.notes, line=line)
     table.note_unknown(("definition", "synonyms"))
-    return Term(name=name, definition=table.text("definition"), synonyms=tuple(table.texts("synonyms")), line=line)
+    return GlossaryTerm(
+        name=name, definition=table.text("definition"), synonyms=tuple(table.texts("synonyms")), line=line
+    )
 
 
 class Glossary:
     """All terms of all files."""
 
-    def __init__(self, terms: Iterable[Term]) -> None:
+    def __init__(self, terms: Iterable[GlossaryTerm]) -> None:
         self.terms = list(terms)
         synonyms = {synonym.casefold(): term for term in reversed(self.terms) for synonym in term.synonyms}
-        self._known: Mapping[str, Term] = {**synonyms, **{term.name.casefold(): term for term in self.terms}}
+        self._known: Mapping[str, GlossaryTerm] = {**synonyms, **{term.name.casefold(): term for term in self.terms}}
 
     def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Answer `resources/read`.
@@ -230,7 +232,7 @@ class Glossary:
         found += [term.name for spelled, term in self._known.items() if spelled.startswith(begun)]
         return list(dict.fromkeys(found))
 
-    def _find(self, uri: str) -> Term:
+    def _find(self, uri: str) -> GlossaryTerm:
         name = unquote(uri.removeprefix(TERM)).strip().casefold()
         found = self._known.get(name)
         if found is not None:

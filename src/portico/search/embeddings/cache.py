@@ -269,7 +269,7 @@ AT_ONCE = 8
 Answer = Callable[[str], Vector | None]
 
 
-class Questions:
+class QueryEmbeddings:
     """Never waits longer than its timeout and never raises; an answer that comes late serves the next who asks."""
 
     def __init__(self, answer: Answer, *, timeout: float, slow: Pause, may_begin: Callable[[], bool]) -> None:
@@ -407,7 +407,7 @@ class Meanings:
         self._is_closed = False
         self._background = Background(self._work, self._is_settled, pause=self._pause, most=capacity)
         self._background.is_asleep = lazy
-        self._questions = Questions(
+        self._questions = QueryEmbeddings(
             self._answer,
             timeout=timeout,
             slow=slow or Pause(),

@@ -42,7 +42,7 @@ class Endpoint:
         shown = urlunsplit((address.scheme, address.netloc.rpartition("@")[2], path, "", ""))
         self.name = f"{model} at {shown}"
         self._model, self._key = model, key
-        self._wire = Wire(urlunsplit(address._replace(path=path)), seconds=seconds, most_bytes=ANSWER_BYTES)
+        self._wire = HttpPoster(urlunsplit(address._replace(path=path)), seconds=seconds, most_bytes=ANSWER_BYTES)
 
     def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
         """The vectors of texts, in their order.
@@ -118,7 +118,7 @@ SPARE_SECONDS = 20.0
 """How long one is kept; servers hang up after some 30 seconds or more."""
 
 
-class Wire:
+class HttpPoster:
     """Posts to one address; follows no redirect, so that a key goes nowhere else. Safe among threads."""
 
     def __init__(self, url: str, *, seconds: float, most_bytes: int) -> None:

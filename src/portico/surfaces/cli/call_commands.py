@@ -147,7 +147,7 @@ def doctor(
 ) -> None:
     """Check each server: does it start, does it speak, how many tools, what to do next; the store; the sandbox."""
 
-    async def work(application: Application) -> Findings:
+    async def work(application: Application) -> DoctorFindings:
         wanted = _named(application, servers)
         asked = wanted - set(application.admin.disabled)
 
@@ -155,7 +155,7 @@ def doctor(
             if not as_json:
                 _print_checkup(application.admin.report(server), failure)
 
-        return Findings(
+        return DoctorFindings(
             outcomes=await ask(application, asked, tell=False, on_done=show),
             reports=[r for r in application.admin.reports() if not servers or r.name in wanted],
             refused={name: told for name, told in application.refused.items() if not servers or name in servers},
@@ -176,7 +176,7 @@ def doctor(
         raise typer.Exit(Exit.UPSTREAM)
 
 
-def _print_findings(found: Findings) -> None:
+def _print_findings(found: DoctorFindings) -> None:
     """Print what was not printed while servers were asked."""
     for report in found.reports:
         if report.name not in found.outcomes:
@@ -194,14 +194,14 @@ def _print_findings(found: Findings) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class DoctorFindings:
     """What a doctor has found."""
 
     outcomes: dict[str, CallError | None]
     reports: list[ServerReport]
     refused: Mapping[str, tuple[ConfigError, ...]]
     """Servers of the config that cannot be used, such as one with a variable that is not set."""
-    embedder: Embedder | None
+    embedder: EmbedderStatus | None
     checkup: Checkup | None
     sandbox: Sandbox | None
     """What holds scripts in; None where they are switched off."""
@@ -221,7 +221,7 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedder:
+class EmbedderStatus:
     """How the embedder is doing, once it has been asked."""
 
     name: str
@@ -229,7 +229,7 @@ class Embedder:
     is_well: bool
 
 
-def _findings_data(found: Findings) -> list[dict[str, Any]]:
+def _findings_data(found: DoctorFindings) -> list[dict[str, Any]]:
     failed, embedder, checkup = found.failed, found.embedder, found.checkup
     rows = [
         report_data(r, with_tools=False)
@@ -267,9 +267,9 @@ def _print_store(checkup: Checkup) -> None:
         say(f"      not in the journal: {dropped:,} entries dropped by a full buffer, {lost:,} lost with their process")
 
 
-async def _examined(meanings: MeaningSource) -> Embedder:
+async def _examined(meanings: MeaningSource) -> EmbedderStatus:
     state = await anyio.to_thread.run_sync(meanings.check)
-    return Embedder(meanings.name, state, not meanings.is_away)
+    return EmbedderStatus(meanings.name, state, not meanings.is_away)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import typer
 
 from portico.config import assign_category, edited
 from portico.domain.call import Caller
-from portico.domain.overview import CategoryLine, TierLine
+from portico.domain.overview import CategoryOverview, TierLine
 from portico.domain.tool import NAMING, Category, is_category_name
 from portico.domain.usage import Tier, Usage
 from portico.errors import CallError, ConfigError, PorticoError, UnknownFilter, UnknownServer
@@ -114,7 +114,7 @@ def set_category(
     if not changes:
         raise typer.BadParameter("say what to change: --display-name, --description or --order")
 
-    async def work(application: Application) -> tuple[CategoryLine, list[str], bool]:
+    async def work(application: Application) -> tuple[CategoryOverview, list[str], bool]:
         before = {line.category.name: line.category for line in await _all_categories(application)}
         await application.admin.set_category(replace(before.get(name) or Category(name=name), **changes))
         line = next(line for line in await application.admin.categories() if line.category.name == name)
@@ -232,7 +232,7 @@ def tier_data(line: TierLine) -> dict[str, Any]:
     }
 
 
-def category_data(line: CategoryLine) -> dict[str, Any]:
+def category_data(line: CategoryOverview) -> dict[str, Any]:
     """A category as data."""
     return {
         "name": line.category.name,
@@ -250,7 +250,7 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     return get_close_matches(name, list(known), n=NAMED, cutoff=0.6)
 
 
-async def _all_categories(application: Application) -> list[CategoryLine]:
+async def _all_categories(application: Application) -> list[CategoryOverview]:
     await application.admin.reload({"categories"})
     return await application.admin.categories()
 

@@ -16,7 +16,7 @@ from .output import ask, data, fail, in_app, say, warn
 
 if TYPE_CHECKING:
     from portico.application import Application
-    from portico.providers.sql.registries import Checked
+    from portico.providers.sql.registries import RegistryCheck
     from portico.providers.sql.registry.operations import RegistryOperator
 
 
@@ -83,7 +83,7 @@ def check(
 ) -> None:
     """Explain each row that does not load, and show the statement that each tool would send."""
 
-    async def work(application: Application) -> dict[str, Checked | CallError]:
+    async def work(application: Application) -> dict[str, RegistryCheck | CallError]:
         return {name: await _checked(application, name, dialect or "") for name in _names(application, database)}
 
     found = in_app(options(ctx), work, as_json=as_json, complete=False)
@@ -205,7 +205,7 @@ def grant(
     say(f"{user} {may} {name}" + ("" if is_changed else ", as before"))
 
 
-async def _checked(application: Application, name: str, dialect: str) -> Checked | CallError:
+async def _checked(application: Application, name: str, dialect: str) -> RegistryCheck | CallError:
     """What came of one registry; one that cannot be read keeps nobody from the others."""
     assert application.registries is not None, "else there are no names"
     try:
@@ -269,9 +269,9 @@ def _names(application: Application, wanted: str | None, *, only_one: bool = Fal
 
 def _kind(kind: KindName | None) -> Any:
     letters = {KindName.PROCEDURE: "M", KindName.MACRO: "M"}
-    from portico.providers.sql.registry.rows import Kind
+    from portico.providers.sql.registry.rows import ObjectKind
 
-    kinds: Any = Kind
+    kinds: Any = ObjectKind
     return None if kind is None else kinds(letters.get(kind, kind[0].upper()))
 
 
@@ -289,7 +289,7 @@ def _failure(error: CallError) -> dict[str, Any]:
     return {"error": error.code, "details": list(error.details)}
 
 
-def _as_data(name: str, one: Checked | CallError) -> dict[str, Any]:
+def _as_data(name: str, one: RegistryCheck | CallError) -> dict[str, Any]:
     return {"database": name, **_failure(one)} if isinstance(one, CallError) else one.as_data()
 
 
@@ -297,7 +297,7 @@ def _print_unread(name: str, error: CallError) -> None:
     warn(f"{name}: cannot be read: {'; '.join(error.details) or error}")
 
 
-def _print_check(one: Checked) -> None:
+def _print_check(one: RegistryCheck) -> None:
     rest = f"{one.refused} do not" + (f", and the config keeps {one.withheld} back" if one.withheld else "")
     say(f"{one.database}: {len(one.statements)} tools load from the registry {one.registry!r}, {rest}")
     for name, statement in one.statements.items():

@@ -49,7 +49,7 @@ NAMED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ListingPage:
     """One answer: a text for models, and the same as data for programs."""
 
     text: str
@@ -69,7 +69,7 @@ class ServerListing:
         found = {section.server.identifier: _seen(section, visible) for section in snapshot.sections.values()}
         return {identifier: tools for identifier, tools in found.items() if tools}
 
-    def servers(self, caller: Caller, starting: Sequence[str] = ()) -> Page:
+    def servers(self, caller: Caller, starting: Sequence[str] = ()) -> ListingPage:
         """Every server with its identifier, and what it says of itself; one that cannot be reached is named too."""
         since = perf_counter()
         shelves = self.shelves(caller)
@@ -88,9 +88,9 @@ class ServerListing:
         rows = [_server_row(s, len(shelves[s.identifier]), shown[s.identifier]) for s in known if s.identifier in shown]
         rows += [{"name": n, "luaName": lua, "status": FAILED} for n, lua in failed.items() if lua in shown]
         text = told.text if cards else "No MCP servers are available."
-        return Page(text=text, data={"servers": rows, **_left(told)})
+        return ListingPage(text=text, data={"servers": rows, **_left(told)})
 
-    def tools(self, caller: Caller, server: str, cursor: str = "") -> Page:
+    def tools(self, caller: Caller, server: str, cursor: str = "") -> ListingPage:
         """The tools of one server, a line each; `cursor` is the identifier of the tool to begin with.
 
         Raises:
@@ -104,9 +104,9 @@ class ServerListing:
         levels = {card.handle: card.level for card in told.cards}
         rows = [_tool_row(tool, levels[tool.handle]) for tool in tools[start:] if tool.handle in levels]
         data = {"server": found.name, "luaServerName": found.identifier, "tools": rows, **_left(told)}
-        return Page(text=told.text, data=data)
+        return ListingPage(text=told.text, data=data)
 
-    def details(self, caller: Caller, server: str, name: str, returns: Mapping[str, Any] | None = None) -> Page:
+    def details(self, caller: Caller, server: str, name: str, returns: Mapping[str, Any] | None = None) -> ListingPage:
         """One tool in full; `returns` is what is known of its answers where it declares nothing.
 
         Raises:
@@ -122,7 +122,7 @@ class ServerListing:
         text = told.text
         if told.cards and told.cards[0].text != card.card(0).text:
             text += f"\n\n{_shortened(tool)}"
-        return Page(text=text, data=self._details_data(tool, known))
+        return ListingPage(text=text, data=self._details_data(tool, known))
 
     def shelf(self, caller: Caller, name: str) -> tuple[Server, list[Tool]]:
         """A server by its identifier or its own name, and the visible tools of it.
@@ -385,7 +385,7 @@ class GatewaySurface:
         return text_result(f"error {error.code}; nothing was sent\n- {error}\nnext: {SERVERS}({{}})", is_error=True)
 
 
-def _page_result(page: Page) -> JsonObject:
+def _page_result(page: ListingPage) -> JsonObject:
     return {**text_result(page.text), "structuredContent": page.data}
 
 

@@ -26,7 +26,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from portico.domain.server import HttpLimits
 
-from .http_limits import Refusal, replayed
+from .http_limits import HttpRefusal, replayed
 from .server import HEARD, SurfaceServer
 
 OPENING_BYTES = 64 * 1024
@@ -35,12 +35,12 @@ KEPT_BYTES = 4 * 1024
 """What a session keeps of the capabilities that its client declares."""
 NAME_LENGTH = 200
 _NAMED = ("name", "title", "version")
-LARGE_OPENING = Refusal(
+LARGE_OPENING = HttpRefusal(
     status=413,
     code="too_large",
     message=f"a request that opens a session may have {OPENING_BYTES:,} bytes",
 )
-LARGE_CAPABILITIES = Refusal(
+LARGE_CAPABILITIES = HttpRefusal(
     status=413,
     code="too_large",
     message=f"the capabilities of a client may have {KEPT_BYTES:,} bytes as JSON",
@@ -140,7 +140,7 @@ def principal_of(scope: Scope) -> AuthorizationContext | None:
     return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
 
 
-def opening(body: bytes) -> bytes | Refusal:
+def opening(body: bytes) -> bytes | HttpRefusal:
     """What is kept of the body that opens a session: the client's name, and capabilities of bounded size."""
     if len(body) > OPENING_BYTES:
         return LARGE_OPENING
@@ -237,7 +237,7 @@ class PlainCalls:
 
     async def _pass(self, body: bytes, may_open: bool, scope: Scope, receive: Receive, send: Send) -> None:
         kept = opening(body) if may_open else body
-        if isinstance(kept, Refusal):
+        if isinstance(kept, HttpRefusal):
             await kept.response(scope["path"])(scope, receive, send)
             return
         if kept is not body:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from portico.domain.server import HttpLimits, HttpSettings
 
 from .fast_path import BoundedSessions, PlainCalls, SessionRoom
-from .http_limits import BoundedBodies, Refusal, bounded
+from .http_limits import BoundedBodies, HttpRefusal, bounded
 from .server import SurfaceServer
 
 METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
@@ -109,7 +109,7 @@ def names_of(settings: HttpSettings, port: int) -> Names:
 
 
 @dataclass(slots=True)
-class Guard:
+class HostCheck:
     """Answers only requests that name this very endpoint and come from no other web page.
 
     It looks at the head alone, before the body is read and before a path is looked up. What passes once passes again,
@@ -149,7 +149,7 @@ class Guard:
         else:
             await self.app(scope, receive, readable_by(origin, send))
 
-    def _look(self, headers: tuple[tuple[bytes, bytes], ...]) -> Refusal | None:
+    def _look(self, headers: tuple[tuple[bytes, bytes], ...]) -> HttpRefusal | None:
         refusal = refused(self.names, headers)
         is_short = sum(len(value) for _, value in headers) < SHORT
         if refusal is None and is_short and len(self._passed) < REMEMBERED:
@@ -157,7 +157,7 @@ class Guard:
         return refusal
 
 
-def refused(names: Names, headers: Headers) -> Refusal | None:
+def refused(names: Names, headers: Headers) -> HttpRefusal | None:
     """Why a request with these headers is not answered, if it is not."""
     given: dict[bytes, list[bytes]] = {}
     for name, value in headers:
@@ -165,15 +165,15 @@ def refused(names: Names, headers: Headers) -> Refusal | None:
     return _host_refused(names, given) or _page_refused(names, given)
 
 
-def _host_refused(names: Names, given: dict[bytes, list[bytes]]) -> Refusal | None:
+def _host_refused(names: Names, given: dict[bytes, list[bytes]]) -> HttpRefusal | None:
     hosts = given.get(b"host", [])
     if len(hosts) != 1:
         said = "a request must have one Host header" if not hosts else "a request must have only one Host header"
-        return Refusal(status=421, code="refused", message=f"Invalid Host header: {said}", details=[_called(names)])
+        return HttpRefusal(status=421, code="refused", message=f"Invalid Host header: {said}", details=[_called(names)])
     for value in (*hosts, *_forwarded(given)):
         if not names.is_host(value):
             fix = f"add {_shown(value)!r} to http.allowed_hosts in the config if a proxy calls this endpoint so"
-            return Refusal(
+            return HttpRefusal(
                 status=421,
                 code="refused",
                 message=f"Invalid Host header: {_shown(value)!r} is no name of this endpoint",
@@ -190,19 +190,19 @@ def _forwarded(given: dict[bytes, list[bytes]]) -> Iterable[bytes]:
         yield from _FORWARDED_HOST.findall(value)
 
 
-def _page_refused(names: Names, given: dict[bytes, list[bytes]]) -> Refusal | None:
+def _page_refused(names: Names, given: dict[bytes, list[bytes]]) -> HttpRefusal | None:
     host, origins = given[b"host"][0], given.get(b"origin", [])
     for origin in origins:
         if not names.is_origin(origin, host):
             fix = f"add {_shown(origin)!r} to http.allowed_origins in the config if that page may use this endpoint"
             message = f"Invalid Origin header: web pages of {_shown(origin)!r} may not send requests here"
-            return Refusal(status=403, code="refused", message=message, details=[fix])
+            return HttpRefusal(status=403, code="refused", message=message, details=[fix])
     is_named = bool(origins) and all(origin.lower() in names.origins for origin in origins)
     sites = given.get(b"sec-fetch-site", ())
     if not is_named and any(site.lower() not in _OWN_SITES for site in sites):
         message = "web pages of other sites may not send requests here (Sec-Fetch-Site)"
         fix = "open the address itself, or add the page's origin to http.allowed_origins in the config"
-        return Refusal(status=403, code="refused", message=message, details=[fix])
+        return HttpRefusal(status=403, code="refused", message=message, details=[fix])
     return None
 
 
@@ -251,12 +251,12 @@ def build_app(
     rest = Starlette(lifespan=lifespan)
     # A mount at `/` would not match a path with a line break in it, and answer in another shape than the rest.
     rest.router.default = api
-    app = Paths({**paths, **{f"{path}/": endpoint for path, endpoint in paths.items()}}, rest)
-    return Guard(BoundedBodies(app, found.limits), names_of(found, port))
+    app = PathDispatcher({**paths, **{f"{path}/": endpoint for path, endpoint in paths.items()}}, rest)
+    return HostCheck(BoundedBodies(app, found.limits), names_of(found, port))
 
 
 @dataclass(frozen=True, slots=True)
-class Paths:
+class PathDispatcher:
     """Leads each request to the endpoint of its path; a router with its middleware would cost a call 5 % more."""
 
     endpoints: Mapping[str, ASGIApp]

@@ -21,7 +21,7 @@ ROOT = "/mcp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class HttpRefusal:
     """A request that is not answered: why, and what to change."""
 
     status: int
@@ -61,8 +61,8 @@ DISCARDED = 128 * 1024 * 1024
 """Bytes of a body that are read and thrown away after its request was refused, so that the client sees the answer."""
 SPARE_FILES = 128
 """File descriptors that connections leave for everything else."""
-MALFORMED = Refusal(status=400, code="malformed", message="this is not an HTTP request that can be read")
-FULL = Refusal(
+MALFORMED = HttpRefusal(status=400, code="malformed", message="this is not an HTTP request that can be read")
+FULL = HttpRefusal(
     status=503,
     code="busy",
     message="there are as many connections as there may be, and all are in use",
@@ -242,19 +242,19 @@ class BoundedConnection(HttpToolsProtocol):
             self.connections.discard(oldest)
         return oldest is not None
 
-    def _too_slow(self) -> Refusal:
+    def _too_slow(self) -> HttpRefusal:
         if self._phase == HEAD:
             message, setting = "the head of the request did not come in time", "http.head_s"
         else:
             message, setting = "the body of the request did not come in time", "http.body_s and http.body_idle_s"
-        return Refusal(status=408, code="too_slow", message=message, details=(f"{setting} in the config say when",))
+        return HttpRefusal(status=408, code="too_slow", message=message, details=(f"{setting} in the config say when",))
 
-    def _head_too_large(self) -> Refusal:
+    def _head_too_large(self) -> HttpRefusal:
         message = f"the first line and the headers may have {self.limits.max_head:,} bytes and {MOST_HEADERS} headers"
         details = ("http.max_head in the config raises that",)
-        return Refusal(status=431, code="too_large", message=message, details=details)
+        return HttpRefusal(status=431, code="too_large", message=message, details=details)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: HttpRefusal) -> None:
         """Say why, unless an answer to somebody else's request would stand in its place, and close."""
         self._disarm()
         if not self.transport.is_closing():
@@ -267,7 +267,7 @@ class BoundedConnection(HttpToolsProtocol):
             return self._is_at_work() and not self.cycle.response_started and not self.pipeline
         return self._phase == HEAD and not self._is_at_work()
 
-    def _written(self, refusal: Refusal) -> bytes:
+    def _written(self, refusal: HttpRefusal) -> bytes:
         body = refusal.body((getattr(self, "url", b"") or b"").partition(b"?")[0].decode("latin-1"))
         headers = {**refusal.headers, "content-type": "application/json", "content-length": str(len(body))}
         lines = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "connection": "close"}.items())
@@ -285,26 +285,26 @@ MOST_VALUES = 200_000
 """Values in one JSON body, and strings; each takes about a hundred bytes of memory once it is read."""
 ALWAYS = frozenset({"/livez", "/readyz"})
 """Paths that are answered however much there is to do."""
-BUSY = Refusal(
+BUSY = HttpRefusal(
     status=503,
     code="busy",
     message="the gateway is at work on as many requests as it may; try again in a moment",
     details=("http.requests and http.streams in the config say how many there may be",),
     retry_s=1,
 )
-CROWDED = Refusal(
+CROWDED = HttpRefusal(
     status=503,
     code="busy",
     message="this body stood unfinished the longest while others needed the memory; send it again",
     details=("http.body_memory_mb in the config says how much there is",),
     retry_s=1,
 )
-ENCODED = Refusal(
+ENCODED = HttpRefusal(
     status=400,
     code="encoded_body",
     message="this endpoint reads bodies as they are; send it without Content-Encoding",
 )
-FULL_OF_VALUES = Refusal(
+FULL_OF_VALUES = HttpRefusal(
     status=413,
     code="too_many_values",
     message=f"a JSON body may hold {MOST_VALUES:,} values; send less at once",
@@ -316,7 +316,7 @@ class _Gone(Exception):
 
 
 class _Refused(Exception):
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: HttpRefusal) -> None:
         self.refusal = refusal
 
 
@@ -441,8 +441,8 @@ class BoundedBodies:
         """Bytes for all unfinished bodies; one whole body always fits."""
         return max(self.limits.body_memory_mb * MEGABYTE, self.limits.max_body)
 
-    def _too_large(self) -> Refusal:
-        return Refusal(
+    def _too_large(self) -> HttpRefusal:
+        return HttpRefusal(
             status=413,
             code="too_large",
             message=f"the body of a request may have {self.limits.max_body:,} bytes",

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 from portico.domain.call import Caller
 from portico.domain.disclosure import View
-from portico.domain.items import GUIDE, OWN_SCHEME, Item, Kind
+from portico.domain.items import GUIDE, OWN_SCHEME, Item, ItemKind
 from portico.errors import CallError, InvalidArguments, UnknownItem
 from portico.gateway import Gateway
 from portico.tiers.budget import LARGEST_PAGE, SMALLEST_BUDGET
@@ -421,7 +421,7 @@ class Passage:
     def _resource(self, params: JsonObject) -> Item:
         uri = _text(params, "uri")
         if self.catalog and is_ours(uri):
-            return Item(kind=Kind.RESOURCE, server=OURS, original=uri, listed=uri, definition={})
+            return Item(kind=ItemKind.RESOURCE, server=OURS, original=uri, listed=uri, definition={})
         return self.gateway.item_search.resource(self.gateway.snapshot, uri)
 
 

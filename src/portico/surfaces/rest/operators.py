@@ -22,7 +22,7 @@ from portico.errors import InvalidArguments, StoreError
 from portico.tiers.tiers import TierAnswers
 
 from .errors import RESPONSES, ErrorResponse, Responses, Shape
-from .tools import Asked, answer, asked_once
+from .tools import TierParameters, answer, asked_once
 
 LONGEST = 400
 MOST_TOOLS = 100
@@ -38,7 +38,7 @@ class Body:
     body: bytes
 
 
-class Days(Asked):
+class Days(TierParameters):
     """The parameters of a report."""
 
     days: int = Field(default=7, ge=1, le=LONGEST, description="Today included, in UTC.")
@@ -107,7 +107,7 @@ class StatsResponse(Shape):
     losses: LossFigures
 
 
-class Calls(Asked):
+class Calls(TierParameters):
     """The parameters of a list of calls."""
 
     limit: int = Field(default=20, ge=1, le=MOST_CALLS, description="How many, the newest ones.")
@@ -245,12 +245,12 @@ class OperatorRoutes:
             limit=asked.limit,
         )
 
-    async def servers(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
+    async def servers(self, request: Request, asked: Annotated[TierParameters, Query()]) -> Response:
         """How each server is doing, and how many tools it has."""
         lines = [_server(report) for report in self.admin.reports()]
         return _sent(request, {"servers": lines})
 
-    async def budget(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
+    async def budget(self, request: Request, asked: Annotated[TierParameters, Query()]) -> Response:
         """What the tiers cost, one on top of the other, against what they may."""
         await self.tier_answers.gateway.wait_until_ready()
 
@@ -260,7 +260,7 @@ class OperatorRoutes:
         version = (self.tier_answers.gateway.snapshot.number, self.tier_answers.standings.revision)
         return await self._kept(request, "budget", (), version, make)
 
-    async def clear_cache(self, asked: Annotated[Asked, Query()]) -> Response:
+    async def clear_cache(self, asked: Annotated[TierParameters, Query()]) -> Response:
         """Forget every answer that is kept; the next ones are made anew."""
         return Response(orjson.dumps({"cleared": self.admin.clear_cache()}), media_type="application/json")
 

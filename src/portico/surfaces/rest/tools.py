@@ -56,13 +56,13 @@ Tokens = Annotated[
 ]
 
 
-class Asked(BaseModel):
+class TierParameters(BaseModel):
     """What may be asked of a tier; a parameter that is not here is an error, since it would be a misspelled one."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Priced(Asked):
+class Priced(TierParameters):
     """The parameters of T0, T1 and T3."""
 
     budget: Tokens = None

@@ -15,9 +15,9 @@ from sqlalchemy.exc import DBAPIError
 from portico.providers.sql import OwnConnection
 from portico.providers.sql.postgres_guard import BARRED, INDIRECT, VOLATILE_AND_HARMLESS
 
-from .rows import Kind, Registration
+from .rows import ObjectKind, Registration
 
-Key = tuple[str, str, Kind]
+Key = tuple[str, str, ObjectKind]
 """Database, object and kind of an object, in small letters; a view counts as a table."""
 
 
@@ -51,12 +51,12 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DatabaseObject:
     """One object that the database has, under its exact name."""
 
     database: str
     name: str
-    kind: Kind
+    kind: ObjectKind
     columns: tuple[str, ...] | None = None
     """Those of a table or view; None where nobody can tell."""
     forms: tuple[Form, ...] | None = None
@@ -75,7 +75,7 @@ class Found:
 class Facts:
     """What was found of all that a registry names."""
 
-    found: Mapping[Key, tuple[Found, ...]] = field(default_factory=dict)
+    found: Mapping[Key, tuple[DatabaseObject, ...]] = field(default_factory=dict)
     mark: str = ""
     """What a later look can be compared with, cheaply; empty where there is no such thing."""
 
@@ -107,14 +107,14 @@ class Views:
     """Empty where there is no such view."""
 
 
-def key(database: str, name: str, kind: Kind) -> Key:
+def key(database: str, name: str, kind: ObjectKind) -> Key:
     """What an object is looked up by."""
-    return database.lower(), name.lower(), Kind.TABLE if kind is Kind.VIEW else kind
+    return database.lower(), name.lower(), ObjectKind.TABLE if kind is ObjectKind.VIEW else kind
 
 
-def grouped(found: list[Found]) -> dict[Key, tuple[Found, ...]]:
+def grouped(found: list[DatabaseObject]) -> dict[Key, tuple[DatabaseObject, ...]]:
     """Objects by what they are looked up by; several may differ in the case of their letters."""
-    groups: dict[Key, tuple[Found, ...]] = {}
+    groups: dict[Key, tuple[DatabaseObject, ...]] = {}
     for one in found:
         spot = key(one.database, one.name, one.kind)
         groups[spot] = (*groups.get(spot, ()), one)
@@ -204,13 +204,13 @@ def _shown(views: Views) -> tuple[str, str, str]:
     return views.tools, views.params, views.users
 
 
-def _relation(row: Sequence[Any]) -> Found:
+def _relation(row: Sequence[Any]) -> DatabaseObject:
     schema, name, is_view, is_permitted, columns, body, oid = row
     is_barred = schema == "pg_catalog" and name in BARRED
-    return Found(
+    return DatabaseObject(
         database=schema,
         name=name,
-        kind=Kind.VIEW if is_view else Kind.TABLE,
+        kind=ObjectKind.VIEW if is_view else ObjectKind.TABLE,
         columns=tuple(columns or ()),
         is_permitted=bool(is_permitted),
         denied="shows passwords or files of the server" if is_barred else "",
@@ -218,14 +218,14 @@ def _relation(row: Sequence[Any]) -> Found:
     )
 
 
-def _routines(rows: Sequence[Sequence[Any]]) -> Iterator[Found]:
+def _routines(rows: Sequence[Sequence[Any]]) -> Iterator[DatabaseObject]:
     """Those of one name together, as a call finds them."""
-    groups: dict[tuple[str, str, Kind], list[Sequence[Any]]] = {}
+    groups: dict[tuple[str, str, ObjectKind], list[Sequence[Any]]] = {}
     for row in rows:
-        kind = Kind.MACRO if row[2] == "p" else Kind.FUNCTION
+        kind = ObjectKind.MACRO if row[2] == "p" else ObjectKind.FUNCTION
         groups.setdefault((row[0], row[1], kind), []).append(row)
     for (schema, name, kind), group in groups.items():
-        yield Found(
+        yield DatabaseObject(
             database=schema,
             name=name,
             kind=kind,
@@ -314,14 +314,14 @@ def _marked(file: Path) -> str:
     return f"{found.st_ino}/{found.st_size}/{found.st_mtime_ns}/{head}" if time() - found.st_mtime > YOUNG else ""
 
 
-def _found_in_sqlite(asked: Connection, wanted: frozenset[str]) -> Iterator[Found]:
+def _found_in_sqlite(asked: Connection, wanted: frozenset[str]) -> Iterator[DatabaseObject]:
     for name, type, sql in asked.exec_driver_sql(_OBJECTS).all():
         if name.lower() in wanted:
             columns = _columns(asked, name)
-            yield Found(
+            yield DatabaseObject(
                 database=HOME,
                 name=name,
-                kind=Kind.VIEW if type == "view" else Kind.TABLE,
+                kind=ObjectKind.VIEW if type == "view" else ObjectKind.TABLE,
                 columns=columns,
                 denied="" if columns else "cannot be read: what it is made of is not there",
                 mark=hashlib.sha256(str(sql).encode()).hexdigest()[:16],
@@ -346,11 +346,11 @@ WHERE EXISTS (SELECT 1 FROM {tools} r WHERE TRIM(r.DataBaseName) = c.DatabaseNam
 ORDER BY c.ColumnId
 """
 
-_KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys("TO", Kind.TABLE),
-    "V": Kind.VIEW,
-    **dict.fromkeys("MPE", Kind.MACRO),
-    **dict.fromkeys("FRABS", Kind.FUNCTION),
+_KINDS: Mapping[str, ObjectKind] = {
+    **dict.fromkeys("TO", ObjectKind.TABLE),
+    "V": ObjectKind.VIEW,
+    **dict.fromkeys("MPE", ObjectKind.MACRO),
+    **dict.fromkeys("FRABS", ObjectKind.FUNCTION),
 }
 """The letters of the dictionary: also tables without a primary index, procedures, and functions that return tables."""
 
@@ -369,12 +369,12 @@ def _rows(conn: OwnConnection, sql: str, views: Views) -> list[Sequence[Any]]:
     return [[cell.rstrip() if isinstance(cell, str) else cell for cell in row] for row in rows]
 
 
-def _found_in_teradata(row: Sequence[Any], columns: list[str]) -> Found:
+def _found_in_teradata(row: Sequence[Any], columns: list[str]) -> DatabaseObject:
     database, name, letter, altered = row
     kind = _KINDS[letter]
     is_table = kind.has_columns
     form = Form(least=len(columns), most=len(columns), returns_rows=letter == "R")
-    return Found(
+    return DatabaseObject(
         database=database,
         name=name,
         kind=kind,

@@ -11,8 +11,8 @@ from typing import Any
 
 from portico.errors import InvalidArguments
 
-from .rows import Parameter, Registration
-from .values import ParamType, Shape, Unfit, at
+from .rows import RegisteredParameter, Registration
+from .values import ParamType, UnfitValue, ValueKind, at
 
 LIMIT = 100
 """Rows of an answer where the caller does not say."""
@@ -28,13 +28,13 @@ OWN = frozenset({"filters", "columns", "order_by", "limit", "group_by", "aggrega
 """The parameters of our own; a column of such a name is reached through `filters`."""
 
 COMPARISONS: Mapping[str, str] = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-AGGREGATES: Mapping[str, frozenset[Shape]] = {
-    "count": frozenset(Shape),
-    "count_distinct": frozenset(Shape) - {Shape.JSON, Shape.BYTES},
-    "sum": frozenset({Shape.INTEGER, Shape.FLOAT, Shape.DECIMAL}),
-    "avg": frozenset({Shape.INTEGER, Shape.FLOAT, Shape.DECIMAL}),
-    "min": frozenset(Shape) - {Shape.JSON, Shape.BYTES, Shape.BOOLEAN, Shape.UUID},
-    "max": frozenset(Shape) - {Shape.JSON, Shape.BYTES, Shape.BOOLEAN, Shape.UUID},
+AGGREGATES: Mapping[str, frozenset[ValueKind]] = {
+    "count": frozenset(ValueKind),
+    "count_distinct": frozenset(ValueKind) - {ValueKind.JSON, ValueKind.BYTES},
+    "sum": frozenset({ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DECIMAL}),
+    "avg": frozenset({ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DECIMAL}),
+    "min": frozenset(ValueKind) - {ValueKind.JSON, ValueKind.BYTES, ValueKind.BOOLEAN, ValueKind.UUID},
+    "max": frozenset(ValueKind) - {ValueKind.JSON, ValueKind.BYTES, ValueKind.BOOLEAN, ValueKind.UUID},
 }
 """What each function can be worked out of."""
 
@@ -48,7 +48,7 @@ _ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 class Condition:
     """What must hold for one column."""
 
-    column: Parameter
+    column: RegisteredParameter
     operator: str
     values: tuple[Any, ...] = ()
     """As they are bound; for `is_null` true or false."""
@@ -64,7 +64,7 @@ class Aggregate:
     """Something that is worked out for each group."""
 
     function: str
-    column: Parameter | None
+    column: RegisteredParameter | None
     name: str
 
 
@@ -72,9 +72,9 @@ class Aggregate:
 class Selection:
     """One question to a table or view."""
 
-    columns: tuple[Parameter, ...]
+    columns: tuple[RegisteredParameter, ...]
     conditions: tuple[Condition, ...]
-    group_by: tuple[Parameter, ...]
+    group_by: tuple[RegisteredParameter, ...]
     aggregates: tuple[Aggregate, ...]
     order_by: tuple[tuple[str, str], ...]
     """Names of columns or aggregates, each with ASC or DESC."""
@@ -83,12 +83,12 @@ class Selection:
 
 def operators(type: ParamType) -> tuple[str, ...]:
     """The conditions that a column of this type can have."""
-    if type.shape is Shape.JSON:
+    if type.shape is ValueKind.JSON:
         return ("is_null",)
-    if type.shape in (Shape.BOOLEAN, Shape.UUID, Shape.BYTES) or type.name == "other":
+    if type.shape in (ValueKind.BOOLEAN, ValueKind.UUID, ValueKind.BYTES) or type.name == "other":
         return ("eq", "ne", "in", "is_null")
     both = (*COMPARISONS, "in", "between", "is_null")
-    return (*both[:-1], "like", "is_null") if type.shape is Shape.TEXT else both
+    return (*both[:-1], "like", "is_null") if type.shape is ValueKind.TEXT else both
 
 
 def read_selection(registration: Registration, arguments: Mapping[str, Any], most: int = MOST_ROWS) -> Selection:
@@ -130,7 +130,7 @@ class _Reading:
         value = self._arguments.get(name)
         try:
             return default if value is None else at(name[:60], read, value)
-        except Unfit as error:
+        except UnfitValue as error:
             self._wrong.append(str(error))
             return default
 
@@ -140,7 +140,7 @@ class _Reading:
         found = [one for name in plain for one in self.part(name, partial(self._plain, name), ())]
         return (*found, *self.part("filters", self._filters, ()))
 
-    def names(self, value: Any) -> tuple[Parameter, ...]:
+    def names(self, value: Any) -> tuple[RegisteredParameter, ...]:
         """Columns, each once."""
         items = _items(value, len(self._columns))
         return tuple(dict.fromkeys(at(place, self._known, one) for place, one in enumerate(items)))
@@ -150,7 +150,7 @@ class _Reading:
         items = _items(value, MOST_PARTS)
         return tuple(at(place, self._aggregate, one) for place, one in enumerate(items))
 
-    def finish(self, columns: Sequence[Parameter], outputs: Sequence[str], values: int) -> None:
+    def finish(self, columns: Sequence[RegisteredParameter], outputs: Sequence[str], values: int) -> None:
         """Check what concerns several parts.
 
         Raises:
@@ -176,16 +176,16 @@ class _Reading:
     def _plain(self, name: str, value: Any) -> tuple[Condition, ...]:
         column = self._columns.get(name)
         if column is None:
-            raise Unfit(f"is no parameter; {_hint(name, [*self._columns, *sorted(OWN)])}")
+            raise UnfitValue(f"is no parameter; {_hint(name, [*self._columns, *sorted(OWN)])}")
         if column.required and isinstance(value, Mapping):
             return _conditions(column, value)
         if "eq" not in operators(column.type):
-            raise Unfit(f"cannot be compared; use filters with {', '.join(operators(column.type))}")
+            raise UnfitValue(f"cannot be compared; use filters with {', '.join(operators(column.type))}")
         return (Condition(column=column, operator="eq", values=(column.type.check(value),)),)
 
     def _filters(self, value: Any) -> tuple[Condition, ...]:
         if not isinstance(value, Mapping):
-            raise Unfit('must be an object of conditions by column, such as {"amount": {"ge": 5}}')
+            raise UnfitValue('must be an object of conditions by column, such as {"amount": {"ge": 5}}')
         return tuple(
             condition
             for name, inner in value.items()
@@ -197,39 +197,39 @@ class _Reading:
 
     def _aggregate(self, one: Any) -> Aggregate:
         if not isinstance(one, Mapping) or one.keys() - {"function", "column", "as"}:
-            raise Unfit('must be an object such as {"function": "sum", "column": "amount", "as": "total"}')
+            raise UnfitValue('must be an object such as {"function": "sum", "column": "amount", "as": "total"}')
         function, spelled, name = one.get("function"), one.get("column"), one.get("as")
         if not isinstance(function, str) or function not in AGGREGATES:
-            raise Unfit(f"must be one of {', '.join(AGGREGATES)}", ("function",))
+            raise UnfitValue(f"must be one of {', '.join(AGGREGATES)}", ("function",))
         if spelled is None and function != "count":
-            raise Unfit("needs a column", ("column",))
+            raise UnfitValue("needs a column", ("column",))
         column = None if spelled is None else at("column", self._known, spelled)
         if column is not None and column.type.shape not in AGGREGATES[function]:
             fitting = [c.name for c in self._columns.values() if c.type.shape in AGGREGATES[function]]
-            raise Unfit(f"cannot be {function} of; these can: {', '.join(fitting) or 'none'}", ("column",))
+            raise UnfitValue(f"cannot be {function} of; these can: {', '.join(fitting) or 'none'}", ("column",))
         if name is not None and not (isinstance(name, str) and _ALIAS.fullmatch(name)):
-            raise Unfit("must be a word of at most 60 letters, digits and _", ("as",))
+            raise UnfitValue("must be a word of at most 60 letters, digits and _", ("as",))
         return Aggregate(function=function, column=column, name=name or "_".join([function, *_named(column)])[:60])
 
-    def _known(self, name: Any) -> Parameter:
+    def _known(self, name: Any) -> RegisteredParameter:
         if isinstance(name, str) and name in self._columns:
             return self._columns[name]
-        raise Unfit(_unknown(name, list(self._columns)))
+        raise UnfitValue(_unknown(name, list(self._columns)))
 
 
-def _conditions(column: Parameter, value: Any) -> tuple[Condition, ...]:
+def _conditions(column: RegisteredParameter, value: Any) -> tuple[Condition, ...]:
     known = operators(column.type)
     if not isinstance(value, Mapping) or not value:
-        raise Unfit(f'must be an object such as {{"{known[0]}": ...}} with {", ".join(known)}')
+        raise UnfitValue(f'must be an object such as {{"{known[0]}": ...}} with {", ".join(known)}')
     return tuple(at(str(name)[:60], _condition, column, name, inner) for name, inner in value.items())
 
 
-def _condition(column: Parameter, operator: Any, value: Any) -> Condition:
+def _condition(column: RegisteredParameter, operator: Any, value: Any) -> Condition:
     if operator not in operators(column.type):
-        raise Unfit(f"is no condition for {column.name!r}; there are: {', '.join(operators(column.type))}")
+        raise UnfitValue(f"is no condition for {column.name!r}; there are: {', '.join(operators(column.type))}")
     if operator == "is_null":
         if not isinstance(value, bool):
-            raise Unfit("must be true or false")
+            raise UnfitValue("must be true or false")
         return Condition(column=column, operator=operator, values=(value,))
     if operator in ("in", "between"):
         items = _items(value, 2 if operator == "between" else MOST_VALUES, at_least=2 if operator == "between" else 1)
@@ -243,7 +243,7 @@ def _pattern(value: Any) -> str:
     """A backslash takes their meaning from % and _; databases disagree on all its other uses, so there are none."""
     text: str = PATTERN.check(value)
     if re.search(r"\\(?![%_\\])", text.replace("\\\\", "")):
-        raise Unfit(r"may have \ before %, _ and \ alone; write \\ for the sign itself")
+        raise UnfitValue(r"may have \ before %, _ and \ alone; write \\ for the sign itself")
     return text
 
 
@@ -254,24 +254,24 @@ def _order(value: Any, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def _ordered(one: Any, names: Sequence[str]) -> tuple[str, str]:
     if not isinstance(one, Mapping) or one.keys() - {"column", "direction"}:
-        raise Unfit('must be an object such as {"column": "amount", "direction": "desc"}')
+        raise UnfitValue('must be an object such as {"column": "amount", "direction": "desc"}')
     name, direction = one.get("column"), one.get("direction", "asc")
     if not isinstance(name, str) or name not in names:
-        raise Unfit(_unknown(name, names), ("column",))
+        raise UnfitValue(_unknown(name, names), ("column",))
     if direction not in ("asc", "desc"):
-        raise Unfit("must be 'asc' or 'desc'", ("direction",))
+        raise UnfitValue("must be 'asc' or 'desc'", ("direction",))
     return name, str(direction).upper()
 
 
 def _limit(value: Any, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise Unfit(f"must be a whole number between 1 and {most}")
+        raise UnfitValue(f"must be a whole number between 1 and {most}")
     return value
 
 
 def _items(value: Any, most: int, at_least: int = 0) -> list[Any]:
     if not isinstance(value, list) or not at_least <= len(value) <= most:
-        raise Unfit(f"must be a list of {f'{at_least} to {most}' if at_least < most else most} items")
+        raise UnfitValue(f"must be a list of {f'{at_least} to {most}' if at_least < most else most} items")
     return value
 
 
@@ -285,7 +285,7 @@ def _hint(name: str, known: Sequence[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
 
 
-def _named(column: Parameter | None) -> list[str]:
+def _named(column: RegisteredParameter | None) -> list[str]:
     return [column.name] if column is not None else []
 
 
@@ -342,7 +342,7 @@ def _columns(registration: Registration, most: int) -> dict[str, Any]:
     return found
 
 
-def _choosing(hidden: list[str], columns: tuple[Parameter, ...]) -> dict[str, Any]:
+def _choosing(hidden: list[str], columns: tuple[RegisteredParameter, ...]) -> dict[str, Any]:
     """The parameters of our own, for what a value per column cannot say."""
     column = {"$ref": "#/$defs/column"}
     filters = _object({one.name: {"$ref": f"#/$defs/{_shared(one.type)}"} for one in columns}, hidden)
@@ -359,7 +359,7 @@ def _choosing(hidden: list[str], columns: tuple[Parameter, ...]) -> dict[str, An
     }
 
 
-def _definitions(columns: tuple[Parameter, ...]) -> dict[str, Any]:
+def _definitions(columns: tuple[RegisteredParameter, ...]) -> dict[str, Any]:
     """What several columns share is written once."""
     shared = {_shared(one.type): _condition_schema(one.type) for one in columns}
     return {"column": {"type": "string", "enum": [one.name for one in columns]}, **shared}
@@ -367,7 +367,7 @@ def _definitions(columns: tuple[Parameter, ...]) -> dict[str, Any]:
 
 def _shared(type: ParamType) -> str:
     """The name of what columns of this type share; sizes do not matter to a condition."""
-    is_sized = type.shape in (Shape.TEXT, Shape.INTEGER, Shape.FLOAT) and type.name != "other"
+    is_sized = type.shape in (ValueKind.TEXT, ValueKind.INTEGER, ValueKind.FLOAT) and type.name != "other"
     return type.shape.name.lower() if is_sized else type.name
 
 
@@ -381,7 +381,7 @@ def _condition_schema(type: ParamType) -> dict[str, Any]:
     return {**found, "additionalProperties": one} if "eq" in known else found
 
 
-def _plain(column: Parameter) -> dict[str, Any]:
+def _plain(column: RegisteredParameter) -> dict[str, Any]:
     """One value, which the column is to equal; a column that must be filtered also takes conditions here."""
     found = _schema(column, bounds=False)
     if not column.required:
@@ -390,7 +390,7 @@ def _plain(column: Parameter) -> dict[str, Any]:
     return {"anyOf": [found, {"$ref": f"#/$defs/{_shared(column.type)}"}], **told}
 
 
-def _schema(parameter: Parameter, *, bounds: bool = True) -> dict[str, Any]:
+def _schema(parameter: RegisteredParameter, *, bounds: bool = True) -> dict[str, Any]:
     found = parameter.type.schema(bounds=bounds)
     text = ", ".join(part for part in (parameter.comment, parameter.type.hint) if part)
     return {**found, "description": text} if text else found

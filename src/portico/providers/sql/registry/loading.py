@@ -13,16 +13,16 @@ import orjson
 
 from portico.domain.call import Caller
 from portico.errors import CallError, InvalidArguments, InvalidDefinition, Sent, UpstreamGone, UpstreamTimeout
-from portico.providers.sql import DatabaseSource, OwnConnection, Result
+from portico.providers.sql import DatabaseSource, OwnConnection, QueryResult
 
-from .database_facts import HOME, Facts, Form, Found, Named, OwnType, Views, glance, key, look, named_by
+from .database_facts import HOME, DatabaseObject, Facts, Form, Named, OwnType, Views, glance, key, look, named_by
 from .definition import META, tool_definition
-from .rows import PARAMS, TOOLS, Known, Parameter, Problem, Registration, Row, read_rows
+from .rows import PARAMS, TOOLS, Known, Problem, RegisteredParameter, Registration, Row, read_rows
 from .statements import statement_template
-from .values import ParamType, Shape, Unfit, read_type
+from .values import ParamType, UnfitValue, ValueKind, read_type
 
-_NUMBERS = frozenset({Shape.INTEGER, Shape.FLOAT, Shape.DECIMAL})
-_MOMENTS = frozenset({Shape.DATE, Shape.TIMESTAMP})
+_NUMBERS = frozenset({ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DECIMAL})
+_MOMENTS = frozenset({ValueKind.DATE, ValueKind.TIMESTAMP})
 
 
 def fitted(declared: ParamType, own: OwnType) -> ParamType | None:
@@ -36,7 +36,7 @@ def fitted(declared: ParamType, own: OwnType) -> ParamType | None:
     if own.labels:
         return replace(declared, name="text", cast=own.name, choices=own.labels) if _is_text(declared) else None
     base = read_type(own.base)
-    if base.shape is Shape.TEXT and base.is_known:
+    if base.shape is ValueKind.TEXT and base.is_known:
         return replace(declared, cast=own.name)
     if _is_text(declared):
         return replace(base, code=declared.code, cast=own.name, is_known=True)
@@ -44,25 +44,25 @@ def fitted(declared: ParamType, own: OwnType) -> ParamType | None:
 
 
 def _is_text(declared: ParamType) -> bool:
-    return declared.shape is Shape.TEXT
+    return declared.shape is ValueKind.TEXT
 
 
 def _is_near(declared: ParamType, base: ParamType) -> bool:
     """Whether values of one may be values of the other."""
     shapes = {declared.shape, base.shape}
     # A database without a boolean has 0 and 1.
-    is_switch = declared.shape is Shape.INTEGER and base.shape is Shape.BOOLEAN
+    is_switch = declared.shape is ValueKind.INTEGER and base.shape is ValueKind.BOOLEAN
     return len(shapes) == 1 or shapes <= _NUMBERS or shapes <= _MOMENTS or is_switch
 
 
 def _narrower(declared: ParamType, base: ParamType) -> ParamType:
     """What both take: the declared type, unless the function takes less than that."""
-    is_whole = declared.shape is Shape.INTEGER
-    if is_whole and base.shape in (Shape.FLOAT, Shape.DECIMAL):
+    is_whole = declared.shape is ValueKind.INTEGER
+    if is_whole and base.shape in (ValueKind.FLOAT, ValueKind.DECIMAL):
         return declared
-    if is_whole and base.shape is Shape.INTEGER:
+    if is_whole and base.shape is ValueKind.INTEGER:
         return declared if declared.bits <= base.bits else replace(base, code=declared.code)
-    if declared.shape is Shape.DECIMAL and base.shape is Shape.DECIMAL:
+    if declared.shape is ValueKind.DECIMAL and base.shape is ValueKind.DECIMAL:
         return declared
     return declared if declared.name == base.name else replace(base, code=declared.code)
 
@@ -136,7 +136,7 @@ def _at_home(one: Registration, rules: Rules) -> Registration:
     return replace(one, database=HOME)
 
 
-def _found(one: Registration, facts: Facts) -> Found:
+def _found(one: Registration, facts: Facts) -> DatabaseObject:
     candidates = facts.found.get(key(one.database, one.object, one.kind), ())
     exact = [found for found in candidates if (found.database, found.name) == (one.database, one.object)]
     if len(exact or candidates) == 1:
@@ -148,7 +148,7 @@ def _found(one: Registration, facts: Facts) -> Found:
     raise _Refusal(f"names the {one.kind.word} {spelled!r}, which is not in the database", fix)
 
 
-def _check_use(one: Registration, found: Found, rules: Rules) -> None:
+def _check_use(one: Registration, found: DatabaseObject, rules: Rules) -> None:
     spelled = f"{found.database}.{found.name}"
     if found.denied:
         raise _Refusal(f"names {spelled!r}, which {found.denied}", "Register something else")
@@ -160,7 +160,7 @@ def _check_use(one: Registration, found: Found, rules: Rules) -> None:
         raise _Refusal(f"names {spelled!r}, which {found.writes}", fix)
 
 
-def _matched(one: Registration, found: Found) -> Registration:
+def _matched(one: Registration, found: DatabaseObject) -> Registration:
     one = replace(one, database=found.database, object=found.name)
     if found.columns is not None:
         return replace(one, parameters=tuple(_column(parameter, found) for parameter in one.parameters))
@@ -169,7 +169,7 @@ def _matched(one: Registration, found: Found) -> Registration:
     return _formed(one, _form(one, found.forms))
 
 
-def _column(parameter: Parameter, found: Found) -> Parameter:
+def _column(parameter: RegisteredParameter, found: DatabaseObject) -> RegisteredParameter:
     columns = found.columns or ()
     if parameter.name in columns:
         return parameter
@@ -334,7 +334,7 @@ class RegistryLoader:
         self,
         registrations: Iterable[Registration],
         problems: Iterable[Problem],
-        users: Result | None,
+        users: QueryResult | None,
         facts: Facts,
         previous: Registered | None,
     ) -> Registered:
@@ -388,7 +388,7 @@ class RegistryLoader:
             fix = "Make it with: portico registry init NAME, where NAME is the database in the config"
             raise UpstreamGone("the registry", details=(f"{detail}. {fix}",), sent=Sent.ANSWERED) from error
 
-    def _rows(self, conn: OwnConnection, view: str) -> Result:
+    def _rows(self, conn: OwnConnection, view: str) -> QueryResult:
         try:
             found = conn.prepared(f"SELECT * FROM {view}", {})  # noqa: S608 - a name that the database has, quoted
         except CallError as error:
@@ -415,13 +415,13 @@ def _place(problem: Problem) -> tuple[str, str, str]:
     return problem.tool, problem.where, problem.reason
 
 
-def _mark(tools: Result, params: Result, users: Result | None, facts: Facts) -> str:
+def _mark(tools: QueryResult, params: QueryResult, users: QueryResult | None, facts: Facts) -> str:
     read = [[part.columns, part.rows] for part in (tools, params, users) if part is not None]
     known = sorted((str(spot), repr(found)) for spot, found in facts.found.items())
     return hashlib.sha256(orjson.dumps([read, users is None, known])).hexdigest()
 
 
-def _rights(users: Result | None) -> tuple[dict[str, tuple[str, ...]] | None, list[Problem]]:
+def _rights(users: QueryResult | None) -> tuple[dict[str, tuple[str, ...]] | None, list[Problem]]:
     """Who may see each tool, as the third view says; a row that cannot be read gives nobody a right."""
     if users is None:
         return None, []
@@ -431,7 +431,7 @@ def _rights(users: Result | None) -> tuple[dict[str, tuple[str, ...]] | None, li
         try:
             row = Row(raw)
             tool, user = row.text("ToolName"), row.text("UserName")
-        except Unfit as error:
+        except UnfitValue as error:
             problems.append(_strange("?", f"has a cell that cannot be used: {error}"))
             continue
         if tool and user:

@@ -19,7 +19,7 @@ from portico.providers.sql.source import Address, read_address
 
 from .database_facts import HOME
 from .pg_listen import CHANNEL
-from .rows import OBJECT_NAME, TOOL_NAME, Kind
+from .rows import OBJECT_NAME, TOOL_NAME, ObjectKind
 from .setup import setup_script, setup_steps
 from .statements import dialect_named
 
@@ -79,7 +79,7 @@ class NewTool:
     name: str
     database: str
     object: str
-    kind: Kind | None = None
+    kind: ObjectKind | None = None
     """None leaves it to the database to say."""
     docstring: str = ""
     tags: str = ""
@@ -115,7 +115,7 @@ class RegistryOperator:
             else:
                 self._step_by_step(connection, samples=samples)
 
-    def add(self, tool: NewTool) -> tuple[Kind, int]:
+    def add(self, tool: NewTool) -> tuple[ObjectKind, int]:
         """Register a tool, whole or not at all; says its kind and how many parameters were written down."""
         _check(tool)
         with self._told(tool.name), self._connected() as connection:
@@ -188,16 +188,16 @@ class RegistryOperator:
         else:
             self._run(connection, _ADD_PARAM, {**row, "type": one.type, "position": place})
 
-    def _kind(self, connection: Connection, spot: Mapping[str, str]) -> Kind:
+    def _kind(self, connection: Connection, spot: Mapping[str, str]) -> ObjectKind:
         asked = {"postgresql": _POSTGRES_KIND, "sqlite": _SQLITE_KIND}.get(self._dialect)
         found = set(connection.execute(text(asked), dict(spot)).scalars()) if asked else set()
         if len(found) != 1:
             what = f"{spot['database']}.{spot['object']}"
             reason = f"{what!r} is not in the database" if asked and not found else f"nobody can tell what {what!r} is"
             raise ConfigError(reason, fix="Put the name right, or say its kind with --kind.")
-        return Kind(found.pop())
+        return ObjectKind(found.pop())
 
-    def _params(self, connection: Connection, kind: Kind, spot: Mapping[str, str]) -> list[NewParam]:
+    def _params(self, connection: Connection, kind: ObjectKind, spot: Mapping[str, str]) -> list[NewParam]:
         """What the database knows; the views of PostgreSQL and Teradata tell columns by themselves."""
         if self._dialect == "postgresql" and not kind.has_columns:
             rows = connection.execute(text(_POSTGRES_PARAMS), dict(spot)).all()

@@ -13,10 +13,10 @@ from typing import Any
 
 from portico.domain.tool import META_TOOLS, identifier
 
-from .values import ParamType, Unfit, is_size, read_type
+from .values import ParamType, UnfitValue, is_size, read_type
 
 
-class Kind(StrEnum):
+class ObjectKind(StrEnum):
     """What the object is; the value is the ToolType of the registry."""
 
     FUNCTION = "F"
@@ -28,16 +28,16 @@ class Kind(StrEnum):
     @property
     def word(self) -> str:
         """What people call it."""
-        return "macro or procedure" if self is Kind.MACRO else self.name.lower()
+        return "macro or procedure" if self is ObjectKind.MACRO else self.name.lower()
 
     @property
     def has_columns(self) -> bool:
         """Whether its parameters are columns that rows are chosen by."""
-        return self in (Kind.TABLE, Kind.VIEW)
+        return self in (ObjectKind.TABLE, ObjectKind.VIEW)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class RegisteredParameter:
     """One parameter of a function or macro, or one column of a table or view."""
 
     name: str
@@ -62,11 +62,11 @@ class Registration:
     database: str
     """The database or schema in which the object lives."""
     object: str
-    kind: Kind
+    kind: ObjectKind
     docstring: str = ""
     tags: tuple[str, ...] = ()
     example: str = ""
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[RegisteredParameter, ...] = ()
     writes: bool = False
     returns_rows: bool = False
     """Whether a function returns a table; Teradata calls it in another way then."""
@@ -104,7 +104,7 @@ class Row:
         if pairs is None and hasattr(raw, "keys"):  # rows of sqlite3 are no mappings
             pairs = [(key, raw[key]) for key in raw.keys()]  # noqa: SIM118
         if pairs is None:
-            raise Unfit("has no column names")
+            raise UnfitValue("has no column names")
         self._cells = {_folded(key): value for key, value in pairs}
 
     @property
@@ -126,9 +126,9 @@ class Row:
         if value is None:
             return ""
         if isinstance(value, bool) or not isinstance(value, _WRITTEN):
-            raise Unfit(f"is no text but of the type {type(value).__name__!r}", (column,))
+            raise UnfitValue(f"is no text but of the type {type(value).__name__!r}", (column,))
         if isinstance(value, int) and value.bit_length() > 100:
-            raise Unfit("is a number with too many digits", (column,))
+            raise UnfitValue("is a number with too many digits", (column,))
         return _decoded(value, column).strip(" ")
 
     def flag(self, column: str) -> bool | None:
@@ -143,7 +143,7 @@ class Row:
         word = self.text(column).casefold()
         if not word or word in _YES | _NO:
             return word in _YES if word else None
-        raise Unfit(f"is {word[:SHOWN]!r} and neither Y nor N", (column,))
+        raise UnfitValue(f"is {word[:SHOWN]!r} and neither Y nor N", (column,))
 
     def number(self, column: str) -> int | None:
         """A whole number above 0; None when there is none.
@@ -156,7 +156,7 @@ class Row:
             return None
         match = re.fullmatch(r"([0-9]{1,6})(?:\.0*)?", word)
         if not match or int(match[1]) < 1:
-            raise Unfit(f"is {word[:SHOWN]!r} and no whole number above 0", (column,))
+            raise UnfitValue(f"is {word[:SHOWN]!r} and no whole number above 0", (column,))
         return int(match[1])
 
 
@@ -177,7 +177,7 @@ def _decoded(value: Any, column: str = "") -> str:
     try:
         return bytes(value).decode()
     except UnicodeDecodeError:
-        raise Unfit("is no UTF-8", (column,) if column else ()) from None
+        raise UnfitValue("is no UTF-8", (column,) if column else ()) from None
 
 
 TOOLS = "mcp_list_tools"
@@ -219,7 +219,7 @@ Known = Mapping[tuple[Any, ...], tuple[Registration, tuple[Problem, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedRegistry:
     """What the rows of a registry came to."""
 
     registrations: tuple[Registration, ...]
@@ -236,14 +236,16 @@ class _Wrong(Exception):
         super().__init__(reason)
 
 
-def read_rows(tools: Iterable[Any], params: Iterable[Any], dialect: str = "", known: Known | None = None) -> Loaded:
+def read_rows(
+    tools: Iterable[Any], params: Iterable[Any], dialect: str = "", known: Known | None = None
+) -> LoadedRegistry:
     """The registrations in the order of their names, and what kept others from being one."""
     reading = _Reading(dialect, known or {})
     found = reading.tools(tools, reading.by_tool(params))
     names = {one.name for one in found}
     told = {problem for problem in reading.problems if not problem.loads or problem.tool in names}
     problems = tuple(sorted(told, key=lambda one: (one.tool, one.where, one.reason)))
-    return Loaded(registrations=found, problems=problems, known=reading.known)
+    return LoadedRegistry(registrations=found, problems=problems, known=reading.known)
 
 
 class _Reading:
@@ -261,7 +263,7 @@ class _Reading:
             try:
                 row = Row(raw)
                 found.setdefault(_named(row, "ToolName", PARAMS), []).append(row)
-            except (Unfit, _Wrong) as error:
+            except (UnfitValue, _Wrong) as error:
                 self._refuse("?", error, PARAMS)
         return found
 
@@ -276,7 +278,7 @@ class _Reading:
                 name = _named(row, "ToolName", TOOLS)
                 named.add(name)
                 found.setdefault(name, set()).add(self._known(name, row, params.get(name, [])))
-            except (Unfit, _Wrong) as error:
+            except (UnfitValue, _Wrong) as error:
                 self._refuse(name, error, TOOLS)
         for name in params.keys() - named:
             problem = _Wrong("has parameters and is no tool", f"Add it to {TOOLS}, or delete them", PARAMS)
@@ -328,7 +330,7 @@ class _Reading:
             self._note(name, "has no docstring", "Write one: agents choose by what it says")
         return found
 
-    def _parameters(self, tool: str, kind: Kind, rows: Sequence[Row]) -> tuple[Parameter, ...]:
+    def _parameters(self, tool: str, kind: ObjectKind, rows: Sequence[Row]) -> tuple[RegisteredParameter, ...]:
         if len(rows) > MOST_PARAMETERS:
             raise _Wrong(f"has {len(rows)} parameters", f"Register at most {MOST_PARAMETERS}", PARAMS)
         found = {self._parameter(tool, kind, row) for row in rows}
@@ -340,7 +342,7 @@ class _Reading:
             _check_positions([one.position for one in ordered])
         return ordered
 
-    def _parameter(self, tool: str, kind: Kind, row: Row) -> Parameter:
+    def _parameter(self, tool: str, kind: ObjectKind, row: Row) -> RegisteredParameter:
         name = _object_name(row, "ParamName", PARAMS)
         code, length = row.text("ParamType"), row.text("ParamLength")
         type = read_type(code[:LONGEST_NAME], length[:LONGEST_NAME], self._dialect)
@@ -351,7 +353,7 @@ class _Reading:
             reason = f"has no limit for {name!r}, whose ParamLength is {length[:SHOWN]!r}"
             self._note(tool, reason, "Write a number, or digits such as 10,2", PARAMS)
         position = row.number("ParamPosition")
-        return Parameter(
+        return RegisteredParameter(
             name=name,
             type=type,
             position=position or 0,
@@ -373,7 +375,7 @@ class _Reading:
             self._note(tool, f"has {len(tags)} tags, of which the first are kept", f"Write at most {MOST_TAGS}")
         return tags[:MOST_TAGS]
 
-    def _writes(self, tool: str, row: Row, kind: Kind) -> bool:
+    def _writes(self, tool: str, row: Row, kind: ObjectKind) -> bool:
         """What is not declared as writing runs where nothing can be written; a word that is neither Y nor N is Y."""
         told = self._flag(tool, row, "Writes", TOOLS, default=False, worst=True)
         if told and kind.has_columns:
@@ -383,7 +385,7 @@ class _Reading:
     def _flag(self, tool: str, row: Row, column: str, where: str, *, default: bool, worst: bool | None = None) -> bool:
         try:
             told = row.flag(column)
-        except Unfit as error:
+        except UnfitValue as error:
             self._note(tool, f"has a cell that is not understood: {error}", "Write Y or N", where)
             return default if worst is None else worst
         return default if told is None else told
@@ -391,7 +393,7 @@ class _Reading:
     def _note(self, tool: str, reason: str, fix: str, where: str = TOOLS) -> None:
         self.problems.append(Problem(tool=tool, where=where, reason=reason, fix=fix, loads=True))
 
-    def _refuse(self, tool: str, error: Unfit | _Wrong, where: str) -> None:
+    def _refuse(self, tool: str, error: UnfitValue | _Wrong, where: str) -> None:
         tool = cleaned(tool, LONGEST_NAME)
         if isinstance(error, _Wrong):
             problem = Problem(tool=tool, where=error.where, reason=error.reason, fix=error.fix)
@@ -425,10 +427,10 @@ def _object_name(row: Row, column: str, where: str = TOOLS) -> str:
     return name
 
 
-def _kind(row: Row) -> Kind:
+def _kind(row: Row) -> ObjectKind:
     code = _named(row, "ToolType", TOOLS)
     try:
-        return Kind(code.upper())
+        return ObjectKind(code.upper())
     except ValueError:
         fix = "Use F for a function, M for a macro or procedure, T for a table, V for a view"
         raise _Wrong(f"has the ToolType {code[:SHOWN]!r}", fix) from None

@@ -25,22 +25,22 @@ from portico.errors import (
 )
 from portico.providers.python.functions import as_result
 from portico.providers.python.provider import blamed
-from portico.providers.sql import DatabaseSource, OwnConnection, Question, Result
+from portico.providers.sql import DatabaseSource, OwnConnection, OwnQuery, QueryResult
 
 from .definition import COMPARISONS, MOST_ROWS, Aggregate, Condition, Selection, read_selection
-from .rows import Kind, Parameter, Registration
-from .values import DATE, ParamType, Shape, Unfit, at, example_of
+from .rows import ObjectKind, RegisteredParameter, Registration
+from .values import DATE, ParamType, UnfitValue, ValueKind, at, example_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
     """One parameter in its place, and the SQL that stands for its value; none when it was left out."""
 
-    parameter: Parameter
+    parameter: RegisteredParameter
     sql: str | None
 
 
-class Dialect(Protocol):
+class SqlDialect(Protocol):
     """Writes statements of one kind of database; it is given SQL for values and never a value itself."""
 
     name: str
@@ -82,7 +82,7 @@ class Dialect(Protocol):
         ...
 
 
-def quoted(name: str, dialect: Dialect) -> str:
+def quoted(name: str, dialect: SqlDialect) -> str:
     """A name between quotes, however harmless it looks.
 
     Raises:
@@ -93,12 +93,12 @@ def quoted(name: str, dialect: Dialect) -> str:
     return '"{}"'.format(name.replace('"', '""'))
 
 
-def qualified(registration: Registration, dialect: Dialect) -> str:
+def qualified(registration: Registration, dialect: SqlDialect) -> str:
     """The object with the database that it lives in."""
     return f"{quoted(registration.database, dialect)}.{quoted(registration.object, dialect)}"
 
 
-def positional(given: Sequence[Given], dialect: Dialect) -> str:
+def positional(given: Sequence[Given], dialect: SqlDialect) -> str:
     """Every argument in its place; one that was left out is NULL."""
     return ", ".join(one.sql or dialect.typed("NULL", one.parameter.type) for one in given)
 
@@ -123,22 +123,22 @@ def written(value: Any, type: ParamType) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or "\0" in value or len(value) > LONGEST:
-        raise Unfit(f"must be text of at most {LONGEST} characters")
+        raise UnfitValue(f"must be text of at most {LONGEST} characters")
     if _ESCAPE.search(value):
         # The driver reads {fn ...} as a command of its own before the database sees a quote.
-        raise Unfit("holds '{' before a letter, which Teradata's driver takes for a command; leave it out")
+        raise UnfitValue("holds '{' before a letter, which Teradata's driver takes for a command; leave it out")
     return "'{}'".format(value.replace("'", "''"))
 
 
 def _integer(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Unfit("must be a whole number")
+        raise UnfitValue("must be a whole number")
     return str(value)
 
 
 def _float(value: Any) -> str:
     if not isinstance(value, float) or value - value != 0:
-        raise Unfit("must be a finite number")
+        raise UnfitValue("must be a finite number")
     digits = repr(value)
     return digits.upper() if "e" in digits else f"{digits}E0"
 
@@ -149,13 +149,13 @@ def _decimal(value: Any) -> str:
 
 def _boolean(value: Any) -> str:
     if value not in (0, 1):
-        raise Unfit("must be true or false")
+        raise UnfitValue("must be true or false")
     return str(int(value))
 
 
 def _bytes(value: Any) -> str:
     if not isinstance(value, bytes) or len(value) > LONGEST:
-        raise Unfit(f"must be at most {LONGEST} bytes")
+        raise UnfitValue(f"must be at most {LONGEST} bytes")
     return f"'{value.hex().upper()}'XB"
 
 
@@ -173,20 +173,20 @@ def _timestamp(value: Any) -> str:
 
 def _matched(value: Any, pattern: re.Pattern[str], form: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise Unfit("cannot be written for this database")
+        raise UnfitValue("cannot be written for this database")
     return form.format(value)
 
 
-_ENCODERS: Mapping[Shape, Callable[[Any], str]] = {
-    **dict.fromkeys((Shape.TEXT, Shape.JSON, Shape.UUID, Shape.INTERVAL), _text),
-    Shape.INTEGER: _integer,
-    Shape.FLOAT: _float,
-    Shape.DECIMAL: _decimal,
-    Shape.BOOLEAN: _boolean,
-    Shape.BYTES: _bytes,
-    Shape.DATE: _date,
-    Shape.TIME: _time,
-    Shape.TIMESTAMP: _timestamp,
+_ENCODERS: Mapping[ValueKind, Callable[[Any], str]] = {
+    **dict.fromkeys((ValueKind.TEXT, ValueKind.JSON, ValueKind.UUID, ValueKind.INTERVAL), _text),
+    ValueKind.INTEGER: _integer,
+    ValueKind.FLOAT: _float,
+    ValueKind.DECIMAL: _decimal,
+    ValueKind.BOOLEAN: _boolean,
+    ValueKind.BYTES: _bytes,
+    ValueKind.DATE: _date,
+    ValueKind.TIME: _time,
+    ValueKind.TIMESTAMP: _timestamp,
 }
 
 
@@ -353,14 +353,14 @@ class Teradata:
         """Moments as Teradata spells them, and 1 or 0 for true and false, which it does not know."""
         if isinstance(value, bool):
             return int(value)
-        if type.shape is Shape.TIMESTAMP:
+        if type.shape is ValueKind.TIMESTAMP:
             return datetime.fromisoformat(value).isoformat(sep=" ", timespec="microseconds")
-        if type.shape is Shape.TIME:
+        if type.shape is ValueKind.TIME:
             return time.fromisoformat(value).isoformat(timespec="microseconds")
         if isinstance(value, str) and len(value) > LONGEST_TEXT:
-            raise Unfit(f"has {len(value)} characters; this database takes at most {LONGEST_TEXT}")
+            raise UnfitValue(f"has {len(value)} characters; this database takes at most {LONGEST_TEXT}")
         if isinstance(value, bytes) and len(value) > LONGEST_BYTES:
-            raise Unfit(f"has {len(value)} bytes; this database takes at most {LONGEST_BYTES}")
+            raise UnfitValue(f"has {len(value)} bytes; this database takes at most {LONGEST_BYTES}")
         return value
 
     def function(self, registration: Registration, given: Sequence[Given]) -> str:
@@ -388,7 +388,7 @@ def _spelled(type: ParamType) -> str:
     return f"VARCHAR({min(type.length or LONGEST_TEXT, LONGEST_TEXT)})"
 
 
-DIALECTS: Mapping[str, Dialect] = {
+DIALECTS: Mapping[str, SqlDialect] = {
     "postgresql": Postgresql(),
     "sqlite": Sqlite(),
     "teradata": Teradata(),
@@ -397,7 +397,7 @@ DIALECTS: Mapping[str, Dialect] = {
 """By the names that SQLAlchemy and people give them."""
 
 
-def dialect_named(name: str) -> Dialect:
+def dialect_named(name: str) -> SqlDialect:
     """The dialect of a database.
 
     Raises:
@@ -431,7 +431,7 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class BoundStatement:
     """One statement with `:p1`, `:p2` in the order of its binds; each stands in it once."""
 
     sql: str
@@ -454,7 +454,7 @@ class Statement:
 
 def build_registry_sql(
     registration: Registration, arguments: Mapping[str, Any], dialect: str, *, most: int = MOST_ROWS
-) -> Statement:
+) -> BoundStatement:
     """The statement for one call; `most` is the largest number of rows that a caller may ask of a table.
 
     Raises:
@@ -493,31 +493,31 @@ def is_written_out(registration: Registration, dialect: str) -> bool:
     return _is_written(registration, dialect_named(dialect))
 
 
-def literal_example(parameter: Parameter, dialect: str) -> str:
+def literal_example(parameter: RegisteredParameter, dialect: str) -> str:
     """What a value of a parameter looks like where it is written out: its own name for a text."""
     type = parameter.type
     value = example_of(type, parameter.name)
     return written(dialect_named(dialect).bound(type.check(value), type), type)
 
 
-def _is_written(registration: Registration, dialect: Dialect) -> bool:
+def _is_written(registration: Registration, dialect: SqlDialect) -> bool:
     """Whether values have to be written out, because the database takes no placeholders there."""
-    return registration.kind is Kind.MACRO and not dialect.binds_macros
+    return registration.kind is ObjectKind.MACRO and not dialect.binds_macros
 
 
-def _call(registration: Registration, dialect: Dialect, given: Sequence[Given]) -> str:
-    is_macro = registration.kind is Kind.MACRO
+def _call(registration: Registration, dialect: SqlDialect, given: Sequence[Given]) -> str:
+    is_macro = registration.kind is ObjectKind.MACRO
     return dialect.macro(registration, given) if is_macro else dialect.function(registration, given)
 
 
 class _Writer:
     """Collects the binds of one statement while it is written."""
 
-    def __init__(self, dialect: Dialect, registration: Registration) -> None:
+    def __init__(self, dialect: SqlDialect, registration: Registration) -> None:
         self._dialect, self._registration = dialect, registration
         self._binds: list[Bind] = []
 
-    def called(self, arguments: Mapping[str, Any]) -> Statement:
+    def called(self, arguments: Mapping[str, Any]) -> BoundStatement:
         """A function, macro or procedure with its arguments in their order."""
         known = {one.name for one in self._registration.parameters}
         wrong = [f"unknown: {str(name)[:60]}" for name in arguments if name not in known]
@@ -525,21 +525,21 @@ class _Writer:
         for parameter in self._registration.parameters:
             try:
                 given.append(at(parameter.name, self._given, parameter, arguments.get(parameter.name)))
-            except Unfit as error:
+            except UnfitValue as error:
                 wrong.append(str(error))
         if wrong:
             raise InvalidArguments(self._registration.name, details=wrong)
         kind, returns_rows = self._registration.kind, self._registration.returns_rows
         value = Returns.ROWS if returns_rows else Returns.VALUE
         sql = _call(self._registration, self._dialect, given)
-        return self._statement(sql, Returns.ANYTHING if kind is Kind.MACRO else value)
+        return self._statement(sql, Returns.ANYTHING if kind is ObjectKind.MACRO else value)
 
-    def selected(self, selection: Selection) -> Statement:
+    def selected(self, selection: Selection) -> BoundStatement:
         """A question to a table or view."""
         rest = f"FROM {qualified(self._registration, self._dialect)}"
         try:
             conditions = [self._condition(one) for one in selection.conditions]
-        except Unfit as error:
+        except UnfitValue as error:
             raise InvalidArguments(self._registration.name, details=(str(error),)) from error
         if conditions:
             rest += f" WHERE {' AND '.join(conditions)}"
@@ -550,13 +550,13 @@ class _Writer:
         sql = self._dialect.page(self._outputs(selection), rest, selection.limit + 1, self._bind)
         return self._statement(sql, Returns.ROWS, selection.limit)
 
-    def _statement(self, sql: str, returns: Returns, limit: int | None = None) -> Statement:
-        return Statement(sql=sql, binds=tuple(self._binds), returns=returns, limit=limit)
+    def _statement(self, sql: str, returns: Returns, limit: int | None = None) -> BoundStatement:
+        return BoundStatement(sql=sql, binds=tuple(self._binds), returns=returns, limit=limit)
 
-    def _given(self, parameter: Parameter, value: Any) -> Given:
+    def _given(self, parameter: RegisteredParameter, value: Any) -> Given:
         if value is None:
             if parameter.required:
-                raise Unfit("is missing")
+                raise UnfitValue("is missing")
             return Given(parameter=parameter, sql=None)
         checked = parameter.type.check(value)
         if _is_written(self._registration, self._dialect):
@@ -610,12 +610,12 @@ class StatementRun:
 
     source: DatabaseSource
     registration: Registration
-    statement: Statement
+    statement: BoundStatement
     caller: Caller
     is_over: bool = False
     """Whether there is nothing left to stop."""
     _turn: Lock = field(default_factory=Lock)
-    _conn: Question | None = None
+    _conn: OwnQuery | None = None
     _is_stopped: bool = False
 
     def run(self) -> Mapping[str, Any]:
@@ -648,7 +648,7 @@ class StatementRun:
                 self._conn.stop()
 
     @contextmanager
-    def _held(self, conn: Question) -> Iterator[None]:
+    def _held(self, conn: OwnQuery) -> Iterator[None]:
         """While this is open the connection can be stopped; afterwards it may be another caller's."""
         with self._turn:
             if self._is_stopped:
@@ -660,13 +660,13 @@ class StatementRun:
             with self._turn:
                 self._conn = None
 
-    def _done(self, conn: OwnConnection) -> Result:
+    def _done(self, conn: OwnConnection) -> QueryResult:
         sql, values = self.statement.sql, self.statement.values
         is_query = self.statement.returns is not Returns.ANYTHING
         return conn.prepared(sql, values, limit=self.statement.limit) if is_query else conn.performed(sql, values)
 
 
-def answer(registration: Registration, statement: Statement, found: Result) -> dict[str, Any]:
+def answer(registration: Registration, statement: BoundStatement, found: QueryResult) -> dict[str, Any]:
     """What a tool has to say: one value as such, otherwise rows, and what to do when there are more."""
     is_value = statement.returns is Returns.VALUE and len(found.columns) == 1 and len(found.rows) == 1
     if is_value and not found.truncated:
@@ -679,7 +679,7 @@ def answer(registration: Registration, statement: Statement, found: Result) -> d
     return shown
 
 
-def _advice(registration: Registration, statement: Statement, found: Result) -> str:
+def _advice(registration: Registration, statement: BoundStatement, found: QueryResult) -> str:
     is_short = statement.limit is not None and len(found.rows) == statement.limit
     if not registration.kind.has_columns:
         return f"{found.note.partition('.')[0]}. Narrow it with the tool's parameters"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Unfit(ValueError):
+class UnfitValue(ValueError):
     """A value that does not fit; the reason speaks of the value, `path` leads to it."""
 
     def __init__(self, reason: str, path: tuple[str, ...] = ()) -> None:
@@ -34,8 +34,8 @@ def at(step: str | int, read: Callable[..., T], *values: object) -> T:
     """
     try:
         return read(*values)
-    except Unfit as error:
-        raise Unfit(error.reason, (str(step), *error.path)) from error
+    except UnfitValue as error:
+        raise UnfitValue(error.reason, (str(step), *error.path)) from error
 
 
 LONGEST = 100_000
@@ -61,7 +61,7 @@ INTERVAL = re.compile(
 )
 
 
-class Shape(StrEnum):
+class ValueKind(StrEnum):
     """What the values of a type are, for whoever writes JSON."""
 
     TEXT = "text"
@@ -90,31 +90,31 @@ def check(type: ParamType, value: Any) -> Any:
 def _text(type: ParamType, value: Any) -> str:
     text = _characters(value, "text")
     if type.choices and text not in type.choices:
-        raise Unfit(f"must be one of {', '.join(type.choices[:20])}")
+        raise UnfitValue(f"must be one of {', '.join(type.choices[:20])}")
     most = type.length or LONGEST
     if len(text) > most:
-        raise Unfit(f"has {len(text)} characters; at most {most} are taken")
+        raise UnfitValue(f"has {len(text)} characters; at most {most} are taken")
     return text
 
 
 def _integer(type: ParamType, value: Any) -> int:
     number = int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= SAFE else value
     if isinstance(number, bool) or not isinstance(number, int):
-        raise Unfit("must be a whole number, such as 5")
+        raise UnfitValue("must be a whole number, such as 5")
     bound = 2 ** (type.bits - 1)
     if not -bound <= number < bound:
-        raise Unfit(f"must lie between {-bound} and {bound - 1}")
+        raise UnfitValue(f"must lie between {-bound} and {bound - 1}")
     return number
 
 
 def _float(type: ParamType, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unfit("must be a number, such as 1.5")
+        raise UnfitValue("must be a number, such as 1.5")
     if isinstance(value, int) and abs(value) > SAFE:
-        raise Unfit(f"must lie between {-SAFE} and {SAFE}, or be written with an exponent")
+        raise UnfitValue(f"must lie between {-SAFE} and {SAFE}, or be written with an exponent")
     number = float(value)
     if not math.isfinite(number):
-        raise Unfit("must be a finite number")
+        raise UnfitValue("must be a finite number")
     if type.name == "real":
         _check_single(number)
     return number
@@ -124,24 +124,24 @@ def _check_single(number: float) -> None:
     try:
         (kept,) = struct.unpack("<f", struct.pack("<f", number))
     except OverflowError:
-        raise Unfit("must lie between -3.4e38 and 3.4e38") from None
+        raise UnfitValue("must lie between -3.4e38 and 3.4e38") from None
     if number and not kept:
-        raise Unfit("is too close to 0; the nearest are 1.4e-45 and -1.4e-45")
+        raise UnfitValue("is too close to 0; the nearest are 1.4e-45 and -1.4e-45")
 
 
 def _decimal(type: ParamType, value: Any) -> str:
-    wrong = Unfit('must be a decimal number, such as 12.5 or "12.50"')
+    wrong = UnfitValue('must be a decimal number, such as 12.5 or "12.50"')
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise wrong
     if isinstance(value, int) and value.bit_length() > 4_000:
-        raise Unfit("has too many digits")
+        raise UnfitValue("has too many digits")
     # A float is what its shortest digits say: those that the caller wrote.
     spelled = value if isinstance(value, str) else repr(value)
     if not NUMBER.fullmatch(spelled):
         raise wrong
     number = Decimal(spelled)
     if abs(number.adjusted()) > 1_000:
-        raise Unfit("has too many digits")
+        raise UnfitValue("has too many digits")
     written = format(number, "f")
     _check_digits(written, type.precision, type.scale)
     return written
@@ -152,34 +152,34 @@ def _check_digits(written: str, precision: int | None, scale: int) -> None:
     before, behind = len(whole.lstrip("0")), len(fraction.rstrip("0"))
     if precision is None:
         if before + behind > DIGITS:
-            raise Unfit(f"has too many digits; at most {DIGITS} are taken")
+            raise UnfitValue(f"has too many digits; at most {DIGITS} are taken")
     elif before > precision - scale or behind > scale:
-        raise Unfit(f"may have {precision - scale} digits before the point and {scale} behind it")
+        raise UnfitValue(f"may have {precision - scale} digits before the point and {scale} behind it")
 
 
 def _boolean(type: ParamType, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise Unfit("must be true or false")
+        raise UnfitValue("must be true or false")
     return value
 
 
 def _date(type: ParamType, value: Any) -> str:
-    wrong = Unfit("must be a date such as 2026-05-31")
+    wrong = UnfitValue("must be a date such as 2026-05-31")
     return _moment(value, DATE, date.fromisoformat, wrong)
 
 
 def _time(type: ParamType, value: Any) -> str:
-    wrong = Unfit(f"must be a time such as {'12:30:00+02:00' if type.has_zone else '12:30:00'}")
+    wrong = UnfitValue(f"must be a time such as {'12:30:00+02:00' if type.has_zone else '12:30:00'}")
     return _zoned(type, _moment(value, TIME, time.fromisoformat, wrong), TIME)
 
 
 def _timestamp(type: ParamType, value: Any) -> str:
     example = "2026-05-31T12:30:00Z" if type.has_zone else "2026-05-31T12:30:00"
-    wrong = Unfit(f"must be a date and time such as {example}")
+    wrong = UnfitValue(f"must be a date and time such as {example}")
     return _zoned(type, _moment(value, TIMESTAMP, datetime.fromisoformat, wrong), TIMESTAMP)
 
 
-def _moment(value: Any, pattern: re.Pattern[str], read: Callable[[str], object], wrong: Unfit) -> str:
+def _moment(value: Any, pattern: re.Pattern[str], read: Callable[[str], object], wrong: UnfitValue) -> str:
     """The pattern is stricter than Python's own reading, which knows the calendar."""
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise wrong
@@ -194,19 +194,19 @@ def _zoned(type: ParamType, value: str, pattern: re.Pattern[str]) -> str:
     match = pattern.fullmatch(value)
     has_zone = match is not None and match["zone"] is not None
     if has_zone != type.has_zone:
-        raise Unfit("must tell its zone, such as Z or +02:00" if type.has_zone else "must not tell a zone")
+        raise UnfitValue("must tell its zone, such as Z or +02:00" if type.has_zone else "must not tell a zone")
     return value
 
 
 def _interval(type: ParamType, value: Any) -> str:
     if not isinstance(value, str) or not INTERVAL.fullmatch(value):
-        raise Unfit("must be a duration such as P1DT2H30M")
+        raise UnfitValue("must be a duration such as P1DT2H30M")
     return value
 
 
 def _uuid(type: ParamType, value: Any) -> str:
     if not isinstance(value, str) or not UUID.fullmatch(value):
-        raise Unfit("must be a UUID such as 123e4567-e89b-12d3-a456-426614174000")
+        raise UnfitValue("must be a UUID such as 123e4567-e89b-12d3-a456-426614174000")
     return value.lower()
 
 
@@ -214,13 +214,13 @@ def _json(type: ParamType, value: Any) -> str:
     _check_json(value, DEEPEST)
     written = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if len(written) > LONGEST:
-        raise Unfit(f"has {len(written)} characters as JSON; at most {LONGEST} are taken")
+        raise UnfitValue(f"has {len(written)} characters as JSON; at most {LONGEST} are taken")
     return written
 
 
 def _check_json(value: Any, depth: int) -> None:
     if depth == 0:
-        raise Unfit(f"is nested deeper than {DEEPEST} levels")
+        raise UnfitValue(f"is nested deeper than {DEEPEST} levels")
     if isinstance(value, str):
         _characters(value, "text")
     elif isinstance(value, dict):
@@ -231,66 +231,66 @@ def _check_json(value: Any, depth: int) -> None:
         for inner in value:
             _check_json(inner, depth - 1)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise Unfit("must hold finite numbers")
+        raise UnfitValue("must hold finite numbers")
     elif isinstance(value, int) and value.bit_length() > 4 * DIGITS:
-        raise Unfit("holds a number with too many digits")
+        raise UnfitValue("holds a number with too many digits")
     elif value is not None and not isinstance(value, bool | int | float):
-        raise Unfit("must be a JSON value")
+        raise UnfitValue("must be a JSON value")
 
 
 def _bytes(type: ParamType, value: Any) -> bytes:
     if not isinstance(value, str) or len(value) > 2 * LONGEST:
-        raise Unfit("must be bytes in base64, such as aGVsbG8=")
+        raise UnfitValue("must be bytes in base64, such as aGVsbG8=")
     try:
         found = base64.b64decode(value.encode("ascii"), validate=True)
     except (UnicodeEncodeError, binascii.Error):
-        raise Unfit("must be bytes in base64, such as aGVsbG8=") from None
+        raise UnfitValue("must be bytes in base64, such as aGVsbG8=") from None
     if len(found) > (type.length or LONGEST):
-        raise Unfit(f"has {len(found)} bytes; at most {type.length or LONGEST} are taken")
+        raise UnfitValue(f"has {len(found)} bytes; at most {type.length or LONGEST} are taken")
     return found
 
 
 def _characters(value: Any, what: str) -> str:
     if not isinstance(value, str):
-        raise Unfit(f"must be {what}")
+        raise UnfitValue(f"must be {what}")
     if "\0" in value:
-        raise Unfit("must not hold a NUL character")
+        raise UnfitValue("must not hold a NUL character")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Unfit("holds half of a surrogate pair, which is no text") from None
+        raise UnfitValue("holds half of a surrogate pair, which is no text") from None
     return value
 
 
-_CHECKS: Mapping[Shape, Callable[[ParamType, Any], Any]] = {
-    Shape.TEXT: _text,
-    Shape.INTEGER: _integer,
-    Shape.FLOAT: _float,
-    Shape.DECIMAL: _decimal,
-    Shape.BOOLEAN: _boolean,
-    Shape.DATE: _date,
-    Shape.TIME: _time,
-    Shape.TIMESTAMP: _timestamp,
-    Shape.INTERVAL: _interval,
-    Shape.UUID: _uuid,
-    Shape.JSON: _json,
-    Shape.BYTES: _bytes,
+_CHECKS: Mapping[ValueKind, Callable[[ParamType, Any], Any]] = {
+    ValueKind.TEXT: _text,
+    ValueKind.INTEGER: _integer,
+    ValueKind.FLOAT: _float,
+    ValueKind.DECIMAL: _decimal,
+    ValueKind.BOOLEAN: _boolean,
+    ValueKind.DATE: _date,
+    ValueKind.TIME: _time,
+    ValueKind.TIMESTAMP: _timestamp,
+    ValueKind.INTERVAL: _interval,
+    ValueKind.UUID: _uuid,
+    ValueKind.JSON: _json,
+    ValueKind.BYTES: _bytes,
 }
 
 
-SHAPES: Mapping[str, Shape] = {
-    **dict.fromkeys(("char", "varchar", "text", "other"), Shape.TEXT),
-    **dict.fromkeys(("byteint", "smallint", "integer", "bigint"), Shape.INTEGER),
-    **dict.fromkeys(("real", "double"), Shape.FLOAT),
-    "decimal": Shape.DECIMAL,
-    "boolean": Shape.BOOLEAN,
-    "date": Shape.DATE,
-    **dict.fromkeys(("time", "timetz"), Shape.TIME),
-    **dict.fromkeys(("timestamp", "timestamptz"), Shape.TIMESTAMP),
-    "interval": Shape.INTERVAL,
-    "uuid": Shape.UUID,
-    **dict.fromkeys(("json", "jsonb"), Shape.JSON),
-    "bytes": Shape.BYTES,
+SHAPES: Mapping[str, ValueKind] = {
+    **dict.fromkeys(("char", "varchar", "text", "other"), ValueKind.TEXT),
+    **dict.fromkeys(("byteint", "smallint", "integer", "bigint"), ValueKind.INTEGER),
+    **dict.fromkeys(("real", "double"), ValueKind.FLOAT),
+    "decimal": ValueKind.DECIMAL,
+    "boolean": ValueKind.BOOLEAN,
+    "date": ValueKind.DATE,
+    **dict.fromkeys(("time", "timetz"), ValueKind.TIME),
+    **dict.fromkeys(("timestamp", "timestamptz"), ValueKind.TIMESTAMP),
+    "interval": ValueKind.INTERVAL,
+    "uuid": ValueKind.UUID,
+    **dict.fromkeys(("json", "jsonb"), ValueKind.JSON),
+    "bytes": ValueKind.BYTES,
 }
 """Every type by the one name that we give it; `other` is one of which we know nothing but that text stands for it."""
 
@@ -354,12 +354,12 @@ MOST_DIGITS = 1_000
 MOST_ITEMS = 500
 """Values of one list."""
 
-_JSON_TYPES: Mapping[Shape, Any] = {
-    Shape.INTEGER: "integer",
-    Shape.FLOAT: "number",
-    Shape.DECIMAL: ["number", "string"],
-    Shape.BOOLEAN: "boolean",
-    Shape.JSON: ["object", "array", "string", "number", "boolean"],
+_JSON_TYPES: Mapping[ValueKind, Any] = {
+    ValueKind.INTEGER: "integer",
+    ValueKind.FLOAT: "number",
+    ValueKind.DECIMAL: ["number", "string"],
+    ValueKind.BOOLEAN: "boolean",
+    ValueKind.JSON: ["object", "array", "string", "number", "boolean"],
 }
 # The formats `time` and `date-time` ask for a zone, so the types without one are described in words.
 _FORMATS = {"date": "date", "timetz": "time", "timestamptz": "date-time", "interval": "duration", "uuid": "uuid"}
@@ -392,7 +392,7 @@ class ParamType:
     """Whether a list of such values is taken."""
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ValueKind:
         """What its values are in JSON."""
         return SHAPES[self.name]
 
@@ -422,9 +422,9 @@ class ParamType:
             found["enum"] = list(self.choices)
         if self.name in _FORMATS:
             found["format"] = _FORMATS[self.name]
-        if bounds and self.shape is Shape.TEXT and self.length:
+        if bounds and self.shape is ValueKind.TEXT and self.length:
             found["maxLength"] = self.length
-        if bounds and self.shape is Shape.INTEGER and self.bits < 32:
+        if bounds and self.shape is ValueKind.INTEGER and self.bits < 32:
             found |= {"minimum": -(2 ** (self.bits - 1)), "maximum": 2 ** (self.bits - 1) - 1}
         return found
 
@@ -438,7 +438,7 @@ class ParamType:
             one = replace(self, is_many=False)
             values = value if isinstance(value, list) else [value]
             if len(values) > MOST_ITEMS:
-                raise Unfit(f"has {len(values)} items; at most {MOST_ITEMS} are taken")
+                raise UnfitValue(f"has {len(values)} items; at most {MOST_ITEMS} are taken")
             return [at(place, check, one, item) for place, item in enumerate(values)]
         return check(self, value)
 
@@ -468,16 +468,16 @@ def _decimal_type(code: str, digits: tuple[str | None, str | None]) -> ParamType
     return ParamType(code=code, name="decimal", precision=precision, scale=scale)
 
 
-_EXAMPLES: Mapping[Shape, Any] = {
-    Shape.INTEGER: 1,
-    Shape.FLOAT: 1.5,
-    Shape.DECIMAL: "1",
-    Shape.BOOLEAN: True,
-    Shape.DATE: "2026-01-31",
-    Shape.INTERVAL: "P1D",
-    Shape.UUID: "123e4567-e89b-12d3-a456-426614174000",
-    Shape.JSON: {},
-    Shape.BYTES: "AA==",
+_EXAMPLES: Mapping[ValueKind, Any] = {
+    ValueKind.INTEGER: 1,
+    ValueKind.FLOAT: 1.5,
+    ValueKind.DECIMAL: "1",
+    ValueKind.BOOLEAN: True,
+    ValueKind.DATE: "2026-01-31",
+    ValueKind.INTERVAL: "P1D",
+    ValueKind.UUID: "123e4567-e89b-12d3-a456-426614174000",
+    ValueKind.JSON: {},
+    ValueKind.BYTES: "AA==",
 }
 
 
@@ -486,7 +486,7 @@ def example_of(type: ParamType, text: str) -> Any:
     if type.choices:
         return type.choices[0]
     zone = "Z" if type.has_zone else ""
-    moments = {Shape.TIME: f"12:30:00{zone}", Shape.TIMESTAMP: f"2026-01-31T12:30:00{zone}"}
+    moments = {ValueKind.TIME: f"12:30:00{zone}", ValueKind.TIMESTAMP: f"2026-01-31T12:30:00{zone}"}
     return moments.get(type.shape) or _EXAMPLES.get(type.shape) or text[: type.length or len(text)]
 
 
