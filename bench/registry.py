@@ -29,7 +29,7 @@ if __package__ in (None, ""):
 from tests.attacking import TEXTS, Attack, make_test_app, state
 from tests.databases import Postgres, postgres_server
 from tests.interleaving import USERS, Interleaving, furnished
-from tests.providers.registry.registry_world import INJECTIONS
+from tests.providers.sql.registry.registry_world import INJECTIONS
 from tests.registries import Shop, postgres_shop, registry_house, sqlite_shop, until_tool
 
 from portico.domain.call import Call, Caller

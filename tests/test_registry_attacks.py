@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacking import TEXTS, TYPES, Attack, make_test_app, state
-from tests.providers.registry.registry_world import INJECTIONS
+from tests.providers.sql.registry.registry_world import INJECTIONS
 from tests.registries import Shop, postgres_shop, registry_house, sqlite_shop
 
 EVERY = {"direct": 1, "call_tool": 15, "execute_tool": 15, "script": 60}

@@ -15,7 +15,7 @@ import psycopg
 from tests.attack.suite import LIMITS, Attempt, Suite, flaw
 from tests.attack.target import Target
 from tests.databases import Postgres, as_superuser, postgres_server
-from tests.providers.registry.registry_world import INJECTIONS
+from tests.providers.sql.registry.registry_world import INJECTIONS
 
 WORD = "the-word-in-the-secret-file"
 TABLES = "CREATE TABLE people (id INTEGER, name TEXT); INSERT INTO people VALUES (1, 'ada'), (2, 'bob')"

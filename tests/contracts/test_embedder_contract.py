@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.embedders.embedding_server import EmbeddingServer
+from tests.embeddings.embedding_server import EmbeddingServer
 
 from portico.errors import EmbedderAway
 from portico.protocols import Embedder

@@ -85,7 +85,7 @@ def test_the_registry_needs_no_database_no_environment_and_no_new_dependency():
 def test_tests_stand_in_one_place():
     assert [m.name for m in modules() if re.search(r"(^|/)(tests?/|test_|conftest)|_test\.py$", m.name)] == []
     for path in (
-        "discovery/test_registry.py",
+        "surfaces/mcp/test_inventory.py",
         "surfaces/mcp/test_capabilities.py",
         "journeys/test_capabilities_surface.py",
     ):

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.test_annex import house_with, offering
+from tests.search.test_item_search import house_with, offering
 
 from portico.domain.call import Caller
 from portico.surfaces.mcp.surface import Envelope

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 from anyio import fail_after
-from tests.embedders.polyglot import QUERY, TOOLS, Held, Polyglot
+from tests.embeddings.polyglot import QUERY, TOOLS, Held, Polyglot
 
 from portico.gateway import Gateway
 from portico.search.embeddings.cache import Meanings

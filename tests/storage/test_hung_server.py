@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import psycopg
 import pytest
-from tests.stores.test_journal_faults import invocation, spelled
+from tests.storage.test_journal_faults import invocation, spelled
 
 from portico.domain.tool import ToolId
 from portico.errors import StoreError

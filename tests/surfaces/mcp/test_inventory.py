@@ -278,7 +278,7 @@ def test_pins_are_the_first_quick_actions_when_the_config_names_none():
 
 
 DETERMINISTIC = """
-from tests.discovery.test_registry import registry
+from tests.surfaces.mcp.test_inventory import registry
 print(registry().capabilities().text, registry().capabilities("query").text, registry().schema("tana_create").text)
 """
 

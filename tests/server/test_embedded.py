@@ -14,12 +14,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.server.lowlevel import Server
+from tests.journeys.kit import definition, serving
+from tests.journeys.running import ERAS, QUIET, text_of
 
 from portico import Catalog, PorticoError, Settings, create_mcp_app
 from portico.errors import ConfigError
 from portico.server.embedded import App, settings_of
-from tests.journeys.kit import definition, serving
-from tests.journeys.running import ERAS, QUIET, text_of
 
 TOOLS = '''
 def handle_base_readQuery(sql: str, limit: int = 10) -> dict:

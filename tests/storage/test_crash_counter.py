@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.stores.fake_ledger import FakeLedger
+from tests.storage.fake_ledger import FakeLedger
 
 from portico.errors import StoreError
 from portico.storage import crash_counter as losses

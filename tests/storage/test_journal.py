@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.stores.fake_ledger import FakeLedger
+from tests.storage.fake_ledger import FakeLedger
 
 from portico.domain.call import Invocation, Outcome
 from portico.domain.journal import Entry, Look, Lookup

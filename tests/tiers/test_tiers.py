@@ -12,6 +12,8 @@ from typing import Any, cast
 import anyio
 import jsonschema_rs
 import pytest
+from tests.house.source import modules
+from tests.hundred import HIGHEST, LOWEST, hundred
 
 from portico.catalog.categories import Standings
 from portico.catalog.policies import GlobPolicy
@@ -30,8 +32,6 @@ from portico.storage.database import RecentJournal
 from portico.testing import AGENT, FakeApplication, FakeIndex, definition, make_test_app
 from portico.tiers.tiers import TierAnswers
 from portico.wiring import build
-from tests.house.source import modules
-from tests.hundred import HIGHEST, LOWEST, hundred
 
 FIND_SYMBOL: dict[str, Any] = {
     "name": "find_symbol",

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
+from tests.hundred import hundred
 
 from portico.catalog.categories import Standings
 from portico.domain.call import Invocation, Outcome
@@ -16,7 +17,6 @@ from portico.domain.usage import Standing, Tier
 from portico.rendering.cache import AnswerCache
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 from portico.tiers.tiers import TierAnswers
-from tests.hundred import hundred
 
 HOUR = 3_600
 SERVERS = {

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.catalogue import generate
-from tests.embedders import embedding_server as serving
-from tests.embedders.embedding_server import EmbeddingServer
-from tests.embedders.polyglot import QUERY, TEXTS, TOOLS, Held, Polyglot, speaks
+from tests.embeddings import embedding_server as serving
+from tests.embeddings.embedding_server import EmbeddingServer
+from tests.embeddings.polyglot import QUERY, TEXTS, TOOLS, Held, Polyglot, speaks
 
 from portico.domain.disclosure import Findings, Query
 from portico.domain.server import Offering, ServerSpec, ToolFilter
