@@ -20,8 +20,8 @@ from portico.storage.sqlite import SqliteDatabase
 HOLD = """
 import sys
 from pathlib import Path
-from portico.storage.open import open_database, open_signals
-with open_signals(open_database(sys.argv[1], Path(sys.argv[2]))).alone("tiers") as is_mine:
+from portico.storage.open import open_database, open_change_feed
+with open_change_feed(open_database(sys.argv[1], Path(sys.argv[2]))).alone("tiers") as is_mine:
     print(is_mine, flush=True)
     sys.stdin.read()
 """

@@ -19,7 +19,7 @@ BOUND = 20
 """Seconds that a test waits for something that must happen."""
 
 
-class CliContext:
+class CallDesk:
     """Answers calls, and remembers them."""
 
     def __init__(self) -> None:
@@ -84,11 +84,11 @@ class Runner:
 
     def __init__(self, portal: BlockingPortal, engine: LuaEngine) -> None:
         self._portal, self._engine = portal, engine
-        self.cli_context = CliContext()
+        self.cli_context = CallDesk()
 
     def __call__(self, source: str, arguments: dict[str, Any] | None = None, **limits: Any) -> Ran:
         """Run a script to its end."""
-        self.cli_context = self._portal.call(CliContext)
+        self.cli_context = self._portal.call(CallDesk)
         given = {"seconds": 20.0, **limits}
         script = Script(source=source, arguments=arguments or {}, limits=ScriptLimits(**given))
         return self._portal.call(self._engine.run, script, self.cli_context)

@@ -11,7 +11,7 @@ from portico.domain.call import Script, ScriptLimits
 from portico.errors import ScriptError
 from portico.scripting.engine import LuaEngine
 from tests.scripting.denials import DENIALS, DONE, WALL
-from tests.scripting.kit import CliContext, children, nurseries, until
+from tests.scripting.kit import CallDesk, children, nurseries, until
 
 SMALL = ScriptLimits(
     seconds=30.0, cpu_seconds=0.15, memory_mb=16, calls=50, in_flight=4, output_bytes=50_000, printed_bytes=5_000
@@ -28,7 +28,7 @@ async def test_every_denial_is_ended_by_its_limit_and_leaves_nothing(engine: Lua
 
     async def end(name: str) -> None:
         wanted, source = DENIALS[name]
-        cli_context = CliContext()
+        cli_context = CallDesk()
         async with gate:
             limits = replace(SMALL, seconds=0.5) if wanted == (WALL,) else SMALL
             limit = await _limit_of(engine, Script(source=source, limits=limits), cli_context)
@@ -55,7 +55,7 @@ async def test_no_call_is_accepted_after_the_deadline(engine: LuaEngine):
       pcall(function() local x <close> = setmetatable({}, { __close = function() calculator.echo() end }) error() end)
     end
     """
-    cli_context = CliContext()
+    cli_context = CallDesk()
     with pytest.raises(ScriptError) as caught:
         await engine.run(
             Script(source=source, limits=ScriptLimits(seconds=1.0, cpu_seconds=20, calls=10**9)), cli_context
@@ -63,13 +63,13 @@ async def test_no_call_is_accepted_after_the_deadline(engine: LuaEngine):
     made = len(cli_context.calls)
     assert caught.value.limit == "seconds"
     assert made > 0
-    await engine.run(Script(source="return 1"), CliContext())
+    await engine.run(Script(source="return 1"), CallDesk())
     assert len(cli_context.calls) == made
 
 
 @pytest.mark.requirement("S3-E12", "T61")
 async def test_calls_stop_exactly_at_their_limit(engine: LuaEngine):
-    cli_context = CliContext()
+    cli_context = CallDesk()
     script = Script(
         source="local n = 0 for i = 1, 100 do if pcall(calculator.echo, {}) then n = n + 1 end end return n",
         limits=ScriptLimits(calls=7),
@@ -85,7 +85,7 @@ async def test_a_hundred_endless_scripts_do_not_stop_others(engine: LuaEngine):
     async def endless() -> None:
         try:
             await engine.run(
-                Script(source="while true do end", limits=ScriptLimits(seconds=60, cpu_seconds=0.05)), CliContext()
+                Script(source="while true do end", limits=ScriptLimits(seconds=60, cpu_seconds=0.05)), CallDesk()
             )
         except ScriptError as error:
             (stopped if error.limit == "cpu_seconds" else refused).append(error.reason)
@@ -97,10 +97,10 @@ async def test_a_hundred_endless_scripts_do_not_stop_others(engine: LuaEngine):
     assert len(stopped) == 8 + 32
     assert len(refused) == 60
     assert all("too many scripts are running: 8 may run and 32 may wait" in reason for reason in refused)
-    assert (await engine.run(Script(source="return 1"), CliContext())).value == 1
+    assert (await engine.run(Script(source="return 1"), CallDesk())).value == 1
 
 
-async def _limit_of(engine: LuaEngine, script: Script, cli_context: CliContext) -> str:
+async def _limit_of(engine: LuaEngine, script: Script, cli_context: CallDesk) -> str:
     try:
         await engine.run(script, cli_context)
     except ScriptError as error:

@@ -9,7 +9,7 @@ import pytest
 
 from portico.domain.call import Script, ScriptLimits
 from portico.scripting.engine import LuaEngine
-from tests.scripting.kit import BOUND, CliContext, children, until
+from tests.scripting.kit import BOUND, CallDesk, children, until
 
 MEGABYTES = 32
 BESIDE = 64
@@ -38,7 +38,7 @@ async def test_a_full_script_takes_little_more_than_its_limit(engine: LuaEngine,
     """
     await engine.wake()
     assert engine._pool is not None
-    nursery, cli_context = engine._pool.nursery, CliContext()
+    nursery, cli_context = engine._pool.nursery, CallDesk()
     assert nursery is not None
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:

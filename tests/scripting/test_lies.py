@@ -16,7 +16,7 @@ from portico.domain.call import Script, ScriptLimits
 from portico.scripting.fork_client import HELD, Worker
 from portico.scripting.framing import BadFrame, Splitter, dumped, loaded, packed
 from portico.scripting.run import LATE, LOST, ScriptRun, start_frame
-from tests.scripting.kit import BOUND, CliContext
+from tests.scripting.kit import BOUND, CallDesk
 
 LIMITS = ScriptLimits(seconds=5, memory_mb=32, calls=3, in_flight=2, output_bytes=1_000, printed_bytes=10)
 
@@ -24,10 +24,10 @@ LIMITS = ScriptLimits(seconds=5, memory_mb=32, calls=3, in_flight=2, output_byte
 @asynccontextmanager
 async def taken_over(
     limits: ScriptLimits = LIMITS,
-) -> AsyncIterator[tuple[ScriptRun, socket.socket, CliContext, list[str]]]:
+) -> AsyncIterator[tuple[ScriptRun, socket.socket, CallDesk, list[str]]]:
     """A run, and the worker's end of its wire in our hands."""
     ours, theirs = socket.socketpair()
-    worker, cli_context, ended = Worker(1), CliContext(), []
+    worker, cli_context, ended = Worker(1), CallDesk(), []
     await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
     with theirs:
         theirs.setblocking(False)
@@ -41,7 +41,7 @@ def frame(**fields: object) -> bytes:
     return packed(json.dumps(fields).encode())
 
 
-async def said(*frames: bytes, limits: ScriptLimits = LIMITS) -> tuple[object, ScriptRun, CliContext]:
+async def said(*frames: bytes, limits: ScriptLimits = LIMITS) -> tuple[object, ScriptRun, CallDesk]:
     """What comes of a worker that says this and is gone."""
     async with taken_over(limits) as (run, wire, cli_context, ended):
         for one in frames:

@@ -214,12 +214,12 @@ import sys
 from pathlib import Path
 from portico.storage.ledger import DatabaseLedger
 from portico.storage.catalog import DatabaseStore
-from portico.storage.open import open_database, open_signals
+from portico.storage.open import open_database, open_change_feed
 from portico.storage.catalog import DatabaseTiers
 for _ in range(2):
     database = open_database("sqlite", Path(sys.argv[1]))
     DatabaseStore(database).load({}), DatabaseLedger(database).usage(), DatabaseTiers(database).standings()
-    open_signals(database).close()
+    open_change_feed(database).close()
     database.close()
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"sqlalchemy", "alembic", "psycopg", "mako"}))
 """
