@@ -19,7 +19,7 @@ BOUND = 20
 """Seconds that a test waits for something that must happen."""
 
 
-class CallDesk:
+class FakeApi:
     """Answers calls, and remembers them."""
 
     def __init__(self) -> None:
@@ -84,14 +84,14 @@ class Runner:
 
     def __init__(self, portal: BlockingPortal, engine: LuaEngine) -> None:
         self._portal, self._engine = portal, engine
-        self.cli_context = CallDesk()
+        self.fake = FakeApi()
 
     def __call__(self, source: str, arguments: dict[str, Any] | None = None, **limits: Any) -> Ran:
         """Run a script to its end."""
-        self.cli_context = self._portal.call(CallDesk)
+        self.fake = self._portal.call(FakeApi)
         given = {"seconds": 20.0, **limits}
         script = Script(source=source, arguments=arguments or {}, limits=ScriptLimits(**given))
-        return self._portal.call(self._engine.run, script, self.cli_context)
+        return self._portal.call(self._engine.run, script, self.fake)
 
     def value(self, source: str, arguments: dict[str, Any] | None = None, **limits: Any) -> Any:
         """What a script returns."""

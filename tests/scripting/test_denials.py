@@ -11,7 +11,7 @@ from portico.domain.call import Script, ScriptLimits
 from portico.errors import ScriptError
 from portico.scripting.engine import LuaEngine
 from tests.scripting.denials import DENIALS, DONE, WALL
-from tests.scripting.kit import CallDesk, children, nurseries, until
+from tests.scripting.kit import FakeApi, children, nurseries, until
 
 SMALL = ScriptLimits(
     seconds=30.0, cpu_seconds=0.15, memory_mb=16, calls=50, in_flight=4, output_bytes=50_000, printed_bytes=5_000
@@ -28,14 +28,14 @@ async def test_every_denial_is_ended_by_its_limit_and_leaves_nothing(engine: Lua
 
     async def end(name: str) -> None:
         wanted, source = DENIALS[name]
-        cli_context = CallDesk()
+        fake = FakeApi()
         async with gate:
             limits = replace(SMALL, seconds=0.5) if wanted == (WALL,) else SMALL
-            limit = await _limit_of(engine, Script(source=source, limits=limits), cli_context)
+            limit = await _limit_of(engine, Script(source=source, limits=limits), fake)
         if limit not in wanted:
             wrong[name] = f"ended by {limit!r}, not by {wanted}"
-        if len(cli_context.calls) > SMALL.calls or cli_context.in_flight:
-            wrong[name] = f"{len(cli_context.calls)} calls, {cli_context.in_flight} of them still under way"
+        if len(fake.calls) > SMALL.calls or fake.in_flight:
+            wrong[name] = f"{len(fake.calls)} calls, {fake.in_flight} of them still under way"
 
     with anyio.fail_after(100):
         async with anyio.create_task_group() as tasks:
@@ -55,27 +55,25 @@ async def test_no_call_is_accepted_after_the_deadline(engine: LuaEngine):
       pcall(function() local x <close> = setmetatable({}, { __close = function() calculator.echo() end }) error() end)
     end
     """
-    cli_context = CallDesk()
+    fake = FakeApi()
     with pytest.raises(ScriptError) as caught:
-        await engine.run(
-            Script(source=source, limits=ScriptLimits(seconds=1.0, cpu_seconds=20, calls=10**9)), cli_context
-        )
-    made = len(cli_context.calls)
+        await engine.run(Script(source=source, limits=ScriptLimits(seconds=1.0, cpu_seconds=20, calls=10**9)), fake)
+    made = len(fake.calls)
     assert caught.value.limit == "seconds"
     assert made > 0
-    await engine.run(Script(source="return 1"), CallDesk())
-    assert len(cli_context.calls) == made
+    await engine.run(Script(source="return 1"), FakeApi())
+    assert len(fake.calls) == made
 
 
 @pytest.mark.requirement("S3-E12", "T61")
 async def test_calls_stop_exactly_at_their_limit(engine: LuaEngine):
-    cli_context = CallDesk()
+    fake = FakeApi()
     script = Script(
         source="local n = 0 for i = 1, 100 do if pcall(calculator.echo, {}) then n = n + 1 end end return n",
         limits=ScriptLimits(calls=7),
     )
-    assert (await engine.run(script, cli_context)).value == 7
-    assert len(cli_context.calls) == 7
+    assert (await engine.run(script, fake)).value == 7
+    assert len(fake.calls) == 7
 
 
 @pytest.mark.requirement("S3-E12", "F44")
@@ -85,7 +83,7 @@ async def test_a_hundred_endless_scripts_do_not_stop_others(engine: LuaEngine):
     async def endless() -> None:
         try:
             await engine.run(
-                Script(source="while true do end", limits=ScriptLimits(seconds=60, cpu_seconds=0.05)), CallDesk()
+                Script(source="while true do end", limits=ScriptLimits(seconds=60, cpu_seconds=0.05)), FakeApi()
             )
         except ScriptError as error:
             (stopped if error.limit == "cpu_seconds" else refused).append(error.reason)
@@ -97,12 +95,12 @@ async def test_a_hundred_endless_scripts_do_not_stop_others(engine: LuaEngine):
     assert len(stopped) == 8 + 32
     assert len(refused) == 60
     assert all("too many scripts are running: 8 may run and 32 may wait" in reason for reason in refused)
-    assert (await engine.run(Script(source="return 1"), CallDesk())).value == 1
+    assert (await engine.run(Script(source="return 1"), FakeApi())).value == 1
 
 
-async def _limit_of(engine: LuaEngine, script: Script, cli_context: CallDesk) -> str:
+async def _limit_of(engine: LuaEngine, script: Script, fake: FakeApi) -> str:
     try:
-        await engine.run(script, cli_context)
+        await engine.run(script, fake)
     except ScriptError as error:
         return error.limit
     return DONE

@@ -9,7 +9,7 @@ import pytest
 
 from portico.domain.call import Script, ScriptLimits
 from portico.scripting.engine import LuaEngine
-from tests.scripting.kit import BOUND, CallDesk, children, until
+from tests.scripting.kit import BOUND, FakeApi, children, until
 
 MEGABYTES = 32
 BESIDE = 64
@@ -38,13 +38,13 @@ async def test_a_full_script_takes_little_more_than_its_limit(engine: LuaEngine,
     """
     await engine.wake()
     assert engine._pool is not None
-    nursery, cli_context = engine._pool.nursery, CallDesk()
+    nursery, fake = engine._pool.nursery, FakeApi()
     assert nursery is not None
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             limits = ScriptLimits(memory_mb=MEGABYTES, cpu_seconds=15)
-            tasks.start_soon(engine.run, Script(source=source, limits=limits), cli_context)
-            await until(lambda: cli_context.calls and cli_context.calls[-1][1] == "hang")
+            tasks.start_soon(engine.run, Script(source=source, limits=limits), fake)
+            await until(lambda: fake.calls and fake.calls[-1][1] == "hang")
             most = max(map(_peak, children(nursery)))
             tasks.cancel_scope.cancel()
     assert MEGABYTES // 2 < most <= MEGABYTES + BESIDE

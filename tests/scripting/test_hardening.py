@@ -14,7 +14,7 @@ from portico.domain.call import Script
 from portico.errors import ScriptError
 from portico.scripting import hardening as seccomp
 from portico.scripting.engine import LuaEngine
-from tests.scripting.kit import CallDesk
+from tests.scripting.kit import FakeApi
 
 PROBES = Path(__file__).with_name("probes.py")
 
@@ -53,13 +53,13 @@ async def test_the_nursery_has_no_environment_and_no_folder(engine: LuaEngine):
 async def test_scripts_are_refused_where_hardening_is_required_and_missing(monkeypatch: pytest.MonkeyPatch):
     engine = LuaEngine(require_hardening=True)
     await engine.wake()
-    assert (await engine.run(Script(source="return 1"), CallDesk())).value == 1
+    assert (await engine.run(Script(source="return 1"), FakeApi())).value == 1
     assert engine._pool is not None
     monkeypatch.setattr(engine._pool, "missing", ("a filter for system calls (seccomp)",))
-    cli_context = CallDesk()
+    fake = FakeApi()
     with pytest.raises(ScriptError, match="this machine lacks a filter for system calls"):
-        await engine.run(Script(source="calculator.echo()"), cli_context)
-    assert cli_context.calls == []
+        await engine.run(Script(source="calculator.echo()"), fake)
+    assert fake.calls == []
     assert (await engine.sandbox()).is_degraded
     await engine.aclose()
 
@@ -69,7 +69,7 @@ async def test_scripts_run_where_hardening_is_missing_and_not_required(monkeypat
     await engine.wake()
     assert engine._pool is not None
     monkeypatch.setattr(engine._pool, "missing", ("a filter for system calls (seccomp)",))
-    assert (await engine.run(Script(source="return 1"), CallDesk())).value == 1
+    assert (await engine.run(Script(source="return 1"), FakeApi())).value == 1
     await engine.aclose()
 
 

@@ -77,7 +77,7 @@ def test_more_values_than_the_gateway_reads_at_once_are_refused(run: Runner, val
     error = run.error(NEST + values, output_bytes=10_000_000, memory_mb=128)
     assert "more than 100000 values (tables count twice) are in" in error.reason
     assert error.limit == limit
-    assert run.cli_context.calls == []
+    assert run.fake.calls == []
 
 
 def test_many_values_still_pass(run: Runner):

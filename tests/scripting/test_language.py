@@ -17,7 +17,7 @@ def test_a_script_combines_tools_of_several_servers(run: Runner):
     result({ sum = sum, product = product })
     """
     assert run.value(source) == {"sum": {"result": 30}, "product": {"result": 60}}
-    assert run.cli_context.calls == [
+    assert run.fake.calls == [
         ("calculator", "add", {"a": 10, "b": 20}),
         ("data_server", "multiply", {"a": 30, "b": 2}),
     ]
@@ -47,7 +47,7 @@ def test_a_script_may_have_no_result(run: Runner):
 
 def test_a_call_without_arguments_passes_an_empty_object(run: Runner):
     run("calculator.echo():await() calculator.echo({}):await()")
-    assert [arguments for _, _, arguments in run.cli_context.calls] == [{}, {}]
+    assert [arguments for _, _, arguments in run.fake.calls] == [{}, {}]
 
 
 def test_calls_run_at_the_same_time(run: Runner):
@@ -58,12 +58,12 @@ def test_calls_run_at_the_same_time(run: Runner):
     return { first = got[1].i, last = got[10].i, count = #got }
     """
     assert run.value(source) == {"first": 1, "last": 10, "count": 10}
-    assert run.cli_context.most_in_flight == 10
+    assert run.fake.most_in_flight == 10
 
 
 def test_calls_beyond_the_limit_of_those_in_flight_wait_for_their_turn(run: Runner):
     run("for i = 1, 9 do calculator.wait({ crowd = 3 }) end", in_flight=3)
-    assert (len(run.cli_context.calls), run.cli_context.most_in_flight) == (9, 3)
+    assert (len(run.fake.calls), run.fake.most_in_flight) == (9, 3)
 
 
 def test_await_all_keeps_keys(run: Runner):
@@ -86,7 +86,7 @@ def test_await_all_raises_the_first_error_after_all_are_done(run: Runner):
         False,
         "script:3: calculator.fail: call_failed; the call was sent and the server answered\n- one",
     ]
-    assert len(run.cli_context.calls) == 3
+    assert len(run.fake.calls) == 3
 
 
 def test_a_future_can_be_awaited_again_in_a_coroutine_and_in_pcall(run: Runner):
@@ -110,8 +110,8 @@ def test_errors_of_calls_that_nobody_awaited_are_told(run: Runner):
     ran = run("calculator.add({a=1,b=1})\ncalculator.fail({why='lost'})\nreturn 1")
     assert ran.value == 1
     assert ran.unawaited == ("line 2: calculator.fail: call_failed; the call was sent and the server answered\n- lost",)
-    assert len(run.cli_context.calls) == 2
-    assert run.cli_context.cancelled == 0
+    assert len(run.fake.calls) == 2
+    assert run.fake.cancelled == 0
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_the_gateway_is_asked_like_a_tool(run: Runner):
     return await_all(waiting)[6]
     """
     assert run.value(source) == {"question": "search", "arguments": "open a bug"}
-    asked = [question for question, _ in run.cli_context.questions]
+    asked = [question for question, _ in run.fake.questions]
     assert asked == ["search", "describe", "read_result", "list_resources", "read_resource", "search"]
 
 

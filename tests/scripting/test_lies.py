@@ -16,7 +16,7 @@ from portico.domain.call import Script, ScriptLimits
 from portico.scripting.fork_client import HELD, Worker
 from portico.scripting.framing import BadFrame, Splitter, dumped, loaded, packed
 from portico.scripting.run import LATE, LOST, ScriptRun, start_frame
-from tests.scripting.kit import BOUND, CallDesk
+from tests.scripting.kit import BOUND, FakeApi
 
 LIMITS = ScriptLimits(seconds=5, memory_mb=32, calls=3, in_flight=2, output_bytes=1_000, printed_bytes=10)
 
@@ -24,14 +24,14 @@ LIMITS = ScriptLimits(seconds=5, memory_mb=32, calls=3, in_flight=2, output_byte
 @asynccontextmanager
 async def taken_over(
     limits: ScriptLimits = LIMITS,
-) -> AsyncIterator[tuple[ScriptRun, socket.socket, CallDesk, list[str]]]:
+) -> AsyncIterator[tuple[ScriptRun, socket.socket, FakeApi, list[str]]]:
     """A run, and the worker's end of its wire in our hands."""
     ours, theirs = socket.socketpair()
-    worker, cli_context, ended = Worker(1), CallDesk(), []
+    worker, fake, ended = Worker(1), FakeApi(), []
     await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
     with theirs:
         theirs.setblocking(False)
-        yield ScriptRun(worker, Script(source="", limits=limits), cli_context), theirs, cli_context, ended
+        yield ScriptRun(worker, Script(source="", limits=limits), fake), theirs, fake, ended
     worker.close()
     await anyio.lowlevel.checkpoint()
 
@@ -41,16 +41,16 @@ def frame(**fields: object) -> bytes:
     return packed(json.dumps(fields).encode())
 
 
-async def said(*frames: bytes, limits: ScriptLimits = LIMITS) -> tuple[object, ScriptRun, CallDesk]:
+async def said(*frames: bytes, limits: ScriptLimits = LIMITS) -> tuple[object, ScriptRun, FakeApi]:
     """What comes of a worker that says this and is gone."""
-    async with taken_over(limits) as (run, wire, cli_context, ended):
+    async with taken_over(limits) as (run, wire, fake, ended):
         for one in frames:
             wire.send(one)
         wire.shutdown(socket.SHUT_WR)
         with anyio.fail_after(BOUND):
             last = await run.converse(start_frame(Script(source=""), []), lambda: ended.append("ended"))
         assert ended == ["ended"]
-        return last, run, cli_context
+        return last, run, fake
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ async def said(*frames: bytes, limits: ScriptLimits = LIMITS) -> tuple[object, S
     ],
 )
 async def test_nonsense_ends_the_run_and_is_not_used(nonsense: bytes):
-    last, run, cli_context = await said(nonsense, frame(kind="done", value="after that"))
+    last, run, fake = await said(nonsense, frame(kind="done", value="after that"))
     assert last is LOST
     assert run._worker.has_misbehaved
-    assert cli_context.calls == []
+    assert fake.calls == []
 
 
 async def test_calls_beyond_the_limit_are_not_made_and_end_the_run():
     calls = [frame(kind="call", id=n, server="calculator", tool="echo", arguments={}) for n in range(10)]
-    last, run, cli_context = await said(*calls, frame(kind="ask", id=11, question="search", arguments={}))
+    last, run, fake = await said(*calls, frame(kind="ask", id=11, question="search", arguments={}))
     assert (last, run._worker.has_misbehaved) == (LOST, True)
-    assert len(cli_context.calls) <= 3
-    assert cli_context.questions == []
+    assert len(fake.calls) <= 3
+    assert fake.questions == []
 
 
 async def test_an_endless_error_is_told_in_part():

@@ -18,7 +18,7 @@ from portico.scripting.engine import LuaEngine
 from portico.scripting.framing import ALLOWANCE
 from portico.scripting.run import start_frame
 from tests.house.source import ROOT
-from tests.scripting.kit import BOUND, CallDesk, children, is_running, killed, nurseries, until
+from tests.scripting.kit import BOUND, FakeApi, children, is_running, killed, nurseries, until
 
 HANGING = Script(source="calculator.hang():await()")
 LOOPING = Script(source="print('on its way') while true do end", limits=ScriptLimits(cpu_seconds=60))
@@ -26,45 +26,43 @@ LOOPING = Script(source="print('on its way') while true do end", limits=ScriptLi
 
 @pytest.mark.requirement("T65")
 async def test_a_cancelled_run_takes_its_script_and_its_calls_with_it(engine: LuaEngine):
-    cli_context = CallDesk()
+    fake = FakeApi()
     nursery = await _nursery(engine)
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(
-                engine.run, Script(source="for i = 1, 5 do calculator.hang() end while true do end"), cli_context
-            )
-            await until(lambda: cli_context.in_flight == 5)
+            tasks.start_soon(engine.run, Script(source="for i = 1, 5 do calculator.hang() end while true do end"), fake)
+            await until(lambda: fake.in_flight == 5)
             assert len(children(nursery)) >= 1
             tasks.cancel_scope.cancel()
-    assert (cli_context.in_flight, cli_context.cancelled) == (0, 5)
+    assert (fake.in_flight, fake.cancelled) == (0, 5)
     await until(lambda: len(children(nursery)) == 2)
     assert (await engine.sandbox()).running == 0
 
 
 async def test_a_run_that_waits_for_its_turn_can_be_cancelled(engine: LuaEngine):
     engine = LuaEngine(pool_size=1, at_once=1)
-    cli_context, other = CallDesk(), CallDesk()
+    fake, other = FakeApi(), FakeApi()
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(engine.run, HANGING, cli_context)
-            await until(lambda: cli_context.in_flight == 1)
+            tasks.start_soon(engine.run, HANGING, fake)
+            await until(lambda: fake.in_flight == 1)
             with anyio.move_on_after(0.05):
                 await engine.run(Script(source="calculator.echo()"), other)
             tasks.cancel_scope.cancel()
         assert other.calls == []
-        assert (await engine.run(Script(source="return 1"), CallDesk())).value == 1
+        assert (await engine.run(Script(source="return 1"), FakeApi())).value == 1
     await engine.aclose()
 
 
 async def test_a_run_that_gets_no_turn_says_so():
     engine = LuaEngine(pool_size=1, at_once=1)
-    cli_context = CallDesk()
+    fake = FakeApi()
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(engine.run, HANGING, cli_context)
-            await until(lambda: cli_context.in_flight == 1)
+            tasks.start_soon(engine.run, HANGING, fake)
+            await until(lambda: fake.in_flight == 1)
             with pytest.raises(ScriptError, match="other scripts were still running"):
-                await engine.run(Script(source="return 1", limits=ScriptLimits(seconds=0.05)), CallDesk())
+                await engine.run(Script(source="return 1", limits=ScriptLimits(seconds=0.05)), FakeApi())
             tasks.cancel_scope.cancel()
     await engine.aclose()
 
@@ -73,8 +71,8 @@ async def test_no_worker_is_used_twice(engine: LuaEngine):
     nursery = await _nursery(engine)
     for _ in range(4):
         used = children(nursery)
-        await engine.run(Script(source="return 1"), CallDesk())
-        await engine.run(Script(source="return 1"), CallDesk())
+        await engine.run(Script(source="return 1"), FakeApi())
+        await engine.run(Script(source="return 1"), FakeApi())
         await until(lambda used=used: len(children(nursery)) == 2 and not children(nursery) & used)
 
 
@@ -82,30 +80,26 @@ async def test_no_worker_is_used_twice(engine: LuaEngine):
 async def test_a_killed_worker_fails_its_script_alone(engine: LuaEngine):
     nursery = await _nursery(engine)
     warm = children(nursery)
-    cli_context = CallDesk()
+    fake = FakeApi()
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(
-                _expect, engine, Script(source="calculator.hang():await()"), cli_context, "killed from outside"
-            )
-            await until(lambda: cli_context.in_flight == 1)
+            tasks.start_soon(_expect, engine, Script(source="calculator.hang():await()"), fake, "killed from outside")
+            await until(lambda: fake.in_flight == 1)
             await killed(warm, signal.SIGKILL)
-    assert cli_context.cancelled == 1
-    assert (await engine.run(Script(source="return 1"), CallDesk())).value == 1
+    assert fake.cancelled == 1
+    assert (await engine.run(Script(source="return 1"), FakeApi())).value == 1
     assert nurseries() >= {nursery}
 
 
 async def test_a_worker_that_crashes_is_told_from_one_that_used_its_time(engine: LuaEngine):
     nursery = await _nursery(engine)
-    cli_context = CallDesk()
+    fake = FakeApi()
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_expect, engine, HANGING, cli_context, "its process was lost (signal 11)")
-            await until(lambda: cli_context.in_flight == 1)
+            tasks.start_soon(_expect, engine, HANGING, fake, "its process was lost (signal 11)")
+            await until(lambda: fake.in_flight == 1)
             await killed(children(nursery), signal.SIGSEGV)
-    await _expect(
-        engine, Script(source="while true do end", limits=ScriptLimits(cpu_seconds=0.05)), cli_context, "CPU time"
-    )
+    await _expect(engine, Script(source="while true do end", limits=ScriptLimits(cpu_seconds=0.05)), fake, "CPU time")
 
 
 @pytest.mark.requirement("F43")
@@ -114,55 +108,53 @@ async def test_idle_workers_that_die_are_replaced(engine: LuaEngine):
     old = children(nursery)
     await killed(old, signal.SIGKILL)
     await until(lambda: len(children(nursery) - old) == 2)
-    assert (await engine.run(Script(source="return 1"), CallDesk())).value == 1
+    assert (await engine.run(Script(source="return 1"), FakeApi())).value == 1
 
 
 async def test_a_stopped_worker_is_ended_by_the_clock(engine: LuaEngine):
     nursery = await _nursery(engine)
-    cli_context = CallDesk()
+    fake = FakeApi()
     script = Script(source="calculator.wait():await() return 1", limits=ScriptLimits(seconds=2.0))
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_expect, engine, script, cli_context, "it was stopped after 2 s")
-            await until(lambda: cli_context.in_flight == 1)
+            tasks.start_soon(_expect, engine, script, fake, "it was stopped after 2 s")
+            await until(lambda: fake.in_flight == 1)
             frozen = children(nursery)
             for pid in frozen:
                 os.kill(pid, signal.SIGSTOP)
-            cli_context.opened.set()
+            fake.opened.set()
     await killed(frozen, signal.SIGKILL)
     await until(lambda: len(children(nursery) - frozen) == 2)
 
 
 async def test_a_killed_nursery_is_started_again(engine: LuaEngine):
     nursery = await _nursery(engine)
-    cli_context = CallDesk()
+    fake = FakeApi()
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_expect, engine, HANGING, cli_context, "run the script again")
-            await until(lambda: cli_context.in_flight == 1)
+            tasks.start_soon(_expect, engine, HANGING, fake, "run the script again")
+            await until(lambda: fake.in_flight == 1)
             workers = children(nursery)
             os.kill(nursery, signal.SIGKILL)
         await until(lambda: not any(map(is_running, workers)))
-        assert (await engine.run(Script(source="return 1"), CallDesk())).value == 1
+        assert (await engine.run(Script(source="return 1"), FakeApi())).value == 1
     assert await _nursery(engine) != nursery
 
 
 async def test_closing_ends_what_runs(engine: LuaEngine):
     before = nurseries()
-    cli_context = CallDesk()
+    fake = FakeApi()
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(
-                _expect, engine, Script(source="calculator.echo():await() while true do end"), cli_context, ""
-            )
-            await until(lambda: len(cli_context.calls) == 1)
+            tasks.start_soon(_expect, engine, Script(source="calculator.echo():await() while true do end"), fake, "")
+            await until(lambda: len(fake.calls) == 1)
             (nursery,) = nurseries() - before
             workers = children(nursery)
             await engine.aclose()
     assert nurseries() == before
     assert not any(map(is_running, workers))
     with pytest.raises(ScriptError, match="closing"):
-        await engine.run(Script(source="return 1"), CallDesk())
+        await engine.run(Script(source="return 1"), FakeApi())
 
 
 @pytest.mark.requirement("F09")
@@ -172,14 +164,14 @@ import anyio
 from portico.domain.call import Script, ScriptLimits
 from portico.scripting.engine import LuaEngine
 from tests.house.source import ROOT
-from tests.scripting.kit import CallDesk, children, until
+from tests.scripting.kit import FakeApi, children, until
 
 async def main():
     engine = LuaEngine(pool_size=2)
     await engine.wake()
     await until(lambda: engine._pool.ready == 2)
     print(engine._pool.nursery, *children(engine._pool.nursery), flush=True)
-    await engine.run(Script(source="while true do end", limits=ScriptLimits(seconds=100, cpu_seconds=100)), CallDesk())
+    await engine.run(Script(source="while true do end", limits=ScriptLimits(seconds=100, cpu_seconds=100)), FakeApi())
 
 anyio.run(main)
 """
@@ -219,14 +211,14 @@ async def test_what_had_been_sent_is_told(engine: LuaEngine):
         ("calculator.hang() error('x')", Sent.UNKNOWN),
     ):
         with pytest.raises(ScriptError) as caught:
-            await engine.run(Script(source=source), CallDesk())
+            await engine.run(Script(source=source), FakeApi())
         assert caught.value.sent is sent
 
 
 async def test_a_source_beyond_its_limit_is_not_even_sent():
     engine = LuaEngine()
     with pytest.raises(ScriptError) as caught:
-        await engine.run(Script(source="x" * 1_000_000), CallDesk())
+        await engine.run(Script(source="x" * 1_000_000), FakeApi())
     assert caught.value.limit == "source_bytes"
     assert "1,000,000 bytes, and 256,000 are allowed" in caught.value.reason
     await engine.aclose()
@@ -234,11 +226,11 @@ async def test_a_source_beyond_its_limit_is_not_even_sent():
 
 async def test_arguments_that_are_no_json_are_refused(engine: LuaEngine):
     with pytest.raises(ScriptError, match="arguments are not JSON"):
-        await engine.run(Script(source="return 1", arguments={"x": {1}}), CallDesk())
+        await engine.run(Script(source="return 1", arguments={"x": {1}}), FakeApi())
 
 
 async def test_a_fault_in_the_gateway_is_not_told_as_the_scripts(engine: LuaEngine):
-    class Broken(CallDesk):
+    class Broken(FakeApi):
         async def call(self, server, tool, arguments):
             raise LookupError("a fault of ours")
 
@@ -262,7 +254,7 @@ async def test_a_nursery_that_cannot_start_is_a_problem_with_a_reason(monkeypatc
     assert "cannot be started" in sandbox.problem
     assert sandbox.is_degraded
     with pytest.raises(ScriptError, match="cannot be started"):
-        await engine.run(Script(source="return 1"), CallDesk())
+        await engine.run(Script(source="return 1"), FakeApi())
     monkeypatch.setattr(minder, "COMMAND", ("/bin/false",))
     assert "ended at its start" in (await engine.sandbox()).problem
     await engine.aclose()
@@ -278,7 +270,7 @@ async def _nursery(engine: LuaEngine) -> int:
     return pool.nursery
 
 
-async def _expect(engine: LuaEngine, script: Script, cli_context: CallDesk, reason: str) -> None:
+async def _expect(engine: LuaEngine, script: Script, fake: FakeApi, reason: str) -> None:
     with pytest.raises(ScriptError) as caught:
-        await engine.run(script, cli_context)
+        await engine.run(script, fake)
     assert reason in caught.value.reason

@@ -20,7 +20,7 @@ from portico.errors import ScriptError
 from portico.scripting import engine as pool
 from portico.scripting.engine import LuaEngine
 from tests.house.source import ROOT
-from tests.scripting.kit import BOUND, CallDesk, children, is_running, until
+from tests.scripting.kit import BOUND, FakeApi, children, is_running, until
 
 ONE = Script(source="return 1")
 GATEWAY = """
@@ -31,15 +31,15 @@ import anyio
 from portico.domain.call import Script, ScriptLimits
 from portico.errors import ScriptError
 from portico.scripting.engine import LuaEngine
-from tests.scripting.kit import CallDesk
+from tests.scripting.kit import FakeApi
 
 
 async def main():
     engine = LuaEngine(pool_size=1)
     for _ in range(3):
-        print((await engine.run(Script(source="return calculator.echo({ value = 1 }):await()"), CallDesk())).value)
+        print((await engine.run(Script(source="return calculator.echo({ value = 1 }):await()"), FakeApi())).value)
     try:
-        await engine.run(Script(source="while true do end", limits=ScriptLimits(seconds=20, cpu_seconds=0.05)), CallDesk())
+        await engine.run(Script(source="while true do end", limits=ScriptLimits(seconds=20, cpu_seconds=0.05)), FakeApi())
     except ScriptError as error:
         print(error.limit)
     await engine.aclose()
@@ -77,7 +77,7 @@ async def test_a_stopped_nursery_is_replaced(engine: LuaEngine, monkeypatch: pyt
     os.kill(nursery, signal.SIGSTOP)
     with anyio.fail_after(BOUND):
         for _ in range(4):  # two find a warm worker, and then there are none
-            assert (await engine.run(ONE, CallDesk())).value == 1
+            assert (await engine.run(ONE, FakeApi())).value == 1
         await until(lambda: not any(map(is_running, {nursery, *workers})))
     assert await _full(engine) != nursery
 
@@ -87,19 +87,19 @@ async def test_a_gateway_without_free_descriptors_says_so_and_recovers():
     engine = LuaEngine(pool_size=1)
     with _no_descriptors():
         with pytest.raises(ScriptError, match="Too many open files"):
-            await engine.run(ONE, CallDesk())
+            await engine.run(ONE, FakeApi())
         assert "Too many open files" in (await engine.sandbox()).problem
     await _full(engine)
-    hanging = CallDesk()
+    hanging = FakeApi()
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             with _no_descriptors():
                 tasks.start_soon(engine.run, Script(source="calculator.hang():await()"), hanging)
                 await until(lambda: hanging.in_flight == 1)
                 with pytest.raises(ScriptError, match="Too many open files"):
-                    await engine.run(ONE, CallDesk())
+                    await engine.run(ONE, FakeApi())
             tasks.cancel_scope.cancel()
-        assert (await engine.run(ONE, CallDesk())).value == 1
+        assert (await engine.run(ONE, FakeApi())).value == 1
     await engine.aclose()
 
 
@@ -139,11 +139,11 @@ async def test_a_lost_worker_is_noticed_while_its_calls_are_too_large_to_hear_mo
     for i = 1, 3 do calculator.hang({ value = text }) end
     while true do end
     """
-    cli_context = CallDesk()
+    fake = FakeApi()
     with anyio.fail_after(BOUND), pytest.raises(ScriptError) as caught:
-        await engine.run(Script(source=source, limits=ScriptLimits(seconds=100, cpu_seconds=1.0)), cli_context)
+        await engine.run(Script(source=source, limits=ScriptLimits(seconds=100, cpu_seconds=1.0)), fake)
     assert caught.value.limit == "cpu_seconds"
-    assert cli_context.in_flight == 0
+    assert fake.in_flight == 0
 
 
 @contextmanager

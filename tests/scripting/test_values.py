@@ -71,7 +71,7 @@ def test_values_reach_a_tool_and_come_back_unchanged(run: Runner, values: list[A
     assert exact(run.value("return calculator.echo({ value = args.values }):await()", {"values": values})) == exact(
         values
     )
-    assert exact(run.cli_context.calls[0][2]) == exact({"value": values})
+    assert exact(run.fake.calls[0][2]) == exact({"value": values})
 
 
 @settings(max_examples=10)
@@ -204,7 +204,7 @@ def test_an_answer_that_is_too_large_is_told_with_what_to_do(run: Runner):
 def test_arguments_that_are_too_large_are_told(run: Runner):
     error = run.error("calculator.echo({ value = ('x'):rep(3000000) })")
     assert "arguments takes more than 2097152 bytes as JSON" in error.reason
-    assert run.cli_context.calls == []
+    assert run.fake.calls == []
 
 
 def test_an_answer_that_is_no_json_is_told(run: Runner):
