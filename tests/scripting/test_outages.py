@@ -39,7 +39,8 @@ async def main():
     for _ in range(3):
         print((await engine.run(Script(source="return calculator.echo({ value = 1 }):await()"), FakeApi())).value)
     try:
-        await engine.run(Script(source="while true do end", limits=ScriptLimits(seconds=20, cpu_seconds=0.05)), FakeApi())
+        limits = ScriptLimits(seconds=20, cpu_seconds=0.05)
+        await engine.run(Script(source="while true do end", limits=limits), FakeApi())
     except ScriptError as error:
         print(error.limit)
     await engine.aclose()
