@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from portico.stores.opening import open_database
 from portico.stores.schema import HEAD
 from tests.postgres import running_postgres
+
+OUTSIDE = "PORTICO_TEST_POSTGRES"
+"""The variable that names a running server to use instead of one of our own."""
 
 _TABLES = (
     "offerings failures vectors mcp_tools mcp_servers mcp_categories invocations lookups writers usage_days "
@@ -29,13 +35,14 @@ class Postgres:
     """A server with as many databases as tests ask for."""
 
     def __init__(self, superuser_url: str) -> None:
-        self._superuser_url = superuser_url
-        self._numbers = count(1)
+        self._superuser_url, run = superuser_url, token_hex(4)  # a server that is not ours outlives its runs
+        self._names = (f"test_{run}_{number}" for number in count(1))
         self._template: str | None = None
         self._emptied: list[str] = []
         with psycopg.connect(superuser_url, autocommit=True) as connection:
-            connection.execute("CREATE ROLE tester LOGIN CREATEROLE CREATEDB")
-            connection.execute("ALTER ROLE tester SET createrole_self_grant = 'set, inherit'")
+            if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (OWNER,)).fetchone():
+                connection.execute("CREATE ROLE tester LOGIN CREATEROLE CREATEDB")
+                connection.execute("ALTER ROLE tester SET createrole_self_grant = 'set, inherit'")
 
     def fresh(self) -> str:
         """The URL of a new, empty database."""
@@ -69,7 +76,7 @@ class Postgres:
         self._run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(_name(url))))
 
     def _create(self, template: str | None) -> str:
-        name = f"test_{next(self._numbers)}"
+        name = next(self._names)
         statement = sql.SQL("CREATE DATABASE {} OWNER tester TEMPLATE {}")
         self._run(statement.format(sql.Identifier(name), sql.Identifier(template or "template0")))
         return self._superuser_url.replace("//postgres:@/postgres?", f"//{OWNER}:@/{name}?", 1)
@@ -81,7 +88,10 @@ class Postgres:
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
-    """Start a PostgreSQL, and stop it at the end."""
+    """A PostgreSQL: the one that the environment names, or one that is started here and stopped at the end."""
+    if outside := os.environ.get(OUTSIDE):
+        yield Postgres(_superuser_url(outside))
+        return
     with running_postgres() as url:
         yield Postgres(url)
 
@@ -93,3 +103,10 @@ def as_superuser(url: str) -> str:
 
 def _name(url: str) -> str:
     return url.split("?")[0].rpartition("/")[2]
+
+
+def _superuser_url(url: str) -> str:
+    """The URL of a server's superuser in our spelling: tests put other users and databases into it."""
+    folder = str(conninfo_to_dict(url).get("host", ""))
+    assert folder.startswith("/"), f"{OUTSIDE} names the folder of a socket: postgresql://postgres@/postgres?host=/run"
+    return f"postgresql://postgres:@/postgres?host={folder}"

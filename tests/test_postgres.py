@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.databases import OUTSIDE, postgres_server
 from tests.postgres import installed_package, running_postgres
 
 pytestmark = pytest.mark.requirement("P-TESTS-TRACELESS")
@@ -76,3 +77,19 @@ def test_a_server_that_does_not_start_leaves_no_folder(tmp_path: Path, monkeypat
     with pytest.raises(OSError, match="initdb"), running_postgres(tmp_path / "nothing"):
         pass
     assert not folder.exists()
+
+
+def test_a_server_that_the_environment_names_is_used(monkeypatch: pytest.MonkeyPatch):
+    with running_postgres() as url:
+        monkeypatch.setenv(OUTSIDE, url.replace("postgres:@", "postgres@"))
+        for _ in range(2):  # the second run finds the role of the first
+            with postgres_server() as server:
+                fresh = server.fresh()
+            assert fresh.partition("?")[2] == url.partition("?")[2]
+            assert ask_version(fresh)
+
+
+def test_a_server_is_named_by_its_socket(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(OUTSIDE, "postgresql://postgres@127.0.0.1:5432/postgres")
+    with pytest.raises(AssertionError, match="folder of a socket"), postgres_server():
+        pass
