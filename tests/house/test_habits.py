@@ -13,6 +13,7 @@ from tests.house.source import ROOT
 
 pytestmark = pytest.mark.requirement("P-HOUSE-HABITS")
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
@@ -30,8 +31,14 @@ def test_the_workflow_runs_make_targets_and_nothing_else():
 
 
 def test_the_workflow_tests_every_python_that_the_metadata_names():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
-    assert named[0] == project["requires-python"].removeprefix(">=")
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert named[0] == PROJECT["requires-python"].removeprefix(">=")
     for system in ("linux", "macos"):
         assert jobs()[system]["strategy"]["matrix"]["python"] == named
+
+
+def test_the_license_is_the_one_that_the_metadata_names():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Apache License\n                           Version 2.0, January 2004" in text
+    assert PROJECT["authors"][0]["name"] in text
