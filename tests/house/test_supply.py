@@ -26,6 +26,7 @@ def declared() -> list[Requirement]:
     texts = [
         *project["project"]["dependencies"],
         *groups["examples"],
+        *groups["docs"],
         *(t for t in groups["dev"] if isinstance(t, str)),
     ]
     return [Requirement(text) for text in texts]
