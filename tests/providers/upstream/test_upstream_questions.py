@@ -157,7 +157,9 @@ async def test_many_clients_are_each_asked_their_own(upstreams: Upstreams) -> No
                 group.start_soon(one, number)
 
     await all_at_once()
-    assert len(found) == 1, "it is not known yet that this server asks, so nobody else's question can be told apart"
+    # Until it is known that this server asks, nobody's question can be told apart: how many come too early is chance.
+    assert len(found) + len(refused) == 8
+    assert found
     assert all("not clear whose" in message for message in refused)
     await all_at_once()
     assert {n: said(result)["result"]["content"]["n"] for n, result in found.items()} == {n: n for n in range(8)}
