@@ -207,7 +207,7 @@ async def test_a_second_tool_of_a_name_is_an_error_unless_it_is_asked_for() -> N
     catalog = Catalog()
     catalog.register_tool(partial(handle_power, exponent=2))
     with pytest.raises(
-        InvalidDefinition, match=r"'power' already, from .*test_catalog_functions.py:\d+\. .*replace=True"
+        InvalidDefinition, match=r"'power' already, from .*test_library_functions.py:\d+\. .*replace=True"
     ):
         catalog.register_tool(partial(handle_power, exponent=3))
     assert (await catalog.call("power", {"base": 2})).structured == {"result": 4}
