@@ -8,7 +8,7 @@ ARGS ?=
 CONSTRAINTS ?=
 JOBS ?= 2
 
-.PHONY: help setup demo test check docs bench conformance chaos attack constraints audit clean
+.PHONY: help setup demo test coverage check docs bench conformance chaos attack constraints audit clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -36,6 +36,13 @@ demo: $(STAMP) ## Show Portico at work on the sample servers (ARGS=--once exits 
 
 test: $(STAMP) ## Run the tests, the real servers of the journeys included (JOBS=4 on a larger machine)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+coverage: $(STAMP) ## Run the tests and measure branch coverage of src, processes included; fails below the floor in pyproject.toml
+	@rm -rf .cache/coverage && mkdir -p .cache/coverage
+	@$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadfile -m "not timed" $(ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage html --quiet
+	@$(BIN)/coverage report
 
 check: $(STAMP) ## Lint, types and import contracts
 	@$(BIN)/ruff check .

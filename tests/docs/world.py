@@ -17,6 +17,7 @@ from pathlib import Path
 from portico.config import load_settings
 from tests.attack.talk import Talk
 from tests.docs.blocks import ALL
+from tests.processes import inherited
 
 BIN = Path(sys.executable).parent
 BROKEN = {"command": "no-such-command"}
@@ -60,7 +61,7 @@ class Home:
     def environ(self) -> dict[str, str]:
         """Nothing of ours but the way to the programs."""
         path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
-        return {"HOME": str(self.folder), "PATH": path, "LANG": "C.UTF-8", "COLUMNS": "200"}
+        return {**inherited(), "HOME": str(self.folder), "PATH": path, "LANG": "C.UTF-8", "COLUMNS": "200"}
 
     def configure(self, servers: tuple[str, ...]) -> None:
         """Write the config that the docs speak of."""

@@ -142,6 +142,7 @@ ARGUMENTS: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.timed
 @pytest.mark.requirement("T33", "T35", "T60")
 @pytest.mark.requirement("P-NO-STALL")
 @pytest.mark.parametrize("arguments", ARGUMENTS)
@@ -161,6 +162,7 @@ def large_tools() -> dict[tuple[str, int], Tool]:
     return {(name, room): made(make(room)) for name, make in SCHEMAS.items() for room in (DEFINITION, 50_000)}
 
 
+@pytest.mark.timed
 @pytest.mark.requirement("T35")
 @pytest.mark.requirement("P-NO-STALL")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -178,6 +180,7 @@ def test_arguments_of_any_size_are_checked_in_no_time(schema: str, room: int, pa
     assert cpu(lambda: answer(checks, checked, arguments)) <= STALL
 
 
+@pytest.mark.timed
 @pytest.mark.requirement("P-NO-STALL")
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 def test_the_steps_around_a_check_take_no_time_either(arguments: str) -> None:
@@ -189,12 +192,14 @@ def test_the_steps_around_a_check_take_no_time_either(arguments: str) -> None:
     assert cpu(lambda: unwrap(beside, lambda _: {"a": {}})) <= STALL
 
 
+@pytest.mark.timed
 @pytest.mark.requirement("P-NO-STALL")
 def test_arguments_written_as_text_are_read_in_no_time() -> None:
     for text in ("[" * BODY, '{"a":' * (BODY // 5), json.dumps("[" * (BODY // 2)), '{"a":[' + "[]," * (BODY // 3)):
         assert cpu(lambda text=text: unwrap({"name": "t", "arguments": text}, lambda _: {"a": {}})) <= STALL
 
 
+@pytest.mark.timed
 @pytest.mark.requirement("P-NO-STALL")
 @pytest.mark.parametrize("unit", ["x", "%41", "s__", "s.", "İ", " ", "é/"])
 def test_a_name_as_long_as_a_body_is_unknown_in_no_time(unit: str) -> None:
@@ -241,6 +246,7 @@ def test_the_near_name_among_thousands_of_parameters_is_told_where_it_is_among_t
     assert "unknown: kye7; did you mean key7 (integer)?" in answer(ArgumentCheck(), many, {"kye7": 1})
 
 
+@pytest.mark.timed
 @pytest.mark.requirement("P-NO-STALL")
 @pytest.mark.parametrize("unit", ["x", "word ", ",", '"', " and ", "w.", "\u00e9"])
 def test_a_query_as_long_as_a_body_is_answered_in_no_time(unit: str) -> None:
@@ -249,6 +255,7 @@ def test_a_query_as_long_as_a_body_is_answered_in_no_time(unit: str) -> None:
     assert cpu(lambda: HOUSE.gateway.search(AGENT, Query(text=text))) <= STALL
 
 
+@pytest.mark.timed
 @pytest.mark.requirement("P-NO-STALL")
 @pytest.mark.parametrize("unit", ["[", "a,", '["a"],'])
 def test_names_as_long_as_a_body_are_described_in_no_time(unit: str) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tests.processes import inherited
+
 START_SECONDS = 30
 QUIET = Path(os.devnull).open("w")  # noqa: SIM115  as long as the tests run
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
@@ -130,7 +132,7 @@ async def client(
     parameters = StdioServerParameters(
         command=sys.executable,
         args=["-m", "portico", "serve", "--stdio", "--surface", surface],
-        env={"PORTICO_HOME": str(home)},
+        env={**inherited(), "PORTICO_HOME": str(home)},
         cwd=home,
     )
     async with Client(stdio_client(parameters, errlog=QUIET), mode=ERAS[era], **options) as connected:

@@ -105,6 +105,7 @@ def in_one_run(home: Path, *messages: Any, answers: int, args: tuple[str, ...] =
         return received(process, answers)
 
 
+@pytest.mark.timed
 @pytest.mark.requirement("P-FIRST-ANSWER")
 @pytest.mark.parametrize("message", [INITIALIZE, DISCOVER], ids=["initialize", "discover"])
 def test_the_first_answer_needs_little_of_the_processor(tmp_path: Path, message: dict[str, Any]) -> None:

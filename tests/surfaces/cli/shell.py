@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from portico.testing import definition
+from tests.processes import inherited
 
 TINY = Path(__file__).parents[2] / "contracts" / "tiny_server.py"
 HOSTILE = "Read\x1b[31m red \x1b]0;title\x07 \x9b2J \u202eback \rover\x08 the screen"
@@ -61,7 +61,7 @@ class Shell:
         return self.configure(json.dumps({"servers": {"tiny": entry, **others}}))
 
     def run(self, *arguments: str, stdin: str = "", **environ: str) -> Ended:
-        keep = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "SYSTEMROOT") if name in os.environ}
+        keep = inherited("PATH", "PYTHONPATH", "SYSTEMROOT")
         done = subprocess.run(
             [sys.executable, "-m", "portico", *arguments],
             input=stdin.encode("utf-8", "surrogateescape"),

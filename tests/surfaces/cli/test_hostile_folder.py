@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 import typer
 
 from portico.surfaces.cli.app import app
+from tests.processes import inherited
 
 PORTICO = [str(Path(sys.executable).with_name("portico"))]
 MODULE = [sys.executable, "-m", "portico"]
@@ -101,7 +101,7 @@ class Hostile:
     def run(
         self, *words: str, program: list[str] = PORTICO, stdin: str = "return 1"
     ) -> subprocess.CompletedProcess[str]:
-        keep = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ}
+        keep = inherited("PATH", "SYSTEMROOT")
         return subprocess.run(
             [*program, *words],
             cwd=self.folder,
