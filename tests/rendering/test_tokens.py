@@ -16,6 +16,7 @@ from tests.catalogue import FLEET_VARIABLE, Definition, generate, load_fleet
 from portico.config import load_settings
 from portico.domain.disclosure import Query
 from portico.errors import ConfigError
+from portico.rendering import budget
 from portico.rendering.budget import _CLASSES, ExactTokens, TokenEstimate, counter_for
 from portico.rendering.cards import signature
 from portico.testing import AGENT, make_test_app
@@ -56,6 +57,21 @@ def test_the_estimate_reads_a_text_once(unit: str) -> None:
     covered = sum(len(found[0]) for found in pieces)
     assert covered <= len(text)
     assert COUNTER.count(text * 2) <= 2 * COUNTER.count(text) + 1
+
+
+@pytest.mark.requirement("P-NO-STALL")
+@given(
+    st.lists(
+        st.sampled_from(['"name": ', "create", "_", "Issue", "123", "  \n", "{", "}},", "\u00e9t\u00e9", "\u65e5", "X"])
+    )
+)
+def test_a_long_text_is_read_in_parts_and_counts_as_one(pieces: list[str]) -> None:
+    text = ("".join(pieces) + "end ") * (3 * budget.PART // (len("".join(pieces)) + 4) + 1)
+    whole = sum(weight * len(pattern.findall(text)) for pattern, weight in _CLASSES)
+    assert TokenEstimate().count(text) == -(-whole // 100)
+    parts = list(budget._parts(text))
+    assert "".join(parts) == text
+    assert max(map(len, parts)) <= 2 * budget.PART
 
 
 def test_a_setting_chooses_the_counter(tmp_path: Path) -> None:
