@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bench.publisher import NoIndex
+from bench.editions import NoIndex
 from bench.retrieval import PARAPHRASES, by_server, read_sets, verb_and_noun
 from tests.catalogue import generate, load_fleet
 
