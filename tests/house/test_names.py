@@ -28,7 +28,7 @@ HIDDEN_IMPORTS = {
     "surfaces/cli/registry_commands.py": "who writes into a registry needs SQLAlchemy, which no other command does",
     "wiring.py": "scripts, databases and local tools are loaded where there are some",
 }
-"""Modules that may import inside a function, and why."""
+"""Modules that may import inside a function, and why; this list only ever shrinks."""
 
 
 @pytest.mark.requirement("P-HOUSE-WORDS")
