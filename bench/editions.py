@@ -19,12 +19,12 @@ if __package__ in (None, ""):
 
 from tests.catalogue import generate
 
-from portico.catalog.policies import GlobPolicy
 from portico.catalog.publisher import Publisher
+from portico.catalog.snapshot import CatalogSnapshot
+from portico.catalog.view import CatalogPolicy
 from portico.domain.call import Caller
 from portico.domain.disclosure import Findings
 from portico.domain.server import Offering
-from portico.domain.snapshot import CatalogSnapshot
 
 ROUNDS = 7
 CALLER = Caller(surface="bench")
@@ -56,7 +56,7 @@ def _measure(offerings: list[tuple[Offering, str]]) -> dict[str, float]:
 
 
 def _round(offerings: list[tuple[Offering, str]]) -> dict[str, float]:
-    publisher, policy = Publisher(build_index=lambda snapshot, previous: NoIndex()), GlobPolicy()
+    publisher, policy = Publisher(build_index=lambda snapshot, previous: NoIndex()), CatalogPolicy()
     own = generate(1, 50, seed=9)["code"]
     changed = [{**own[0], "description": "Another text"}, *own[1:]]
     return {
@@ -67,7 +67,7 @@ def _round(offerings: list[tuple[Offering, str]]) -> dict[str, float]:
     }
 
 
-def _cpu(step: Callable[[], CatalogSnapshot], policy: GlobPolicy) -> float:
+def _cpu(step: Callable[[], CatalogSnapshot], policy: CatalogPolicy) -> float:
     """The milliseconds of a step and of the first call after it."""
     start = time.process_time()
     snapshot = step()

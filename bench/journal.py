@@ -15,6 +15,7 @@ import random
 import statistics
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -29,16 +30,16 @@ if __package__ in (None, ""):
 from tests.databases import postgres_server
 
 from portico.domain.call import Call, Invocation, Outcome
-from portico.domain.journal import Entry
-from portico.domain.snapshot import CatalogSnapshot
+from portico.domain.journal_entries import Entry
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.execution.executor import Executor
+from portico.gateway import Gateway
 from portico.protocols import Journal
-from portico.storage.database import RecentJournal
 from portico.storage.journal import StoredJournal
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database
+from portico.storage.journal_tables import Ledger
+from portico.storage.memory import MemoryJournal
+from portico.storage.storage import open_database
 from portico.testing import AGENT, definition, make_test_app
 
 ROUNDS = 7
@@ -91,15 +92,15 @@ def _options() -> argparse.Namespace:
 
 
 @contextmanager
-def _stores(*, postgres: bool) -> Iterator[dict[str, Callable[[], tuple[DatabaseLedger, StoredJournal]]]]:
+def _stores(*, postgres: bool) -> Iterator[dict[str, Callable[[], tuple[Ledger, StoredJournal]]]]:
     """Ways to open a ledger and its journal, each time in a new database."""
     with ExitStack() as closing:
         folder = Path(closing.enter_context(TemporaryDirectory()))
 
-        def opened(url: str) -> tuple[DatabaseLedger, StoredJournal]:
+        def opened(url: str) -> tuple[Ledger, StoredJournal]:
             database = open_database(url, folder)
             closing.callback(database.close)
-            ledger = DatabaseLedger(database)
+            ledger = Ledger(database)
             return ledger, StoredJournal(ledger, folder=folder / "writers")
 
         numbers = iter(range(1_000))
@@ -110,15 +111,15 @@ def _stores(*, postgres: bool) -> Iterator[dict[str, Callable[[], tuple[Database
         yield found
 
 
-async def _added(store: Callable[[], tuple[DatabaseLedger, StoredJournal]], calls: int) -> dict[str, float]:
+async def _added(store: Callable[[], tuple[Ledger, StoredJournal]], calls: int) -> dict[str, float]:
     """CPU microseconds of a call with each journal, and what the stored one adds to a call without any."""
-    executor, snapshot = _executor()
+    executor, gateway = _executor()
     ledger, stored = store()
-    journals: dict[str, Journal] = {"none": NoJournal(), "memory": RecentJournal(), "stored": stored}
+    journals: dict[str, Journal] = {"none": NoJournal(), "memory": MemoryJournal(), "stored": stored}
     rounds = []
     for number in range(ROUNDS):
         names = _names(calls, seed=number)
-        rounds.append({kind: await _cpu(executor, snapshot, journal, names) for kind, journal in journals.items()})
+        rounds.append({kind: await _cpu(executor, gateway, journal, names) for kind, journal in journals.items()})
     stored.close()
     assert ledger.report(days=1, limit=1).calls == ROUNDS * calls
     figures = {f"{kind}_us": statistics.median(one[kind] for one in rounds) for kind in journals}
@@ -128,17 +129,17 @@ async def _added(store: Callable[[], tuple[DatabaseLedger, StoredJournal]], call
     return {name: round(value, 2) for name, value in figures.items()}
 
 
-async def _cpu(executor: Executor, snapshot: CatalogSnapshot, journal: Journal, names: list[str]) -> float:
+async def _cpu(executor: Executor, gateway: Gateway, journal: Journal, names: list[str]) -> float:
     start, own = time.process_time(), replace(executor, journal=journal)
     for name in names:
-        await own.run(AGENT, Call(tool=name, arguments={}), snapshot)
+        await own.run(gateway.view(AGENT), Call(tool=name, arguments={}))
     if isinstance(journal, StoredJournal):
         assert journal.flush(60)
     return (time.process_time() - start) / len(names) * 1e6
 
 
 async def _sustained(
-    store: Callable[[], tuple[DatabaseLedger, StoredJournal]], options: argparse.Namespace
+    store: Callable[[], tuple[Ledger, StoredJournal]], options: argparse.Namespace
 ) -> dict[str, float]:
     """Calls at a rate: how many came through, what they cost, and how long recording held up the loop at most."""
     ledger, journal = store()
@@ -175,11 +176,11 @@ async def _paced(journal: Journal, options: argparse.Namespace) -> dict[str, flo
     return {"seconds": seconds, "cpu_us": cpu_us, "longest_ms": round(1_000 * longest, 2)}
 
 
-def _executor() -> tuple[Executor, CatalogSnapshot]:
+def _executor() -> tuple[Executor, Gateway]:
     application = make_test_app({f"s{s}": [definition(f"t{t}") for t in range(TOOLS)] for s in range(SERVERS)})
     executor = application.gateway.executor
     nothing: Any = Nothing()
-    return replace(executor, provider_of=lambda server: nothing), application.gateway.snapshot
+    return replace(executor, providers=defaultdict(lambda: nothing)), application.gateway
 
 
 def _names(calls: int, *, seed: int) -> list[str]:

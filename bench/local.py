@@ -25,9 +25,9 @@ import anyio
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests import tana
+from tests import tana_server
 from tests.catalogue import load_fleet
-from tests.sample_tools import handle_base_readQuery, reports, sample_house
+from tests.sample_tools import handle_base_readQuery, reports, sample_app
 
 from portico import Catalog
 from portico.domain.call import Call
@@ -75,7 +75,7 @@ async def _calls(count: int) -> dict[str, dict[str, float]]:
     catalog = Catalog()
     for function in (add, add_async):
         catalog.register_tool(function)
-    gateway = sample_house(add, add_async).gateway
+    gateway = sample_app(add, add_async).gateway
 
     async def directly() -> int:
         return add(**ARGUMENTS)
@@ -129,8 +129,8 @@ def _bare(count: int) -> float:
 def _tokens(fleet: Mapping[str, list[dict[str, Any]]] | None) -> dict[str, dict[str, int]]:
     """What each surface costs before the first question, and what the inventory and the largest schema cost then."""
     catalogues = {
-        "120 functions": sample_house(handle_base_readQuery, *reports(119), pins=("base_readQuery",)).gateway,
-        "16 tools": tana.tana_house().gateway,
+        "120 functions": sample_app(handle_base_readQuery, *reports(119), pins=("base_readQuery",)).gateway,
+        "16 tools": tana_server.tana_app().gateway,
     }
     if fleet:
         catalogues["the given definitions"] = make_test_app(fleet).gateway
@@ -138,11 +138,11 @@ def _tokens(fleet: Mapping[str, list[dict[str, Any]]] | None) -> dict[str, dict[
 
 
 def _costs(gateway: Gateway) -> dict[str, int]:
-    registry = Capabilities(gateway, prefix=tana.PREFIX).registry.seen_by(AGENT)
+    registry = Capabilities(gateway, prefix=tana_server.PREFIX).registry.seen_by(AGENT)
     schemas = [registry.schema(name).tokens for name in registry.list_tool_names()]
     surfaces = {surface: surface_tokens(gateway, surface) for surface in ("static", "search", "capabilities")}
     return {
-        "tools": len(gateway.listing(AGENT)),
+        "tools": len(gateway.view(AGENT).tools),
         **surfaces,
         "inventory": registry.capabilities().tokens,
         "largest_schema": max(schemas),

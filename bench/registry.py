@@ -26,9 +26,9 @@ import psycopg
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.attacking import TEXTS, Attack, make_test_app, state
+from tests.concurrent_users import USERS, ConcurrentUsers, roles_and_functions
 from tests.databases import Postgres, postgres_server
-from tests.interleaving import USERS, Interleaving, furnished
+from tests.injection_attack import TEXTS, InjectionAttack, create_attacked_tables, state
 from tests.providers.sql.registry.registry_world import INJECTIONS
 from tests.registries import Shop, postgres_shop, registry_house, sqlite_shop, until_tool
 
@@ -67,7 +67,7 @@ async def _measure(server: Postgres, folder: Path, quick: bool) -> Figures:
     found |= await _calls(large, folder, 300 if quick else 3_000)
     attacked = (postgres_shop(server.fresh()), sqlite_shop(folder / "attacked.db"))
     for shop in attacked:
-        make_test_app(shop)
+        create_attacked_tables(shop)
         found[f"attacks_{shop.dialect}"] = await _attacked(shop, folder, 20 if quick else 1)
     found["identity"] = await _identity(postgres_shop(server.fresh()), 1_000 if quick else 10_000)
     return found
@@ -150,7 +150,7 @@ async def _calls(shop: Shop, folder: Path, count: int) -> Figures:
 
 async def _attacked(shop: Shop, folder: Path, step: int) -> Figures:
     async with registry_house(folder, shop.spec()) as application:
-        before, attack = state(shop), Attack(application)
+        before, attack = state(shop), InjectionAttack(application)
         await attack.run(INJECTIONS[::step], ["direct", "call_tool", "execute_tool", "script"])
         wrong = [column for _, column, _ in attack.let_through if column not in TEXTS]
     return {
@@ -163,9 +163,9 @@ async def _attacked(shop: Shop, folder: Path, step: int) -> Figures:
 
 async def _identity(shop: Shop, calls: int) -> Figures:
     """Calls of many users among each other; a tenth fails in the database, or is cancelled while it runs there."""
-    with furnished(shop) as roles:
+    with roles_and_functions(shop) as roles:
         provider = RegistryProvider(shop.spec(roles=roles))
-        run = Interleaving(provider, shop, roles)
+        run = ConcurrentUsers(provider, shop, roles)
         await run.run(calls, seed=11)
         await provider.aclose()
     names = ("answered", "failed", "cancelled", "another_user")

@@ -27,7 +27,7 @@ if __package__ in (None, ""):
 from bench.processes import free_port, listening
 
 from portico.domain.call import Call, Caller, Result
-from portico.execution.learning import Shapes
+from portico.execution.learned_schemas import SchemaLearner
 from portico.rendering.budget import TokenEstimate
 from portico.results.truncate import Truncator
 from portico.testing import definition, make_test_app
@@ -73,9 +73,9 @@ def main() -> int:
 
 
 async def _small() -> dict[str, float]:
-    """Microseconds that shaping and learning add to a call whose result fits."""
+    """Microseconds that truncation and learning add to a call whose result fits."""
     tool = next(iter(make_test_app({"fake": [definition("list")]}).gateway.snapshot.tools.values()))
-    truncator, shapes, caller = Truncator(counter=TokenEstimate()), Shapes(), Caller()
+    truncator, shapes, caller = Truncator(counter=TokenEstimate()), SchemaLearner(), Caller()
     call = Call(tool="fake.list", arguments={})
     results = {
         "text_us": Result({"content": [{"type": "text", "text": "a short answer " * 20}]}),
@@ -87,7 +87,7 @@ async def _small() -> dict[str, float]:
         started = perf_counter()
         for _ in range(CALLS // 20 if name == "near_us" else CALLS):
             shapes.learn(tool, result)
-            await truncator.shaped(caller, call, tool, result)
+            await truncator.truncate(caller, call, tool, result)
         found[name] = round(1e6 * (perf_counter() - started) / (CALLS // 20 if name == "near_us" else CALLS), 2)
     return found
 

@@ -1,6 +1,6 @@
 """What a script costs: `python bench/scripts.py [--runs N]`.
 
-One engine runs scripts against a reach that answers in this process: a warm one with one call, one with ten calls of
+One engine runs scripts whose calls are answered in this process: a warm one with one call, one with ten calls of
 100 ms at once, as many as go in a second, and every script of the denial-of-service collection, with a watch on how
 long the event loop stood still meanwhile. Prints a Markdown table and one JSON line.
 """
@@ -21,7 +21,7 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.scripting.denials import DENIALS, MEMORY
+from tests.scripting.exhaustion_scripts import DENIALS, MEMORY
 
 from portico.domain.call import Script, ScriptLimits
 from portico.errors import CallError, ScriptError
@@ -115,9 +115,9 @@ async def _latency(engine: LuaEngine, runs: int) -> dict[str, float]:
     added = []
     for _ in range(runs):
         await asyncio.sleep(PAUSE)
-        reach, began = ScriptApi(), time.perf_counter()
-        await engine.run(ONE_CALL, reach)
-        added.append((time.perf_counter() - began - reach.spent) * 1e3)
+        api, began = ScriptApi(), time.perf_counter()
+        await engine.run(ONE_CALL, api)
+        added.append((time.perf_counter() - began - api.spent) * 1e3)
     added.sort()
     return {"warm_p50_ms": statistics.median(added), "warm_p95_ms": added[int(len(added) * 0.95)]}
 
@@ -197,8 +197,8 @@ async def _beside(engine: LuaEngine) -> float:
 
 
 def _workers(engine: LuaEngine) -> list[str]:
-    nursery = engine._pool.nursery if engine._pool is not None else None
-    return Path(f"/proc/{nursery}/task/{nursery}/children").read_text().split() if nursery else []
+    server = engine.pool.fork_server
+    return Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split() if server else []
 
 
 def _peak(pid: str) -> float:
@@ -211,7 +211,7 @@ def _peak(pid: str) -> float:
 
 def _print(figures: dict[str, float]) -> None:
     rows = (
-        ("first script, the start of the nursery included, ms", "first_ms", ""),
+        ("first script, the start of the fork server included, ms", "first_ms", ""),
         ("warm script with one call, added to the call, p50 ms", "warm_p50_ms", "3"),
         ("the same, p95 ms", "warm_p95_ms", "8"),
         ("ten calls of 100 ms at once, ms", "ten_calls_ms", "130"),

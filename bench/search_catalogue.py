@@ -15,8 +15,8 @@ from bench.retrieval import PARAPHRASES, by_server, read_sets, verb_and_noun
 from tests.catalogue import generate, load_fleet
 
 from portico.catalog.publisher import Publisher
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.server import Offering
-from portico.domain.snapshot import CatalogSnapshot
 from portico.search.word_vectors import shipped_table
 
 SMALL = 538

@@ -13,8 +13,7 @@ from bench.search_peers import PlainBM25, worker
 
 from portico import Catalog
 from portico.search.index import ToolIndex, build_index
-from portico.search.vectors import pack
-from portico.search.word_vectors import shipped_table
+from portico.search.word_vectors import pack, shipped_table
 
 Runs = list[list[str]]
 Quality = dict[str, dict[str, dict[str, float]]]

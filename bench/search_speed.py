@@ -14,11 +14,10 @@ from bench.peers import PeerUnavailable, fastmcp_python
 from bench.search_catalogue import Catalogue, edition_of, queries_for
 from bench.search_peers import Fts5, bm25s_python, worker
 
-from portico.domain.snapshot import CatalogSnapshot
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.search.index import build_index
-from portico.search.postings import fields
 from portico.search.query import needs
-from portico.search.words import query_words, stem_of
+from portico.search.words import fields, query_words, stem_of
 
 LIMIT = 10
 WARM = 20

@@ -24,13 +24,13 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.catalogue import load_fleet
-from tests.hundred import hundred
+from tests.hundred_servers import hundred_servers
 
 from portico.domain.disclosure import View
 from portico.rendering.budget import counter_for
 from portico.testing import AGENT, make_test_app
-from portico.tiers.budget import Step
-from portico.tiers.tiers import TierAnswers
+from portico.tiers.tier_requests import TierAnswers
+from portico.tiers.token_budgets import Step
 
 LEAST = 0.92
 """The part that a walk must save."""
@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--fleet", help="a file of real definitions to measure as well")
     parser.add_argument("--tokens", choices=("estimate", "exact"), default="estimate", help="what counts tokens")
     options = parser.parse_args()
-    catalogues = {"a hundred servers": hundred(), "the given definitions": load_fleet(options.fleet)}
+    catalogues = {"a hundred servers": hundred_servers(), "the given definitions": load_fleet(options.fleet)}
     good = True
     for title, definitions in catalogues.items():
         if definitions:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from portico.storage.database import Database
-from portico.storage.open import open_database
+from portico.storage.database_interface import Database
+from portico.storage.storage import open_database
 from tests.databases import Postgres, postgres_server
 
 settings.register_profile(

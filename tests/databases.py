@@ -13,8 +13,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from portico.storage.database import HEAD
-from portico.storage.open import open_database
+from portico.storage.database_interface import HEAD
+from portico.storage.storage import open_database
 from tests.postgres import running_postgres
 
 OUTSIDE = "PORTICO_TEST_POSTGRES"

@@ -13,10 +13,10 @@ import anyio
 import psycopg
 
 from portico.application import Application
-from portico.config import GatewaySettings, find_paths
+from portico.config import GatewaySettings, StorageSettings, find_paths
 from portico.domain.call import Call, Caller
 from portico.domain.server import DatabaseSpec
-from portico.providers.sql.registry.setup import setup_script
+from portico.providers.sql.registry.registry_admin import setup_script
 from portico.wiring import open_app, watch
 
 ALICE, BOB = Caller(name="alice", surface="test"), Caller(name="bob", surface="test")
@@ -119,7 +119,7 @@ def sqlite_shop(file: Path) -> Shop:
 def settings_for(folder: Path, *specs: DatabaseSpec, **fields: Any) -> GatewaySettings:
     """Settings with these databases and a store in memory."""
     home = find_paths({"PORTICO_HOME": str(folder)}, folder)
-    return GatewaySettings(**{"home": home, "databases": specs, "store": "memory", **fields})
+    return GatewaySettings(**{"home": home, "databases": specs, "storage": StorageSettings(store="memory"), **fields})
 
 
 @asynccontextmanager

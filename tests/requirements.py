@@ -2,7 +2,7 @@
 
 `S0` to `S4` are the behaviours of the five designs that Portico unifies: 000 search and execute, 001 four tiers,
 002 capabilities, 003 gateway with scripts, 004 tools in a database. `Sx-Pn` were only planned there, `Sx-En` say where
-the design itself was wrong. `P-...` are promises of our own. Attacks and faults are in `tests/threats.py`.
+the design itself was wrong. `P-...` are promises of our own. Attacks and faults are in `tests/threat_list.py`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ GAPS = {
 """What is not shown by any test, and why; an id in such a range that a test claims is no gap."""
 
 PROMISES = {
+    "P-ONE-VIEW": "A request makes one view of the catalog, resolves a name once, and crosses few files.",
     "P-HOUSE-LAYERS": "Imports only go down the stairs, and a broken contract is noticed.",
     "P-HOUSE-SIZES": "Modules and functions stay below their walls.",
     "P-HOUSE-WORDS": "No name is an empty word.",

@@ -7,8 +7,8 @@ from typing import Any
 
 from portico.domain.server import Offering
 from portico.providers.python import LocalProvider, make_tool
-from portico.testing import FakeApplication
-from portico.wiring import Parts, assemble
+from portico.testing import FakeApplication, parts_of
+from portico.wiring import assemble
 
 
 def handle_base_readQuery(sql: str | None = None, _request_context: Any = None, **bindings: Any) -> Any:  # noqa: N802
@@ -83,11 +83,11 @@ TWO = (handle_base_tableList, handle_base_tableDDL)
 ALL = (handle_base_readQuery, *TWO, handle_dba_userSqlList, handle_sql_opt_explain)
 
 
-def sample_house(*functions: Callable[..., Any], **parts: Any) -> FakeApplication:
+def sample_app(*functions: Callable[..., Any], **parts: Any) -> FakeApplication:
     """A house with these functions on its local server."""
     provider = LocalProvider(server="local")
     for function in functions or ALL:
         provider.add_tool(make_tool(function))
-    application = assemble(Parts(providers={"local": provider}, **parts))
+    application = assemble(parts_of(providers={"local": provider}, **parts))
     application.gateway.publisher.accept([(Offering(server="local", tools=provider.offering().tools), "local")])
     return FakeApplication(application.gateway, application.admin)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time
 
 import anyio
 import pytest
 
 from portico.admin import Admin
-from portico.catalog.categories import SHIPPED
-from portico.domain.journal import Losses, Report
-from portico.domain.server import Offering, ServerSpec, State
+from portico.catalog.categories_and_order import SHIPPED
+from portico.catalog.view import CatalogViews
+from portico.domain.journal_entries import Losses, Report
+from portico.domain.server import Offering, ServerLabels, ServerSpec, State
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Standing, Tier, Usage, day_of, standing_of
 from portico.errors import ConfigError, StoreError, UnknownServer, UpstreamGone
-from portico.storage.database import MemoryStore
+from portico.storage.memory import MemoryDefinitions, MemoryJournal
+from portico.storage.storage import Storage
 from portico.testing import FakeApplication, definition, make_test_app
 
-from .operating import Kept, Told
+from .fake_ledger import FakeLedger, FakeUsageJournal
 
 
 @pytest.fixture
@@ -94,8 +96,8 @@ class Operated:
     """A house whose admin has a database behind it."""
 
     application: FakeApplication
-    kept: Kept
-    told: Told
+    kept: FakeLedger
+    told: FakeUsageJournal
 
     @property
     def admin(self) -> Admin:
@@ -104,13 +106,26 @@ class Operated:
 
 @pytest.fixture
 def operated() -> Operated:
-    specs = [ServerSpec(name="serena", transport="stdio", command="x", category="code_analysis")]
+    specs = [ServerSpec(name="serena", transport="stdio", command="x", labels=ServerLabels(category="code_analysis"))]
     servers = {"serena": [definition("find_symbol"), definition("rename")], "odd": [definition("thing")]}
-    application = make_test_app(servers, specs=specs, explicit_categories={"odd.thing": "oddities"})
-    kept, told = Kept(), Told()
-    admin = application.admin
-    admin.journal, admin.ledger, admin.records, admin.signals = told, kept, kept, kept
+    kept, told = FakeLedger(), FakeUsageJournal()
+    storage = Storage(
+        journal=told,
+        ledger=kept,
+        tiers=kept,
+        changes=kept,
+        keep_days=30,
+        name="postgresql://db/portico",
+        journal_mode="durable",
+    )
+    categories = {"odd.thing": "oddities"}
+    application = make_test_app(servers, specs=specs, storage=storage, explicit_categories=categories)
     return Operated(application, kept, told)
+
+
+def without(admin: Admin, **parts: object) -> Admin:
+    """The same admin over a storage with other parts."""
+    return replace(admin, storage=replace(admin.storage, **parts))
 
 
 SYMBOL, RENAME, THING = ToolId("serena", "find_symbol"), ToolId("serena", "rename"), ToolId("odd", "thing")
@@ -154,7 +169,7 @@ async def test_an_update_that_cannot_be_written_changes_nothing(operated: Operat
 @pytest.mark.requirement("S1-74")
 async def test_the_daily_work_is_done_once_a_day_by_one_process(operated: Operated) -> None:
     admin, kept = operated.admin, operated.kept
-    admin.keep_days, kept.clock = 30, NOW
+    kept.clock = NOW
     kept.busy = True
     assert not await admin.daily(NOW)
     kept.busy = False
@@ -204,18 +219,18 @@ async def test_the_catalog_is_written_down_and_only_what_was_fetched_here_is_ann
 
 @pytest.mark.requirement("S1-74")
 async def test_without_a_database_tiers_follow_from_what_this_process_has_seen(application: FakeApplication) -> None:
-    application.admin.journal = Told({ToolId("fake", "x"): FIND_SYMBOL})
-    assert await application.admin.daily(NOW)
-    assert not await application.admin.daily(NOW + 1)
-    (line,) = application.admin.tier_lines()
+    admin = without(application.admin, journal=FakeUsageJournal({ToolId("fake", "x"): FIND_SYMBOL}))
+    assert await admin.daily(NOW)
+    assert not await admin.daily(NOW + 1)
+    (line,) = admin.tier_lines()
     assert (line.tier, line.score, line.usage) == (Tier.HOT, 0.91, FIND_SYMBOL)
     assert await make_test_app({"fake": [definition("x")]}).admin.update_tiers() == 1
 
 
 async def test_tools_are_listed_hot_ones_first_with_their_usage(operated: Operated) -> None:
     operated.told.used = {THING: FIND_SYMBOL, RENAME: RARE}
-    operated.admin.pins = ("serena.rename", "nobody.nothing")
-    lines = operated.admin.tier_lines()
+    views = CatalogViews(policy=operated.admin.views.policy, pins=("serena.rename", "nobody.nothing"))
+    lines = replace(operated.admin, views=views).tier_lines()
     assert [(line.tool.handle, line.tier) for line in lines] == [
         ("odd.thing", Tier.HOT),
         ("serena.find_symbol", Tier.COLD),
@@ -234,18 +249,17 @@ async def test_the_report_is_the_ledgers_where_there_is_one(operated: Operated) 
 
 
 async def test_without_a_ledger_the_report_is_what_usage_tells(operated: Operated) -> None:
-    operated.admin.ledger = None
+    admin = without(operated.admin, ledger=None)
     operated.told.used = {SYMBOL: FIND_SYMBOL, RENAME: RARE}
-    week = await operated.admin.usage_report(days=7, limit=1)
+    week = await admin.usage_report(days=7, limit=1)
     assert (week.days, week.calls) == (7, 700)
     assert [(line.tool, line.calls, line.done) for line in week.top] == [(SYMBOL, 700, 691)]
     assert [day.calls for day in week.by_day] == [100] * 7
-    month = await operated.admin.usage_report(days=400, limit=1)
+    month = await admin.usage_report(days=400, limit=1)
     assert (month.days, month.calls) == (30, 3_002)
     assert [line.tool for line in month.failing] == [RENAME]
     assert month.slow[0].p95_ms == pytest.approx(1_311, rel=0.05)
-    operated.admin.journal = None
-    assert (await operated.admin.usage_report()).calls == 0
+    assert (await without(admin, journal=MemoryJournal()).usage_report()).calls == 0
 
 
 async def test_every_category_is_shown_with_what_stands_on_it_and_who_says_so(operated: Operated) -> None:
@@ -299,16 +313,16 @@ async def test_what_others_have_announced_is_taken_over(operated: Operated) -> N
 async def test_a_process_that_cannot_be_told_costs_no_more_than_a_warning(
     operated: Operated, caplog: pytest.LogCaptureFixture
 ) -> None:
-    operated.admin.records = None
+    admin = without(operated.admin, tiers=None)
     operated.kept.away = "no connection"
-    await operated.admin.set_category(Category(name="x"))
-    assert "x" in operated.admin.standings.categories
+    await admin.set_category(Category(name="x"))
+    assert "x" in admin.standings.categories
     assert "told later that categories have changed: no connection" in caplog.text
     with pytest.raises(StoreError, match="no connection"):
-        await operated.admin.catch_up()
+        await admin.catch_up()
     operated.kept.away = ""
-    await operated.admin.catch_up()
-    await operated.admin.catch_up()
+    await admin.catch_up()
+    await admin.catch_up()
     assert operated.kept.announced == ["categories"]
 
 
@@ -318,8 +332,10 @@ async def test_a_refresh_is_announced(operated: Operated) -> None:
 
 
 async def test_definitions_that_another_process_fetched_are_published_without_asking_anybody() -> None:
-    store = MemoryStore()
-    application = make_test_app({"fake": [definition("old")], "other": [definition("same")]}, store=store)
+    store = MemoryDefinitions()
+    application = make_test_app(
+        {"fake": [definition("old")], "other": [definition("same")]}, storage=Storage(definitions=store)
+    )
     application.admin.refresher.failures["fake"] = "it was away"
     store.save(Offering(server="fake", tools=(definition("new"),)), application.provider("fake").fingerprint)
     store.save(Offering(server="other", tools=(definition("changed"),)), "of another config")
@@ -343,7 +359,7 @@ async def test_every_category_is_written_down_and_an_edit_that_is_dropped_gives_
 
 
 @dataclass
-class RefusingStore(MemoryStore):
+class RefusingStore(MemoryDefinitions):
     """A store that cannot be written."""
 
     is_away: bool = True
@@ -356,7 +372,7 @@ class RefusingStore(MemoryStore):
 
 async def test_definitions_that_the_store_could_not_take_are_not_replaced_by_older_ones_and_are_kept_later() -> None:
     store = RefusingStore(is_away=False)
-    application = make_test_app({"fake": [definition("old")]}, store=store)
+    application = make_test_app({"fake": [definition("old")]}, storage=Storage(definitions=store))
     mark = application.provider("fake").fingerprint
     store.save(Offering(server="fake", tools=(definition("old"),)), mark)
     store.is_away = True
@@ -370,14 +386,14 @@ async def test_definitions_that_the_store_could_not_take_are_not_replaced_by_old
 
 
 @dataclass
-class SlowStore(MemoryStore):
+class SlowStore(MemoryDefinitions):
     """A store that reads what it holds, and then takes its time to give it."""
 
     reading: threading.Event = field(default_factory=threading.Event)
     go_on: threading.Event = field(default_factory=threading.Event)
 
     def load(self, servers: Mapping[str, str]) -> dict[str, Offering]:
-        found = MemoryStore.load(self, servers)
+        found = MemoryDefinitions.load(self, servers)
         self.reading.set()
         assert self.go_on.wait(5)
         return found
@@ -385,7 +401,7 @@ class SlowStore(MemoryStore):
 
 async def test_a_servers_own_answer_is_newer_than_what_was_being_read() -> None:
     store = SlowStore()
-    application = make_test_app({"fake": [definition("first")]}, store=store)
+    application = make_test_app({"fake": [definition("first")]}, storage=Storage(definitions=store))
     store.save(Offering(server="fake", tools=(definition("stale"),)), application.provider("fake").fingerprint)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -399,7 +415,6 @@ async def test_a_servers_own_answer_is_newer_than_what_was_being_read() -> None:
 
 async def test_a_checkup_says_how_the_store_is_doing(operated: Operated) -> None:
     admin, kept = operated.admin, operated.kept
-    admin.store_name, admin.journal_mode = "postgresql://db/portico", "durable"
     kept.summed = Report(days=1, losses=Losses(dropped=3, lost=1))
     found = await admin.checkup()
     assert (found.store, found.journal, found.problem) == ("postgresql://db/portico", "durable", "")

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from portico.application import Application
-from portico.config import load_settings
+from portico.config import LocalSettings, load_settings
 from portico.domain.call import Call
 from portico.errors import CallError, InvalidArguments, UpstreamError
 from portico.wiring import open_app
@@ -99,10 +99,7 @@ async def test_sql_that_the_caller_did_not_write_is_not_the_callers_mistake(
     (tmp_path / "a.db").touch()
     settings = settings_for(
         tmp_path,
-        database_uri=uri,
-        yaml=(str(tmp_path / "tools.yml"),),
-        python=(str(tmp_path / "own.py"),),
-        file=tmp_path / "portico.yaml",
+        local=LocalSettings(database_uri=uri, yaml=(str(tmp_path / "tools.yml"),), python=(str(tmp_path / "own.py"),)),
     )
     async with open_app(settings) as application:
         assert type(await _error(application, "broken")) is UpstreamError

@@ -11,28 +11,17 @@ import pytest
 
 from portico.domain.call import Caller, Result
 from portico.domain.disclosure import Query
-from portico.domain.foreign_text import (
-    FENCE,
-    MARK,
-    ORIGIN,
-    detail,
-    fence,
-    json_text,
-    one_line,
-    own_block,
-    told_apart,
-    unposed,
-)
 from portico.domain.server import Offering
 from portico.errors import CallError, NextCall, UpstreamError
+from portico.results.own_blocks import MARK, ORIGIN, own_block, told_apart, unposed
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.cli.output import error_text as cli_error_text
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
-from portico.surfaces.mcp.meta_tools import error_result, with_notes
-from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search import Search
+from portico.surfaces.mcp.surface import Envelope, error_result, with_notes
+from portico.surfaces.search.surface import Search
 from portico.testing import FakeApplication, definition, make_test_app
+from portico.text.untrusted import FENCE, detail, fence, json_text, one_line
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("P-FENCED")]
 

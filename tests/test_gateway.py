@@ -12,19 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.catalog.policies import GlobPolicy
+from portico.catalog.prompts_and_resources import Item, ItemKind
+from portico.catalog.snapshot import CatalogSnapshot
+from portico.catalog.view import CatalogPolicy
+from portico.config import SearchSettings
 from portico.domain.call import Call, Caller, Invocation, Outcome
 from portico.domain.disclosure import Budget, Disclosure, Level, Query
-from portico.domain.items import Item, ItemKind
-from portico.domain.journal import Look, Lookup
-from portico.domain.server import Offering, ServerSpec
-from portico.domain.snapshot import CatalogSnapshot
+from portico.domain.journal_entries import Look, Lookup
+from portico.domain.server import Offering, ServerLabels, ServerSpec
 from portico.domain.tool import ToolId
 from portico.domain.usage import Standing, Tier, Usage
 from portico.errors import NextCall, UnknownFilter, UnknownTool
-from portico.rendering.budget import TokenEstimate
-from portico.rendering.catalog_map import STRANGE_CURSOR
-from portico.storage.database import RecentJournal
+from portico.rendering.budget import STRANGE_CURSOR, TokenEstimate
+from portico.storage.memory import MemoryJournal
+from portico.storage.storage import Storage
 from portico.testing import AGENT, FakeApplication, FakeIndex, definition, make_test_app
 from tests.catalogue import generate
 
@@ -35,7 +36,7 @@ READ = {**definition("read_file", "Read a file from disk.", path="string"), "ann
 @pytest.fixture
 def application() -> FakeApplication:
     specs = [
-        ServerSpec(name="github", transport="stdio", command="x", category="code"),
+        ServerSpec(name="github", transport="stdio", command="x", labels=ServerLabels(category="code")),
         ServerSpec(name="files", transport="stdio", command="x"),
     ]
     return make_test_app(
@@ -163,8 +164,10 @@ def test_the_hot_list_is_ranked_once_for_each_edition_and_each_update_of_tiers()
             return super().get(*args)
 
     usage = Watched()
-    journal = RecentJournal(_usage=usage)
-    application = make_test_app({"files": [definition(f"tool_{n}") for n in range(40)]}, journal=journal)
+    journal = MemoryJournal(_usage=usage)
+    application = make_test_app(
+        {"files": [definition(f"tool_{n}") for n in range(40)]}, storage=Storage(journal=journal)
+    )
     for _ in range(5):
         assert [tool.id.name for tool in application.gateway.hot(AGENT, 2)] == ["tool_0", "tool_1"]
     assert usage.read == 40
@@ -181,7 +184,7 @@ def test_pins_lead_the_hot_list_and_unknown_pins_are_left_out() -> None:
     lines = application.gateway.search(AGENT, Query()).text.split("\n")
     assert lines[0] == "1. files.read_file(path) [read] Read a file from disk"
     assert lines[3] == "2 tools on 1 server."
-    assert [tool.handle for tool in application.gateway.pinned(AGENT)] == ["files.read_file"]
+    assert [tool.handle for tool in application.gateway.view(AGENT).pinned] == ["files.read_file"]
 
 
 def test_a_server_or_category_alone_lists_its_tools(application: FakeApplication) -> None:
@@ -222,7 +225,9 @@ def test_where_nothing_is_near_in_meaning_names_that_look_alike_are_named() -> N
 def test_hits_that_do_not_fit_are_named_as_the_nearest_and_not_offered() -> None:
     index = FakeIndex({"github.create_issue": 3.0, "files.read_file": 2.0, "s.a": 1.0, "s.b": 0.5}, fits=False)
     application = make_test_app(
-        {"github": [ISSUE], "files": [READ], "s": [definition("a"), definition("b")]}, index=index, search_tokens=60
+        {"github": [ISSUE], "files": [READ], "s": [definition("a"), definition("b")]},
+        index=index,
+        search=SearchSettings(tokens=60),
     )
     found = application.gateway.search(AGENT, Query(text="book a flight"))
     lines = found.text.split("\n")
@@ -284,7 +289,7 @@ def test_the_pages_together_are_all_hits_without_repeats(
     if query.text:
         expected = [hit.handle for hit in large.gateway.hits(AGENT, query).hits]
     else:
-        listing = large.gateway.listing(AGENT)
+        listing = large.gateway.view(AGENT).tools
         expected = [
             tool.handle for tool in listing if query.server == tool.id.server or query.category == tool.category
         ]
@@ -397,14 +402,14 @@ def test_describe_takes_eight_names_and_says_what_it_left_out(application: FakeA
 
 
 def test_describe_degrades_instead_of_overflowing(large: FakeApplication) -> None:
-    names = [tool.handle for tool in large.gateway.listing(AGENT)[:8]]
+    names = [tool.handle for tool in large.gateway.view(AGENT).tools[:8]]
     found = large.gateway.describe(AGENT, names, tokens=300)
     assert found.tokens <= 300
     assert handles(found) == names
 
 
 def test_examples_fit_their_own_schema(large: FakeApplication) -> None:
-    for tool in large.gateway.listing(AGENT)[:40]:
+    for tool in large.gateway.view(AGENT).tools[:40]:
         line = large.gateway.describe(AGENT, [tool.handle]).text.rsplit("example: call_tool(", 1)[1]
         example: dict[str, Any] = json.loads(line[:-1])["arguments"]
         large.gateway.executor.arguments.check(tool, example)
@@ -412,7 +417,7 @@ def test_examples_fit_their_own_schema(large: FakeApplication) -> None:
 
 async def test_requests_beside_tools_go_to_their_server(application: FakeApplication) -> None:
     item = Item(kind=ItemKind.PROMPT, server="github", original="greet", listed="github__greet", definition={})
-    answer = await application.gateway.pass_on(item, "prompts/get", {"name": "greet"})
+    answer = await application.gateway.forward(item, "prompts/get", {"name": "greet"})
     assert answer == {"method": "prompts/get", "params": {"name": "greet"}}
 
 
@@ -436,7 +441,7 @@ def test_usage_orders_equals_on_a_page_and_moves_no_tool_to_another_page() -> No
     used(application, "s.t7", 999)
     first = application.gateway.search(AGENT, query)
     assert handles(first) == ["s.t2", "s.t0", "s.t1"]
-    assert [hit.handle for hit in application.gateway.best(AGENT, query).hits] == handles(first)
+    assert [hit.handle for hit in application.gateway.first_page(AGENT, query).hits] == handles(first)
     used(application, "s.t4", 50)
     used(application, "s.t1", 500)
     second = application.gateway.search(AGENT, replace(query, cursor=cursor_of(first)))
@@ -457,10 +462,10 @@ def test_a_list_that_calls_have_changed_is_begun_again() -> None:
 
 
 def test_no_words_with_a_filter_are_hits_too(application: FakeApplication) -> None:
-    assert [hit.handle for hit in application.gateway.best(AGENT, Query(category="code", limit=1)).hits] == [
+    assert [hit.handle for hit in application.gateway.first_page(AGENT, Query(category="code", limit=1)).hits] == [
         "github.create_issue"
     ]
-    assert application.gateway.best(AGENT, Query()).hits == ()
+    assert application.gateway.first_page(AGENT, Query()).hits == ()
 
 
 @pytest.mark.requirement("S1-92")
@@ -492,8 +497,8 @@ def ended(application: FakeApplication, tool: ToolId, *, done: int, failed: int 
 
 def listed(application: FakeApplication, caller: Caller, definitions: Sequence[Mapping[str, Any]]) -> Lookup:
     """What the journal says of a list that a client was given."""
-    application.gateway.listed(caller, definitions)
-    return cast(RecentJournal, application.gateway.executor.journal).lookups[-1]
+    application.gateway.record_listing(caller, definitions)
+    return cast(MemoryJournal, application.gateway.executor.journal).lookups[-1]
 
 
 META = [{"name": name} for name in ("search_tools", "describe_tools", "call_tool")]
@@ -510,16 +515,16 @@ def test_what_listing_every_tool_would_have_cost_does_not_depend_on_how_many_wer
 
 @pytest.mark.requirement("P-JOURNAL-DOORS")
 def test_lists_of_callers_who_see_different_tools_are_counted_apart() -> None:
-    class Choosy(GlobPolicy):
+    class Choosy(CatalogPolicy):
         def visible(self, caller: Caller, snapshot: CatalogSnapshot) -> frozenset[ToolId]:
             return frozenset(id for id in snapshot.tools if id.server == caller.name)
 
-    application = make_test_app({"small": [definition("t")], "large": [definition("t", "word " * 1_000)]})
-    application.gateway.policy = Choosy()
+    servers = {"small": [definition("t")], "large": [definition("t", "word " * 1_000)]}
+    application = make_test_app(servers, policy=Choosy())
     costs = {}
     for name in ("small", "large"):
         caller = Caller(name=name, surface="static")
-        entry = listed(application, caller, [tool.definition for tool in application.gateway.listing(caller)])
+        entry = listed(application, caller, [tool.definition for tool in application.gateway.view(caller).tools])
         assert entry.tokens == entry.instead
         costs[name] = entry.tokens
     assert costs["large"] > 10 * costs["small"]
@@ -530,5 +535,5 @@ def test_a_look_is_written_down_with_the_moment_at_which_it_began(monkeypatch: p
     monkeypatch.setattr("portico.gateway.time", lambda: 1_000.0)
     monkeypatch.setattr("portico.gateway.perf_counter", lambda: 12.5)
     application.gateway.record_lookup(AGENT, Look.SEARCH, "x", Disclosure(text="", tokens=1), since=10.0)
-    (entry,) = cast(RecentJournal, application.gateway.executor.journal).lookups
+    (entry,) = cast(MemoryJournal, application.gateway.executor.journal).lookups
     assert (entry.at, entry.seconds) == (997.5, 2.5)

@@ -10,15 +10,15 @@ import pytest
 from portico import Catalog
 from portico.domain.call import Call, Outcome
 from portico.domain.disclosure import Query
-from portico.domain.journal import Look, Lookup
+from portico.domain.journal_entries import Look, Lookup
 from portico.errors import InvalidArguments
 from portico.rendering.budget import TokenEstimate
-from portico.storage.database import RecentJournal
+from portico.storage.memory import MemoryJournal
 from portico.surfaces.discover.surface import Discover
-from portico.surfaces.mcp.request_meta import Context, Logs
+from portico.surfaces.mcp.request_context import Context, Logs
 from portico.surfaces.mcp.server import Tools
 from portico.surfaces.mcp.surface import Envelope, Surface
-from portico.surfaces.search import Search
+from portico.surfaces.search.surface import Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
@@ -30,7 +30,7 @@ def application() -> FakeApplication:
 
 
 def looks(application: FakeApplication) -> Sequence[Lookup]:
-    return list(cast(RecentJournal, application.gateway.executor.journal).lookups)
+    return list(cast(MemoryJournal, application.gateway.executor.journal).lookups)
 
 
 def tools_of(application: FakeApplication, surface: Surface) -> Tools:
@@ -141,7 +141,7 @@ async def test_the_library_is_a_door_like_any_other() -> None:
     catalog.add_tools("mail", [definition("send_mail"), definition("read_mail")], call=lambda name, arguments: name)
     hits = catalog.search("read mail")
     await catalog.call(hits[0].handle)
-    journal = cast(RecentJournal, catalog._house.gateway.executor.journal)
+    journal = cast(MemoryJournal, catalog._application.gateway.executor.journal)
     assert [look.text for look in journal.lookups] == ["read mail"]
     assert [call.rank for call in journal.recent] == [1]
 

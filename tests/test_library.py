@@ -12,8 +12,8 @@ import pytest
 from anyio import fail_after
 
 from portico import Catalog
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.disclosure import Findings, Hit
-from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.errors import AmbiguousTool, EmbedderAway, InvalidArguments, InvalidDefinition, UnknownFilter, UnknownTool
 from portico.protocols import Index
@@ -294,5 +294,5 @@ def test_browsing_a_catalog_is_no_search() -> None:
     other.search("", server="github")
     other.search("issue")
     assert other.gateway.executor.hooks is not None
-    other.gateway.executor.hooks.settle()
+    other.gateway.executor.hooks.wait_until_idle()
     assert told == ["issue"]

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 from portico import Catalog, RequestContext, tool
 from portico.domain.tool import Effect, ToolId
 from portico.errors import ConfigError, InvalidArguments, InvalidDefinition, Refused, UpstreamGone
-from portico.packaged.base import handle_base_readQuery
+from portico.providers.database_tools.queries_and_tables import handle_base_readQuery
 from portico.testing import definition
 
 

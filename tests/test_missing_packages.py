@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from portico.errors import EXTRAS, ScriptError
-from portico.scripting import fork_client as minder
-from portico.scripting.engine import Pool
+from portico.scripting import worker_pool
+from portico.scripting.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.requirement("P-EXTRAS")
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
@@ -49,22 +49,22 @@ def test_a_store_without_its_driver_says_what_to_install(tmp_path: Path) -> None
 
 
 def test_charts_without_what_draws_them_are_listed_and_say_what_to_install(tmp_path: Path) -> None:
-    listed = without("PIL", tmp_path, "list", "local", MCP_PROFILE="base")
+    listed = without("matplotlib", tmp_path, "list", "local", MCP_PROFILE="base")
     assert ("plot_bar_chart" in listed.stdout, listed.stderr) == (True, "")
     arguments = json.dumps({"labels": "name", "columns": ["price"], "table_name": "products"})
-    done = without("PIL", tmp_path, "call", "plot_bar_chart", arguments, MCP_PROFILE="base")
+    done = without("matplotlib", tmp_path, "call", "plot_bar_chart", arguments, MCP_PROFILE="base")
     assert done.returncode == 6
-    assert "charts need Pillow, which is not installed. Run: pip install 'portico[plots]'" in done.stderr
+    assert "charts need matplotlib, which is not installed. Run: pip install 'portico[plots]'" in done.stderr
     drawn = without("nothing", tmp_path, "call", "plot_bar_chart", arguments, MCP_PROFILE="base")
     assert (drawn.returncode, "image/png" in drawn.stdout) == (0, True)
 
 
 async def test_scripts_without_their_language_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    nursery = "import sys; sys.modules['lupa'] = None; from portico.scripting.fork_server import main; main()"
-    monkeypatch.setattr(minder, "COMMAND", (sys.executable, "-I", "-c", nursery))
-    pool = Pool(1)
+    fork_server = "import sys; sys.modules['lupa'] = None; from portico.scripting.fork_server import main; main()"
+    monkeypatch.setattr(worker_pool, "COMMAND", (sys.executable, "-I", "-c", fork_server))
+    pool = WorkerPool(1)
     with pytest.raises(ScriptError, match=r"pip install 'portico\[scripts\]'"):
-        await pool.open()
+        await pool.start()
     await pool.aclose()
 
 
@@ -84,4 +84,6 @@ def test_the_default_install_runs_scripts_and_reads_postgresql() -> None:
     default = " ".join(PROJECT["project"]["dependencies"])
     assert "lupa" in default
     assert "psycopg[binary]" in default
-    assert any(entry.startswith("pillow") for entry in PROJECT["dependency-groups"]["dev"] if isinstance(entry, str))
+    assert any(
+        entry.startswith("matplotlib") for entry in PROJECT["dependency-groups"]["dev"] if isinstance(entry, str)
+    )

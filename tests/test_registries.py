@@ -11,14 +11,15 @@ import anyio.lowlevel
 import pytest
 
 from portico.application import Application
+from portico.config import CatalogSettings, StorageSettings
+from portico.config.safe_regex import read_pattern
 from portico.domain.call import Call
 from portico.domain.disclosure import Query
-from portico.domain.patterns import read_pattern
 from portico.domain.profile import Profile
 from portico.domain.server import DatabaseSpec, Offering
 from portico.domain.tool import ToolId
 from portico.errors import InvalidArguments, UnknownTool, UpstreamGone
-from portico.providers.sql.registries import open_registries
+from portico.providers.sql.registry.configured_registries import open_registries
 from portico.testing import definition
 from portico.wiring import open_app, watch
 from tests.registries import (
@@ -74,7 +75,9 @@ async def test_the_first_tag_is_the_category_and_the_config_wins(shop: Shop, tmp
     shop.register("plain", "sample_sales", "T", "region CV?")
     shop.register("base_ish", "sample_sales", "T", "region CV?", Tags="Finance, base")
     shop.register("moved", "sample_sales", "T", "region CV?", Tags="finance")
-    async with registry_house(tmp_path, shop.spec(), categories={"warehouse.moved": "planning"}) as application:
+    async with registry_house(
+        tmp_path, shop.spec(), catalog=CatalogSettings(categories={"warehouse.moved": "planning"})
+    ) as application:
         shelves = {id.name: tool.category for id, tool in application.gateway.snapshot.tools.items()}
         assert shelves["sample_sales"] == "sample"
         assert (shelves["base_ish"], shelves["moved"], shelves["plain"]) == ("finance", "planning", "misc")
@@ -131,9 +134,9 @@ async def test_a_meta_tool_is_never_replaced(shop: Shop, tmp_path: Path) -> None
 @pytest.mark.requirement("S4-5", "S4-48", "S4-49", "S4-E12")
 async def test_a_profile_filters_code_tools_and_no_registered_ones(shop: Shop, tmp_path: Path) -> None:
     profile = Profile(name="db-registry", tool=(read_pattern("X"),), prompt=(read_pattern(".*"),), registry="mcp")
-    async with registry_house(tmp_path, shop.spec(), selected=profile) as application:
+    async with registry_house(tmp_path, shop.spec(), profile=profile) as application:
         code_tool(application, "base_readQuery")
-        visible = application.gateway.policy.visible(ALICE, application.gateway.snapshot)
+        visible = application.gateway.view(ALICE).visible
         assert {id.server for id in visible} == {"warehouse"}
         assert len(visible) == len(application.gateway.snapshot.sections["warehouse"].tools)
 
@@ -144,8 +147,8 @@ async def test_an_end_users_rights_decide_for_every_door(shop: Shop, tmp_path: P
     async with registry_house(tmp_path, shop.spec()) as application:
         gateway = application.gateway
         mine = ToolId("warehouse", "private")
-        assert mine in gateway.policy.visible(ALICE, gateway.snapshot)
-        assert mine not in gateway.policy.visible(BOB, gateway.snapshot)
+        assert mine in gateway.view(ALICE).visible
+        assert mine not in gateway.view(BOB).visible
         found = gateway.search(ALICE, Query(text="secret sales figures"))
         other = gateway.search(BOB, Query(text="secret sales figures"))
         assert "private" in found.text
@@ -220,18 +223,18 @@ async def test_a_start_while_the_database_is_away_knows_the_tools_and_calls_none
     shop = sqlite_shop(tmp_path / "shop.db")
     shop.register("revoked", "sample_sales", "T", "region CV?", users="alice")
     assert shop.file is not None
-    async with registry_house(tmp_path, shop.spec(), store="sqlite") as application:
+    async with registry_house(tmp_path, shop.spec(), storage=StorageSettings()) as application:
         known = {id.name for id in application.gateway.snapshot.tools}
     shop.forget("revoked")
     away = shop.file.rename(tmp_path / "away.db")
-    async with open_app(settings_for(tmp_path, shop.spec(), store="sqlite")) as application:
+    async with open_app(settings_for(tmp_path, shop.spec(), storage=StorageSettings())) as application:
         assert {id.name for id in application.gateway.snapshot.tools} == known
         with pytest.raises(UnknownTool):  # its rights are remembered too
             await called(application, "revoked", caller=BOB)
         with pytest.raises(UpstreamGone):
             await called(application, "revoked")
     away.rename(shop.file)
-    async with open_app(settings_for(tmp_path, shop.spec(), store="sqlite")) as application:
+    async with open_app(settings_for(tmp_path, shop.spec(), storage=StorageSettings())) as application:
         with pytest.raises(UnknownTool):
             await called(application, "revoked")
         assert (await called(application, "sample_sales"))["row_count"] == 6

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacking import TEXTS, TYPES, Attack, make_test_app, state
+from tests.injection_attack import TEXTS, TYPES, InjectionAttack, create_attacked_tables, state
 from tests.providers.sql.registry.registry_world import INJECTIONS
 from tests.registries import Shop, postgres_shop, registry_house, sqlite_shop
 
@@ -24,10 +24,10 @@ async def test_no_text_changes_a_database_and_none_is_sent_as_another_type(
         shop = sqlite_shop(tmp_path / "shop.db")
     else:
         shop = postgres_shop(request.getfixturevalue("postgres_url"))
-    make_test_app(shop)
+    create_attacked_tables(shop)
     async with registry_house(tmp_path, shop.spec()) as application:
         before = state(shop)
-        attack = Attack(application)
+        attack = InjectionAttack(application)
         for door, step in EVERY.items():
             await attack.run(INJECTIONS[::step], [door])
         assert {column for _, column, _ in attack.let_through} <= TEXTS

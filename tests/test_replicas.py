@@ -10,14 +10,14 @@ import pytest
 
 from portico.admin import Admin
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import Batch
+from portico.domain.journal_entries import Batch
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Tier
-from portico.protocols import ChangeFeed
-from portico.storage.catalog import DatabaseTiers
-from portico.storage.database import Database
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_change_feed
+from portico.storage.catalog_tables import TierRecords
+from portico.storage.change_feed import ChangeFeed
+from portico.storage.database_interface import Database
+from portico.storage.journal_tables import Ledger
+from portico.storage.storage import Storage, open_change_feed
 from portico.testing import definition, make_test_app
 
 NOW = time()
@@ -25,10 +25,9 @@ SYMBOL, RENAME = ToolId("serena", "find_symbol"), ToolId("serena", "rename")
 
 
 def _admin(database: Database, signals: ChangeFeed) -> Admin:
-    admin = make_test_app({"serena": [definition("find_symbol"), definition("rename")]}).admin
-    admin.ledger, admin.records, admin.signals = DatabaseLedger(database), DatabaseTiers(database), signals
-    admin.keep_days = 1
-    return admin
+    storage = Storage(ledger=Ledger(database), tiers=TierRecords(database), changes=signals, keep_days=1)
+    servers = {"serena": [definition("find_symbol"), definition("rename")]}
+    return make_test_app(servers, storage=storage).admin
 
 
 @pytest.fixture
@@ -46,8 +45,8 @@ def _called(tool: ToolId, outcome: Outcome = Outcome.DONE, at: float = NOW) -> I
 
 
 def _append(admin: Admin, *entries: Invocation) -> None:
-    assert admin.ledger is not None
-    admin.ledger.append(Batch(writer="w", entries=entries))
+    assert admin.storage.ledger is not None
+    admin.storage.ledger.append(Batch(writer="w", entries=entries))
 
 
 @pytest.mark.requirement("S1-74", "P-REPLICAS")
@@ -65,20 +64,20 @@ async def test_one_of_two_replicas_does_the_daily_work(replicas: tuple[Admin, Ad
     assert sorted(done) == [False, True]
     report = await replicas[1].usage_report(days=7)
     assert report.ranks == {1: 5}, "what is older than a day has been dropped"
-    assert replicas[1].ledger is not None
-    assert replicas[1].ledger.usage()[RENAME].calls == 1, "usage keeps what it added up to"
+    assert replicas[1].storage.ledger is not None
+    assert replicas[1].storage.ledger.usage()[RENAME].calls == 1, "usage keeps what it added up to"
 
 
 @pytest.mark.requirement("S1-74")
 async def test_what_one_replica_works_out_the_other_takes_over(replicas: tuple[Admin, Admin]) -> None:
     one, other = replicas
     _append(one, *[_called(SYMBOL)] * 30)
-    assert other.signals is not None
-    before = other.signals.numbers()
+    assert other.storage.changes is not None
+    before = other.storage.changes.numbers()
     assert await one.update_tiers() == 2
     await one.set_category(Category(name="code", display_name="Code", order=3))
-    assert await anyio.to_thread.run_sync(other.signals.wait, 10)
-    after = other.signals.numbers()
+    assert await anyio.to_thread.run_sync(other.storage.changes.wait, 10)
+    after = other.storage.changes.numbers()
     await other.reload({topic for topic in after if after[topic] != before.get(topic, 0)})
     assert other.standings.tiers == one.standings.tiers
     assert other.standings.tiers[SYMBOL].tier is Tier.STANDARD

@@ -14,7 +14,7 @@ from portico.domain.version import VERSION
 
 if TYPE_CHECKING:
     from portico.application import Application
-    from portico.surfaces.mcp.early_start import EarlyPipe
+    from portico.surfaces.mcp.stdio_opening import EarlyPipe
 
 
 os.environ.setdefault(
@@ -41,7 +41,7 @@ def main() -> None:
 
 def _open_early() -> EarlyPipe | None:
     # Some clients over stdio wait a second for the first answer, and loading the rest takes longer.
-    from portico.server.greeting import open_early
+    from portico.server.early_answers import open_early
 
     return open_early(sys.argv[1:], os.environ, Path.cwd())
 
@@ -54,12 +54,12 @@ def _run(pipe: EarlyPipe | None) -> None:
     begin_logs(os.environ.get(LEVEL_VARIABLE, ""))
     serve = partial(_serve, pipe=pipe)
     cli_context = CliContext(
-        open_app=_open_house, serve=serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens
+        open_app=_open_app, serve=serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens
     )
     run_cli(cli_context)
 
 
-def _open_house(config: str | None) -> AbstractAsyncContextManager[Application]:
+def _open_app(config: str | None) -> AbstractAsyncContextManager[Application]:
     # Help, and the commands that only edit the config, need no catalog.
     from portico.wiring import open_app, settings_for
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import time
@@ -12,29 +11,105 @@ from typing import Any
 
 import anyio
 import orjson
+from anyio.to_thread import run_sync as in_thread
 
-from portico.catalog.categories import SHIPPED, Order, Standings
-from portico.catalog.refresher import Refresher
-from portico.domain.call import Caller, Invocation
-from portico.domain.journal import CallQuery, RecordedCall, Report
-from portico.domain.overview import Bill as Bill
-from portico.domain.overview import BillLine, CategoryOverview, Checkup, TierLine
-from portico.domain.overview import ServerReport as ServerReport
-from portico.domain.server import Health, State
-from portico.domain.snapshot import CatalogSnapshot
-from portico.domain.tool import NAMING, Category, Tool, ToolId, is_category_name, unwritten
-from portico.domain.usage import DAY_SECONDS, Standing, Tier, Usage, standing_of, summed_up
+from portico.catalog.categories_and_order import NAMING, SHIPPED, Order, Standings, is_category_name, unwritten
+from portico.catalog.publisher import Refresher
+from portico.catalog.snapshot import CatalogSnapshot
+from portico.catalog.view import CatalogView, CatalogViews
+from portico.domain.call import Caller
+from portico.domain.journal_entries import CallQuery, Losses, RecordedCall, Report
+from portico.domain.server import Health, Server, State
+from portico.domain.tool import Category, Rejected, Tool, ToolId
+from portico.domain.usage import DAY_SECONDS, Standing, Tier, Usage, standing_of
 from portico.errors import CallError, ConfigError, StoreError, UnknownServer
-from portico.protocols import ChangeFeed, Journal, Ledger, Policy, Provider, TierRecords, TokenCounter
+from portico.protocols import Provider, TokenCounter
 from portico.rendering.cache import AnswerCache
+from portico.storage.change_feed import ChangeFeed
+from portico.storage.storage import Storage
 
 OPERATOR = Caller(name="operator", surface="admin")
 FIRST_OFFER_SECONDS = 30.0
 """How long an update waits for servers that were never asked before: their tools belong to it."""
 
-_RANKS = {tier: rank for rank, tier in enumerate(Tier)}
-
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerReport:
+    """One server as an operator sees it."""
+
+    name: str
+    health: Health
+    source: str
+    tools: tuple[Tool, ...] = ()
+    """Those that an agent can see."""
+    hidden: int = 0
+    """How many the config's filter keeps out."""
+    rejected: tuple[Rejected, ...] = ()
+    server: Server | None = None
+    target: str = ""
+    """The command or URL, without secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillLine:
+    """What one server's definitions cost in a context window."""
+
+    server: str
+    tools: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """What a client reads before its first question, without and with Portico."""
+
+    lines: tuple[BillLine, ...]
+    after: int
+    counter: str
+
+    @property
+    def before(self) -> int:
+        """Tokens of every definition together."""
+        return sum(line.tokens for line in self.lines)
+
+    @property
+    def saved(self) -> float:
+        """The part that is saved, from 0 to 1."""
+        return 1 - self.after / self.before if self.before else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierLine:
+    """One tool, how it stands, and what that follows from."""
+
+    tool: Tool
+    tier: Tier
+    score: float
+    usage: Usage = field(default_factory=Usage)
+    is_pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategoryOverview:
+    """One shelf, how much stands on it, and who says what it is called."""
+
+    category: Category
+    tools: int = 0
+    servers: int = 0
+    origin: str = "tools"
+    """`edited` by an operator, `shipped` with Portico, named in the `config`, or only by `tools`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkup:
+    """How the store and the journal are doing."""
+
+    store: str
+    journal: str
+    problem: str = ""
+    losses: Losses = field(default_factory=Losses)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,28 +117,15 @@ class Admin:
     """The door for operators."""
 
     refresher: Refresher
-    providers: Mapping[str, Provider]
     counter: TokenCounter
-    policy: Policy
-    targets: Mapping[str, str]
-    disabled: tuple[str, ...] = ()
-    pins: tuple[str, ...] = ()
+    views: CatalogViews
+    storage: Storage = field(default_factory=Storage)
     standings: Standings = field(default_factory=Standings)
     answers: AnswerCache = field(default_factory=AnswerCache)
     """The one cache of answers."""
-    journal: Journal | None = None
-    ledger: Ledger | None = None
-    records: TierRecords | None = None
-    signals: ChangeFeed | None = None
-    """With no database behind them, tiers and categories last as long as the process."""
-    settle: Callable[[], object] | None = None
-    """Counts what processes lost that ended without notice; blocks."""
-    reread: Callable[[], object] | None = None
-    """Reads usage anew, in which other processes have a share; blocks."""
-    store_name: str = "memory"
-    """The store as it may be shown."""
-    journal_mode: str = "memory"
-    keep_days: int = 90
+    targets: Mapping[str, str] = field(default_factory=dict)
+    """What each server is, for people."""
+    disabled: tuple[str, ...] = ()
     trouble: str = ""
     """Why the database does not answer, as far as a running gateway has noticed."""
     _updated: float = 0.0
@@ -71,6 +133,15 @@ class Admin:
     """How many answers of servers others were told of."""
     _untold: set[str] = field(default_factory=set)
     """What others could not be told of yet."""
+
+    @property
+    def providers(self) -> dict[str, Provider]:
+        """The providers, by server."""
+        return self.refresher.providers
+
+    def note_trouble(self, trouble: str) -> None:
+        """Remember why the database does not answer; nothing when it does."""
+        self.trouble = trouble
 
     @property
     def snapshot(self) -> CatalogSnapshot:
@@ -96,7 +167,7 @@ class Admin:
         snapshot = self.snapshot
         provider, section = self.providers[name], snapshot.sections.get(name)
         own = list(section.tools.values()) if section is not None else []
-        visible = self.policy.visible(OPERATOR, snapshot)
+        visible = self._view().visible
         tools = tuple(tool for tool in own if tool.id in visible)
         return ServerReport(
             name=name,
@@ -110,7 +181,7 @@ class Admin:
         )
 
     async def refresh(
-        self, servers: set[str] | None = None, on_done: Callable[[str, CallError | None], None] | None = None
+        self, servers: Set[str] | None = None, on_done: Callable[[str, CallError | None], None] | None = None
     ) -> None:
         """Ask servers for their definitions again, all of them unless some are named."""
         await self.refresher.refresh_all(servers if servers is not None else set(self.providers), on_done)
@@ -136,11 +207,9 @@ class Admin:
             StoreError: the database cannot be read or written; the tools stand as before.
         """
         await self.refresher.wait_until_ready(FIRST_OFFER_SECONDS)
-        recorded: Mapping[ToolId, Usage] = {}
-        if self.journal is not None:
-            await self.journal.written()
-            recorded = dict(self.journal.usage())
-        standings = await anyio.to_thread.run_sync(self._scored, self.snapshot, recorded, time())
+        await self.storage.journal.written()
+        recorded = dict(self.storage.journal.usage())
+        standings = await in_thread(self._score, self.snapshot, recorded, time())
         self.standings.replace_tiers(standings)
         await self._announce("tiers")
         logger.info("Updated tier scores for %d tools", len(standings))
@@ -152,9 +221,9 @@ class Admin:
         Raises:
             StoreError: the database cannot be read or written; the work is still due.
         """
-        if self.signals is not None:
-            updated = await anyio.to_thread.run_sync(self._once_a_day, self.signals, "tiers", self.update_tiers, now)
-            await anyio.to_thread.run_sync(self._once_a_day, self.signals, "prune", self._prune, now)
+        if self.storage.changes is not None:
+            updated = await in_thread(self._once_a_day, self.storage.changes, "tiers", self.update_tiers, now)
+            await in_thread(self._once_a_day, self.storage.changes, "prune", self._prune, now)
             return updated
         if now - self._updated < DAY_SECONDS:
             return False
@@ -179,18 +248,24 @@ class Admin:
             StoreError: the database cannot be written.
         """
         await self.catch_up()
-        if self.records is not None:
-            await anyio.to_thread.run_sync(self.records.keep_catalog, self.snapshot, self.standings.packaging)
+        if self.storage.tiers is not None:
+            await in_thread(self.storage.tiers.keep_catalog, self.snapshot, self.standings.packaging)
         await self._write_shelves(self.standings.categories)
         await self._announce_offerings()
 
     def tier_lines(self) -> list[TierLine]:
         """Every tool that an agent can see and how it stands, the hot ones first."""
-        usage = self.journal.usage() if self.journal is not None else {}
-        order = Order(tiers=self.standings.tiers, usage=usage, now=time())
-        pinned = self._pinned()
-        lines = [self._tier_line(tool, order, tool.id in pinned) for tool in self._tools()]
-        return sorted(lines, key=lambda line: (_RANKS[line.tier], -line.score, line.tool.handle))
+        order = Order(tiers=self.standings.tiers, usage=self.storage.journal.usage(), now=time())
+        view = self._view()
+        pinned, ranks = {tool.id for tool in view.pinned}, list(Tier)
+        lines = []
+        for tool in view.tools:
+            standing, usage = order.standing(tool.id), order.usage.get(tool.id) or Usage()
+            is_pinned = tool.id in pinned
+            lines.append(
+                TierLine(tool=tool, tier=standing.tier, score=standing.score, usage=usage, is_pinned=is_pinned)
+            )
+        return sorted(lines, key=lambda line: (ranks.index(line.tier), -line.score, line.tool.handle))
 
     async def usage_report(self, *, days: int = 7, limit: int = 10) -> Report:
         """The journal of the last days, summed up; without a database, what this process knows.
@@ -198,14 +273,9 @@ class Admin:
         Raises:
             StoreError: the database cannot be read.
         """
-        if self.settle is not None:
-            await anyio.to_thread.run_sync(self.settle)
-        if self.journal is not None:
-            await self.journal.written()
-        if self.ledger is None:
-            usage = dict(self.journal.usage()) if self.journal is not None else {}
-            return summed_up(usage, days=days, limit=limit, now=time())
-        return await anyio.to_thread.run_sync(lambda ledger: ledger.report(days=days, limit=limit), self.ledger)
+        await in_thread(self.storage.settle)
+        await self.storage.journal.written()
+        return await in_thread(partial(self.storage.report, days=days, limit=limit))
 
     async def calls(self, query: CallQuery) -> list[RecordedCall]:
         """Single calls out of the journal, the newest first; without a database, the last ones of this process.
@@ -213,18 +283,15 @@ class Admin:
         Raises:
             StoreError: the database cannot be read.
         """
-        if self.journal is not None:
-            await self.journal.written()
-        if self.ledger is None:
-            return _remembered(self.journal, query)
-        return await anyio.to_thread.run_sync(self.ledger.calls, query)
+        await self.storage.journal.written()
+        return await in_thread(self.storage.calls, query)
 
     async def categories(self) -> list[CategoryOverview]:
         """Every category, in the order in which they are shown; also those on which nothing stands."""
         shelves: dict[str, list[ToolId]] = {}
-        for tool in self._tools():
+        for tool in self._view().tools:
             shelves.setdefault(tool.category, []).append(tool.id)
-        known = self.standings.known(SHIPPED, (*shelves, *self._configured()))
+        known = self.standings.known(SHIPPED, (*shelves, *self.refresher.publisher.rule.named))
         lines = [
             CategoryOverview(
                 category=category,
@@ -246,8 +313,8 @@ class Admin:
         if not is_category_name(category.name):
             raise ConfigError(f"{category.name!r} cannot be the name of a category", fix=NAMING)
         await self.reload({"categories"})
-        if self.records is not None:
-            await anyio.to_thread.run_sync(self.records.keep_categories, [category])
+        if self.storage.tiers is not None:
+            await in_thread(self.storage.tiers.keep_categories, [category])
         await self._show_categories({**self.standings.categories, category.name: category})
 
     async def drop_category(self, name: str) -> bool:
@@ -260,8 +327,8 @@ class Admin:
         written = dict(self.standings.categories)
         if written.pop(name, None) in (None, SHIPPED.get(name)):
             return False
-        if self.records is not None:
-            await anyio.to_thread.run_sync(self.records.drop_category, name)
+        if self.storage.tiers is not None:
+            await in_thread(self.storage.tiers.drop_category, name)
         await self._write_shelves(written)
         await self._show_categories(written)
         return True
@@ -272,34 +339,43 @@ class Admin:
         Raises:
             StoreError: the database cannot be read; what was known stays.
         """
-        if self.reread is not None and "tiers" in topics:
-            await anyio.to_thread.run_sync(self.reread)
-        if self.records is not None and "tiers" in topics:
-            self.standings.replace_tiers(await anyio.to_thread.run_sync(self.records.standings))
-        if self.records is not None and "categories" in topics:
-            self.standings.replace_categories(await anyio.to_thread.run_sync(self.records.categories))
+        tiers = self.storage.tiers
+        if "tiers" in topics:
+            await in_thread(self.storage.reread)
+        if "tiers" in topics and tiers is not None:
+            self.standings.replace_tiers(await in_thread(tiers.standings))
+        if "categories" in topics and tiers is not None:
+            self.standings.replace_categories(await in_thread(tiers.categories))
         if "offerings" in topics:
             await self.refresher.reload()
 
+    def load_standings(self) -> None:
+        """Read tiers and categories from the database; blocks.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        if self.storage.tiers is not None:
+            self.standings.replace_tiers(self.storage.tiers.standings())
+            self.standings.replace_categories(self.storage.tiers.categories())
+
     async def checkup(self) -> Checkup:
         """Whether the database answers, how the journal is kept, and what it has lost."""
-        found = Checkup(store=self.store_name, journal=self.journal_mode)
+        found = Checkup(store=self.storage.name, journal=self.storage.journal_mode)
         try:
-            trouble = await self.journal.written() if self.journal is not None else ""
-            if self.ledger is not None:
-                await anyio.to_thread.run_sync(self.ledger.check)
+            trouble = await self.storage.journal.written()
+            if self.storage.ledger is not None:
+                await in_thread(self.storage.ledger.check)
             return replace(found, problem=trouble, losses=(await self.usage_report(days=1, limit=1)).losses)
         except StoreError as error:
             return replace(found, problem=str(error))
 
-    def _scored(
-        self, snapshot: CatalogSnapshot, recorded: Mapping[ToolId, Usage], now: float
-    ) -> dict[ToolId, Standing]:
+    def _score(self, snapshot: CatalogSnapshot, recorded: Mapping[ToolId, Usage], now: float) -> dict[ToolId, Standing]:
         """How the tools of a snapshot stand; blocks while the database is asked."""
-        stored = self.ledger.usage() if self.ledger is not None else {}
-        standings = {id: standing_of(_fuller(stored.get(id), recorded.get(id)), now) for id in snapshot.tools}
-        if self.records is not None:
-            self.records.keep_catalog(snapshot, self.standings.packaging, standings)
+        usage = self.storage.usage(recorded)
+        standings = {id: standing_of(usage.get(id), now) for id in snapshot.tools}
+        if self.storage.tiers is not None:
+            self.storage.tiers.keep_catalog(snapshot, self.standings.packaging, standings)
         return standings
 
     def _once_a_day(
@@ -317,15 +393,17 @@ class Admin:
         return True
 
     async def _prune(self) -> None:
-        if self.ledger is not None:
-            await anyio.to_thread.run_sync(lambda ledger: ledger.prune(keep_days=self.keep_days), self.ledger)
+        if self.storage.ledger is not None:
+            await in_thread(partial(self.storage.ledger.prune, keep_days=self.storage.keep_days))
 
     async def _write_shelves(self, edited: Mapping[str, Category]) -> None:
         """Write the categories down that nobody has edited, so that whoever reads the database finds all of them."""
-        if self.records is not None:
-            known = self.standings.known(SHIPPED, (*self._configured(), *(tool.category for tool in self._tools())))
+        if self.storage.tiers is not None:
+            known = self.standings.known(
+                SHIPPED, (*self.refresher.publisher.rule.named, *(tool.category for tool in self._view().tools))
+            )
             others = [SHIPPED.get(name, unwritten(name)) for name in known if name not in edited]
-            await anyio.to_thread.run_sync(partial(self.records.keep_categories, others, shipped=True))
+            await in_thread(partial(self.storage.tiers.keep_categories, others, shipped=True))
 
     async def _show_categories(self, categories: Mapping[str, Category]) -> None:
         self.standings.replace_categories(categories)
@@ -346,31 +424,13 @@ class Admin:
             logger.warning("other processes are told later that %s have changed: %s", topic, error)
 
     async def _tell(self, topic: str) -> None:
-        if self.signals is not None:
-            await anyio.to_thread.run_sync(self.signals.announce, topic)
+        if self.storage.changes is not None:
+            await in_thread(self.storage.changes.announce, topic)
         self._untold.discard(topic)
 
-    def _tools(self) -> Iterator[Tool]:
-        visible = self.policy.visible(OPERATOR, self.snapshot)
-        return (tool for tool in self.snapshot.tools.values() if tool.id in visible)
-
-    def _pinned(self) -> set[ToolId]:
-        found = set()
-        visible = self.policy.visible(OPERATOR, self.snapshot)
-        for spelling in self.pins:
-            with suppress(CallError):  # a pin that means nothing is left out
-                found.add(self.snapshot.resolver.resolve(spelling, visible).id)
-        return found
-
-    def _tier_line(self, tool: Tool, order: Order, is_pinned: bool) -> TierLine:
-        standing = order.standing(tool.id)
-        usage = order.usage.get(tool.id) or Usage()
-        return TierLine(tool=tool, tier=standing.tier, score=standing.score, usage=usage, is_pinned=is_pinned)
-
-    def _configured(self) -> Set[str]:
-        """The categories that the config names."""
-        rule = self.refresher.publisher.rule
-        return {*rule.explicit.values(), *rule.servers.values()}
+    def _view(self) -> CatalogView:
+        published = self.refresher.publisher.current
+        return self.views.view(OPERATOR, published.snapshot, published.index)
 
     def _origin(self, category: Category) -> str:
         shipped = SHIPPED.get(category.name)
@@ -378,7 +438,7 @@ class Admin:
             return "edited"
         if shipped is not None:
             return "shipped"
-        return "config" if category.name in self._configured() else "tools"
+        return "config" if category.name in self.refresher.publisher.rule.named else "tools"
 
     def _health(self, name: str) -> Health:
         health = self.providers[name].health()
@@ -389,17 +449,3 @@ class Admin:
         if name in self.refresher.failures:
             return Health(state=State.FAILED, reason=reason, stderr=health.stderr)
         return Health(state=State.READY if known else State.UNKNOWN, reason=reason, stderr=health.stderr)
-
-
-def _fuller(one: Usage | None, other: Usage | None) -> Usage | None:
-    """Of two accounts of the same tool the one that knows of more calls: calls are only ever added."""
-    if one is None or other is None:
-        return one or other
-    return one if one.calls >= other.calls else other
-
-
-def _remembered(journal: Journal | None, query: CallQuery) -> list[RecordedCall]:
-    """What a journal without a database still has of the last calls."""
-    recent: Sequence[Invocation] = getattr(journal, "recent", ())
-    known = [RecordedCall(number=number, entry=entry) for number, entry in enumerate(list(recent), start=1)]
-    return [call for call in reversed(known) if query.passes(call)][: query.limit]

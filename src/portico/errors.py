@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from portico.domain.foreign_text import detail, one_line
+from portico.text.untrusted import detail, one_line
 
 LAST_WORDS = "its last words on stderr: "
 """How a detail begins that is for operators only."""
@@ -238,8 +238,8 @@ class InternalError(CallError):
 
 
 EXTRAS = {
-    "PIL": ("Pillow", "plots"),
     "lupa": ("lupa", "scripts"),
+    "matplotlib": ("matplotlib", "plots"),
     "psycopg": ("psycopg", "postgres"),
 }
 """Modules -> the package that has each, and the extra that brings it."""

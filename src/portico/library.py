@@ -5,36 +5,35 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import perf_counter
 from typing import Any
 
 import anyio
 
 from portico.catalog.normalise import normalise
+from portico.catalog.publisher import IndexBuilder
+from portico.concurrency.threads import Workers
 from portico.domain.call import Call, Caller, Result
 from portico.domain.disclosure import Disclosure, Hit, Query
-from portico.domain.journal import Look
 from portico.domain.tool import Rejected, ToolId
 from portico.errors import InvalidDefinition, UnknownTool
 from portico.execution.hooks import hooks_of
 from portico.gateway import Gateway
-from portico.protocols import Embedder, IndexBuilder
-from portico.providers.local_sources import LateDatabase, injected_from
+from portico.providers.local_sources import LateDatabase, connections_from
 from portico.providers.python import LocalProvider
-from portico.providers.python.decorator import Source
+from portico.providers.python.decorator import LOCAL, Source
 from portico.providers.python.functions import LocalTool, make_tool
 from portico.providers.python.provider import Runner
-from portico.providers.python.threads import Workers, prints_aside
+from portico.providers.python.stdout import prints_to_stderr
 from portico.providers.sql import DatabaseSource
 from portico.search.embeddings.cache import Meanings
-from portico.storage.database import MemoryStore
+from portico.storage.memory import MemoryDefinitions
 from portico.wiring import Parts, assemble
 
-LOCAL = "local"
+from .protocols import Embedder
 
 
 class Hits(list[Hit]):
-    """What a search found, best first."""
+    """The tools that a search found, best first."""
 
     def __init__(self, hits: Iterable[Hit], *, fits: bool) -> None:
         super().__init__(hits)
@@ -67,16 +66,18 @@ class Catalog:
         """
         self._providers: dict[str, LocalProvider] = {}
         url = database or os.environ.get("DATABASE_URI", "").strip()
-        self._database = _database(database) if database else LateDatabase(lambda: url) if url else None
-        own = injected_from(connect) if connect is not None else {}
+        if database:
+            DatabaseSource(database)  # so that whoever wrote it hears of a mistake at once
+        self._database = LateDatabase(lambda: url) if url else None
+        own = connections_from(connect) if connect is not None else {}
         self._inject = {**(self._database.sources if self._database else {}), **own, **(inject or {})}
         self._listeners: list[Callable[[LocalProvider], None]] = []
-        self._meanings = Meanings(embedder, MemoryStore()) if embedder is not None else None
-        parts = Parts(meanings=self._meanings, index=index, hooks=hooks_of(hooks, Workers(), around=prints_aside))
+        self._meanings = Meanings(embedder, MemoryDefinitions()) if embedder is not None else None
+        parts = Parts(meanings=self._meanings, index=index, hooks=hooks_of(hooks, Workers(), around=prints_to_stderr))
         self._registered = parts.providers
-        self._house = assemble(parts)
+        self._application = assemble(parts)
         self._caller = Caller(surface="library")
-        self._guests = 0
+        self._entered = 0
 
     def add_tools(
         self, server: str, definitions: Iterable[Mapping[str, Any]], call: Runner, *, replace: bool = False
@@ -93,7 +94,7 @@ class Catalog:
         for definition in added:
             name = definition.get("name") if isinstance(definition, Mapping) else None
             if not replace and isinstance(name, str) and (known := provider.find(name)):
-                raise _taken(name, known)
+                raise _name_is_taken(name, known)
         for definition in added:
             provider.add(definition, call)
         self._publish(provider)
@@ -121,12 +122,12 @@ class Catalog:
         provider = self._provider(server or tool.server)
         known = provider.find(tool.name)
         if not replace and tool.name in provider and (known is None or known.function is not function):
-            raise _taken(tool.name, known)
+            raise _name_is_taken(tool.name, known)
         provider.add_tool(tool)
         if tool.category:
-            self._house.gateway.publisher.shelve(ToolId(provider.server, tool.name), tool.category)
+            self._application.gateway.publisher.shelve(ToolId(provider.server, tool.name), tool.category)
         self._publish(provider)
-        return self._house.gateway.snapshot.tools[ToolId(provider.server, tool.name)].handle
+        return self._application.gateway.snapshot.tools[ToolId(provider.server, tool.name)].handle
 
     def unregister(self, name: str) -> bool:
         """Remove one tool by any of its spellings; says whether there was one.
@@ -134,7 +135,7 @@ class Catalog:
         Raises:
             AmbiguousTool: several tools have that name; none is removed.
         """
-        snapshot = self._house.gateway.snapshot
+        snapshot = self._application.gateway.snapshot
         try:
             tool = snapshot.resolver.resolve(name, snapshot.tools.keys())
         except UnknownTool:
@@ -153,7 +154,7 @@ class Catalog:
 
     @property
     def providers(self) -> Mapping[str, LocalProvider]:
-        """What offers the tools, by server."""
+        """The providers of the tools, by server."""
         return self._providers
 
     def subscribe(self, listener: Callable[[LocalProvider], None]) -> None:
@@ -163,15 +164,15 @@ class Catalog:
     @property
     def gateway(self) -> Gateway:
         """The gateway behind it, for what takes one, such as a registry of tools."""
-        return self._house.gateway
+        return self._application.gateway
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
         """Definitions that were refused, and why."""
-        return self._house.gateway.snapshot.rejected
+        return self._application.gateway.snapshot.rejected
 
     def __len__(self) -> int:
-        return len(self._house.gateway.snapshot.tools)
+        return len(self._application.gateway.snapshot.tools)
 
     def search(
         self,
@@ -207,14 +208,7 @@ class Catalog:
         )
         if self._meanings is not None:
             self._meanings.ask(query)
-        gateway, started = self._house.gateway, perf_counter()
-        found = gateway.best(self._caller, question)
-        gateway.executor.search_rank.showed(self._caller, [hit.tool.id for hit in found.hits])
-        if gateway.executor.hooks is not None and query.strip():  # to browse is no search
-            gateway.executor.hooks.searched(self._caller, query, found)
-        count = len(found.hits)
-        answer = Disclosure(text="", tokens=0, shown=count, total=count, fits=found.fits)
-        gateway.record_lookup(self._caller, Look.SEARCH, query, answer, since=started)
+        found = self._application.gateway.search_hits(self._caller, question)
         return Hits(found.hits[: max(limit, 0)], fits=found.fits)
 
     def describe(self, names: Sequence[str]) -> Disclosure:
@@ -223,7 +217,7 @@ class Catalog:
         Raises:
             CallError: none of the names is known.
         """
-        return self._house.gateway.describe(self._caller, names)
+        return self._application.gateway.describe(self._caller, names)
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False) -> Result:
         """Run a tool by any of its spellings; a result that an agent could not afford is shortened unless `whole`.
@@ -232,7 +226,7 @@ class Catalog:
             CallError: unknown tool, wrong arguments, time out; the message says what to do.
         """
         call = Call(tool=name, arguments=arguments or {}, whole=whole)
-        return await self._house.gateway.call(self._caller, call)
+        return await self._application.gateway.call(self._caller, call)
 
     async def read_result(self, id: str, *, cursor: str = "", grep: str = "", path: str = "") -> Disclosure:
         """The next part of a result that was shortened; what has a word or pattern in it; or what a JMESPath selects.
@@ -241,7 +235,7 @@ class Catalog:
             UnknownResult: nothing is kept under this handle, or no longer.
             InvalidArguments: the cursor, the pattern or the path cannot be used.
         """
-        return await self._house.gateway.read_result(self._caller, id, cursor, grep, path)
+        return await self._application.gateway.read_result(self._caller, id, cursor, grep, path)
 
     async def run_script(
         self, script: str, arguments: Mapping[str, Any] | None = None, *, seconds: float | None = None
@@ -253,7 +247,7 @@ class Catalog:
         Raises:
             ScriptError: it did not come to its end; the calls that it had made by then are told.
         """
-        scripts = self._house.scripts
+        scripts = self._application.scripts
         assert scripts is not None, "only a config switches them off"
         async with self:
             return await scripts.run(self._caller, script, arguments, seconds=seconds, whole=True)
@@ -264,16 +258,16 @@ class Catalog:
             self._database.close()
 
     async def __aenter__(self) -> Catalog:
-        self._guests += 1
+        self._entered += 1
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._guests -= 1
-        if self._guests > 0:
+        self._entered -= 1
+        if self._entered > 0:
             return
         with anyio.CancelScope(shield=True):
-            if self._house.opened is not None:
-                await self._house.opened.aclose()
+            if self._application.script_runner is not None:
+                await self._application.script_runner.aclose()
             await anyio.to_thread.run_sync(self.close)
 
     def _provider(self, server: str) -> LocalProvider:
@@ -285,22 +279,12 @@ class Catalog:
         return self._providers[server]
 
     def _publish(self, provider: LocalProvider) -> None:
-        self._house.gateway.publisher.accept([(provider.offering(), provider.source)])
+        self._application.gateway.publisher.accept([(provider.offering(), provider.source)])
         for listener in self._listeners:
             listener(provider)
 
 
-def _taken(name: str, known: LocalTool | None) -> InvalidDefinition:
+def _name_is_taken(name: str, known: LocalTool | None) -> InvalidDefinition:
     where = f", from {known.file}:{known.line}" if known and known.file else ""
     what = f"a tool is called {name!r} already{where}"
     return InvalidDefinition(f"{what}. Give this one another name (name=...), or replace it (replace=True).")
-
-
-def _database(url: str) -> LateDatabase:
-    """A database whose URL is read at once, so that whoever wrote it hears of a mistake.
-
-    Raises:
-        ConfigError: the URL cannot be used, or its driver is not installed.
-    """
-    DatabaseSource(url)
-    return LateDatabase(lambda: url)

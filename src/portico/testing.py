@@ -10,23 +10,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 from zlib import crc32
 
 import anyio
 
 from portico.admin import Admin
+from portico.catalog.snapshot import CatalogSnapshot
+from portico.config.settings import CatalogSettings, GatewaySettings, StorageSettings
 from portico.domain.call import Caller, Invocation, OnProgress
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.server import Health, Offering, ServerSpec, State
-from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, EmbedderAway
 from portico.gateway import Gateway
 from portico.protocols import Index
-from portico.storage.database import RecentJournal
-from portico.wiring import Parts, assemble
+from portico.storage.memory import MemoryJournal
+from portico.wiring import NO_HOME, Parts, assemble
 
 AGENT = Caller(name="agent", surface="test")
 
@@ -199,7 +200,7 @@ class FakeApplication:
     @property
     def invocations(self) -> list[Invocation]:
         """What the journal holds."""
-        return list(cast(RecentJournal, self.gateway.executor.journal).recent)
+        return list(cast(MemoryJournal, self.admin.storage.journal).recent)
 
     def provider(self, server: str = "fake") -> FakeProvider:
         """The fake behind one server."""
@@ -218,12 +219,27 @@ class FakeApplication:
         return self.gateway.snapshot
 
 
+def parts_of(**given: Any) -> Parts:
+    """What an application is made of: the fields of `portico.wiring.Parts`, and settings by their own names."""
+    own = {part.name for part in fields(Parts)} & given.keys()
+    settings = {name: value for name, value in given.items() if name not in own}
+    catalog = {name: settings.pop(name) for name in ("pins", "categories", "examples") if name in settings}
+    catalog |= {"categories": settings.pop("explicit_categories")} if "explicit_categories" in settings else {}
+    storage = {"results": settings.pop("result_limits")} if "result_limits" in settings else {}
+    return Parts(
+        settings=GatewaySettings(
+            home=NO_HOME, catalog=CatalogSettings(**catalog), storage=StorageSettings(**storage), **settings
+        ),
+        **{name: given[name] for name in own},
+    )
+
+
 def make_test_app(
     servers: Mapping[str, Iterable[Mapping[str, Any]]], *, specs: Sequence[ServerSpec] = (), **parts: Any
 ) -> FakeApplication:
-    """An application that already knows what these servers offer; `parts` are those of `portico.wiring.Parts`."""
+    """An application that already knows what these servers offer; `parts` are those of `parts_of`."""
     providers = {name: FakeProvider(server=name, tools=list(tools)) for name, tools in servers.items()}
-    application = assemble(Parts(providers={**providers}, specs={spec.name: spec for spec in specs}, **parts))
+    application = assemble(parts_of(providers={**providers}, servers=tuple(specs), **parts))
     application.gateway.publisher.accept(
         (Offering(server=name, tools=tuple(fake.tools)), "upstream") for name, fake in providers.items()
     )

@@ -4,289 +4,190 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import anyio
 from anyio.abc import TaskGroup
 
 from portico.admin import Admin
-from portico.application import Application
-from portico.catalog.categories import CategoryRule, Standings
-from portico.catalog.policies import GlobPolicy, ProfilePolicy, UserPolicy
-from portico.catalog.publisher import Publisher
-from portico.catalog.refresher import Refresher
-from portico.config import GatewaySettings, ScriptSettings, load_settings
-from portico.domain.call import ResultLimits
-from portico.domain.foreign_text import target_of
-from portico.domain.profile import OPEN, Profile
+from portico.application import Application, ScriptsOnDemand
+from portico.catalog.categories_and_order import CategoryRule, Standings
+from portico.catalog.publisher import IndexBuilder, Publisher, Refresher
+from portico.catalog.view import CatalogPolicy, CatalogViews, Policy
+from portico.concurrency.threads import FunctionLoop, Workers
+from portico.config import GatewaySettings, InstallationPaths, ScriptSettings, load_settings
 from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
 from portico.domain.version import VERSION
-from portico.errors import ConfigError, StoreError, UnknownServer
-from portico.execution.executor import Executor, FairLimiter
-from portico.execution.hooks import Hooks, hooks_of, refuse_unfit
-from portico.execution.learning import Shapes, TokenSampler
+from portico.errors import ConfigError, StoreError
+from portico.execution.executor import Executor, FairLimiter, TokenSampler
+from portico.execution.hooks import Hooks, check_hooks, hooks_of
+from portico.execution.learned_schemas import SchemaLearner
 from portico.gateway import Gateway
-from portico.protocols import (
-    ChangeFeed,
-    IndexBuilder,
-    Journal,
-    Ledger,
-    MeaningSource,
-    Policy,
-    Provider,
-    ResultStore,
-    ScriptEngine,
-    ShapeStore,
-    Store,
-    TierRecords,
-    TokenCounter,
-)
 from portico.providers.mcp import UpstreamProvider
 from portico.providers.mcp.stdio import packaging_of
 from portico.providers.python.loading import import_file, import_name
-from portico.providers.python.threads import FunctionLoop, Workers, prints_aside
-from portico.rendering.budget import ListingCosts, TokenEstimate, counter_for
+from portico.providers.python.stdout import prints_to_stderr
+from portico.rendering.budget import counter_for
 from portico.rendering.cache import AnswerCache
 from portico.results.kept import Results
-from portico.results.paging import ResultReader
+from portico.results.read_kept_result import ResultReader
 from portico.results.truncate import Truncator
 from portico.search.embeddings import open_meanings
+from portico.search.embeddings.cache import Meanings
 from portico.search.embeddings.local import INSTALL, is_installed
 from portico.search.index import build_index
-from portico.search.items import ItemSearch
-from portico.storage.catalog import DatabaseStore, DatabaseTiers
-from portico.storage.database import Database, MemoryStore, RecentJournal
-from portico.storage.journal import StoredJournal
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_change_feed, open_database
-from portico.storage.results import DatabaseResults, DatabaseShapes
-from portico.tiers.tiers import TierAnswers
+from portico.search.item_search import ItemSearch
+from portico.storage.storage import Storage, open_storage
+from portico.text.redaction import target_of
+from portico.tiers.tier_requests import TierAnswers
+
+from .protocols import OnNotice, Provider, TokenCounter
 
 if TYPE_CHECKING:
     from portico.providers.local_sources import LocalSources
-    from portico.providers.sql.registries import Registries
-    from portico.scripting.session import ScriptRunner
+    from portico.providers.sql.registry.configured_registries import Registries
+    from portico.scripting.script_session import ScriptRunner
 
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
-    """What the store of the settings gives to an application."""
-
-    store: Store
-    journal: StoredJournal
-    parts: Mapping[str, Any]
-    closing: list[Callable[[], None]]
-
-
-def open_stores(settings: GatewaySettings) -> Remembered:
-    """Open the store of the settings; a server that is away is no reason to fail."""
-    durable = settings.journal.mode == "durable"
-    database = open_database(settings.store, settings.home.data, durable=durable, patient=True)
-    store, ledger, signals = DatabaseStore(database), DatabaseLedger(database), open_change_feed(database)
-    cache, counters = AnswerCache(), _counters(settings, database)
-    journal = StoredJournal(
-        ledger,
-        folder=counters,
-        durable=durable,
-        buffer=settings.journal.buffer,
-        wait_seconds=settings.journal.wait_s,
-        caches=cache.counts,
-    )
-    parts = {
-        "store": store,
-        "journal": journal,
-        "ledger": ledger,
-        "records": DatabaseTiers(database),
-        "signals": signals,
-        # A database in memory has no more room than memory.
-        "result_store": DatabaseResults(database) if counters is not None else None,
-        "shape_store": DatabaseShapes(database),
-        "cache": cache,
-        "store_name": settings.store_shown,
-        "journal_mode": settings.journal.mode,
-        "keep_days": settings.journal.keep_days,
-    }
-    closing = [signals.close, journal.close, database.close]
-    return Remembered(store=store, journal=journal, parts=parts, closing=closing)
-
-
-def _counters(settings: GatewaySettings, database: Database) -> Path | None:
-    """Where the counters of this database's writers lie; one in memory is gone with its only writer."""
-    is_kept = database.dialect != "sqlite" or settings.store not in ("memory", "sqlite://", "sqlite:///:memory:")
-    return settings.home.data / "journal" / f"{crc32(database.where.encode()):08x}" if is_kept else None
-
-
-def recall(admin: Admin, shapes: Shapes) -> None:
-    """Let tools stand, categories be called and results look as they were last written down."""
-    try:
-        if admin.records is not None:
-            admin.standings.replace_tiers(admin.records.standings())
-            admin.standings.replace_categories(admin.records.categories())
-        shapes.recall()
-    except StoreError as error:
-        logger.warning("how tools stand is not remembered: %s", error)
-
-
 CLOSE_SECONDS = 10.0
 SCRIPTS_WAITING = 32
+NO_HOME = InstallationPaths(config=Path(), data=Path())
+"""Of an application that no config file describes: it writes nothing."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What differs between applications; everything else is the same for all of them."""
 
+    settings: GatewaySettings = field(default_factory=lambda: GatewaySettings(home=NO_HOME))
     providers: dict[str, Provider] = field(default_factory=dict)
-    specs: Mapping[str, ServerSpec] = field(default_factory=dict)
-    store: Store = field(default_factory=MemoryStore)
-    journal: Journal = field(default_factory=RecentJournal)
-    ledger: Ledger | None = None
-    records: TierRecords | None = None
-    signals: ChangeFeed | None = None
-    result_limits: ResultLimits = field(default_factory=ResultLimits)
-    result_store: ResultStore | None = None
-    """Where results go that have no room in memory."""
-    shape_store: ShapeStore | None = None
+    """By server; one that joins later is added here."""
+    storage: Storage = field(default_factory=Storage)
     cache: AnswerCache = field(default_factory=AnswerCache)
-    store_name: str = "memory"
-    journal_mode: str = "memory"
-    keep_days: int = 90
-    counter: TokenCounter = field(default_factory=TokenEstimate)
+    counter: TokenCounter | None = None
+    """Another counter than that of the settings."""
     index: IndexBuilder | None = None
     """Another index than ours."""
-    meanings: MeaningSource | None = None
+    policy: Policy | None = None
+    """Another policy than ours."""
+    meanings: Meanings | None = None
     """What texts mean to an embedder; None without one."""
-    explicit_categories: Mapping[str, str] = field(default_factory=dict)
-    examples: Mapping[str, str] = field(default_factory=dict)
-    pins: tuple[str, ...] = ()
-    profile: Profile = OPEN
     hooks: Hooks | None = None
-    scripts: ScriptSettings = field(default_factory=ScriptSettings)
-    targets: Mapping[str, str] = field(default_factory=dict)
-    """What servers are that are no upstream ones: databases."""
-    overriding: Collection[str] = ()
-    """Databases whose tools take the place of code tools."""
-    search_tokens: int = 800
-    search_limit: int = 5
+    registries: Registries | None = None
+    local_sources: LocalSources | None = None
 
 
 def assemble(parts: Parts) -> Application:
     """Put an application together; nothing is started, read or written."""
-    specs = parts.specs
-    publisher = _editions(parts)
-    refresher = Refresher(providers=parts.providers, publisher=publisher, store=parts.store)
-    globs = GlobPolicy({name: spec.tools for name, spec in specs.items()})
-    policy = UserPolicy(ProfilePolicy(globs, parts.profile))
+    settings, storage = parts.settings, parts.storage
+    counter = parts.counter or counter_for(settings.catalog.tokens)
+    filters = {spec.name: spec.tools for spec in settings.servers}
+    policy = parts.policy or CatalogPolicy(filters=filters, profile=settings.profile)
+    views = CatalogViews(policy=policy, pins=settings.catalog.pins)
+    refresher = Refresher(providers=parts.providers, publisher=_publisher(parts), store=storage.definitions)
     truncator = Truncator(
-        counter=parts.counter,
-        results=Results(limits=parts.result_limits, store=parts.result_store),
-        servers={name: spec.result_tokens for name, spec in specs.items()},
+        counter=counter,
+        results=Results(limits=settings.storage.results, store=storage.results),
+        servers={spec.name: spec.result_tokens for spec in settings.servers},
     )
     executor = Executor(
-        provider_of=_lookup(parts.providers),
+        providers=parts.providers,
         policy=policy,
-        journal=parts.journal,
-        gauge=TokenSampler(parts.counter),
+        journal=storage.journal,
+        token_sampler=TokenSampler(counter),
         hooks=parts.hooks or None,
         truncator=truncator,
-        shapes=Shapes(parts.shape_store),
+        learned_schemas=SchemaLearner(storage.schemas),
     )
-    standings = Standings(packaging={name: packaging_of(spec) for name, spec in specs.items()})
+    standings = Standings(packaging={spec.name: packaging_of(spec) for spec in settings.servers})
     gateway = Gateway(
-        publisher=publisher,
+        publisher=refresher.publisher,
         refresher=refresher,
-        policy=policy,
+        views=views,
         executor=executor,
-        item_search=ItemSearch(provider_of=executor.provider_of, profile=parts.profile),
-        counter=parts.counter,
+        item_search=ItemSearch(provider_of=executor.provider_of, profile=settings.profile),
+        counter=counter,
         reader=ResultReader(truncator),
-        costs=ListingCosts(parts.counter),
         standings=standings,
         answers=parts.cache,
         meanings=parts.meanings,
-        pins=parts.pins,
-        search_tokens=parts.search_tokens,
-        search_limit=parts.search_limit,
+        search_tokens=settings.search.tokens,
+        search_limit=settings.search.limit,
     )
-    admin = _admin(parts, refresher, policy, standings)
-    tier_answers = TierAnswers(gateway=gateway, standings=standings, cache=parts.cache)
-    scripts = partial(_open_scripts, gateway, parts.scripts) if parts.scripts.enabled else None
+    return _application(parts, gateway)
+
+
+def _application(parts: Parts, gateway: Gateway) -> Application:
+    settings, registries = parts.settings, parts.registries
+    sources = (registries, parts.local_sources)
+    targets = {**(registries.targets if registries else {}), **{s.name: target_of(s) for s in settings.servers}}
     return Application(
-        gateway=gateway, admin=admin, tier_answers=tier_answers, meanings=parts.meanings, open_scripts=scripts
-    )
-
-
-def _admin(parts: Parts, refresher: Refresher, policy: Policy, standings: Standings) -> Admin:
-    specs = parts.specs
-    return Admin(
-        refresher=refresher,
-        providers=parts.providers,
-        counter=parts.counter,
-        policy=policy,
-        targets={**parts.targets, **{name: target_of(spec) for name, spec in specs.items()}},
-        disabled=tuple(name for name, spec in specs.items() if not spec.enabled),
-        pins=parts.pins,
-        standings=standings,
-        answers=parts.cache,
-        journal=parts.journal,
-        ledger=parts.ledger,
-        records=parts.records,
-        signals=parts.signals,
-        store_name=parts.store_name,
-        journal_mode=parts.journal_mode,
-        keep_days=parts.keep_days,
+        gateway=gateway,
+        admin=Admin(
+            refresher=gateway.refresher,
+            counter=gateway.counter,
+            views=gateway.views,
+            storage=parts.storage,
+            standings=gateway.standings,
+            answers=parts.cache,
+            targets=targets,
+            disabled=tuple(spec.name for spec in settings.servers if not spec.enabled),
+        ),
+        tier_answers=TierAnswers(gateway=gateway, standings=gateway.standings, cache=parts.cache),
+        problems=(*settings.problems, *(problem for source in sources if source for problem in source.problems)),
+        refused=settings.refused,
+        surface=settings.surface,
+        script_runner=(
+            ScriptsOnDemand(partial(_open_scripts, gateway, settings.scripts)) if settings.scripts.enabled else None
+        ),
+        local_sources=parts.local_sources,
+        is_reloading=settings.local.reload,
+        registries=registries,
     )
 
 
 def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> ScriptRunner:
-    """What runs scripts; the engine is made by the first of them."""
-    open_engine = partial(_open_engine, asked)
+    """The runner of agents' scripts."""
     # Loaded where scripts may come: a search must not pay for it.
-    from portico.scripting.session import ScriptRunner
+    from portico.scripting.engine import LuaEngine
+    from portico.scripting.script_session import ScriptRunner
 
     scripts: ScriptRunner = ScriptRunner(
         gateway=gateway,
-        open_engine=open_engine,
+        engine=LuaEngine(pool_size=asked.pool, require_hardening=asked.require_hardening),
         limits=asked.limits,
         max_seconds=asked.max_seconds,
-        turns=FairLimiter(asked.at_once, queue=SCRIPTS_WAITING),
+        limiter=FairLimiter(asked.at_once, queue=SCRIPTS_WAITING),
     )
     return scripts
 
 
-def _open_engine(asked: ScriptSettings) -> ScriptEngine:
-    # Loaded with the first script: no other command must pay for it.
-    from portico.scripting.engine import LuaEngine
-
-    engine: ScriptEngine = LuaEngine(
-        pool_size=asked.pool, at_once=asked.at_once, require_hardening=asked.require_hardening
-    )
-    return engine
-
-
-def _editions(parts: Parts) -> Publisher:
-    specs = parts.specs
+def _publisher(parts: Parts) -> Publisher:
+    specs, registries = parts.settings.servers, parts.registries
     rule = CategoryRule(
-        explicit=parts.explicit_categories,
-        servers={name: spec.category for name, spec in specs.items() if spec.category},
+        explicit=parts.settings.catalog.categories,
+        servers={spec.name: spec.labels.category for spec in specs if spec.labels.category},
     )
     return Publisher(
         build_index=parts.index or partial(build_index, source=parts.meanings),
         rule=rule,
-        aliases={**dict.fromkeys(parts.targets, ""), **{n: s.alias for n, s in specs.items() if s.enabled}},
-        overriding=set(parts.overriding),
-        descriptions={n: s.description for n, s in specs.items()},
-        examples=parts.examples,
+        aliases={
+            **dict.fromkeys(registries.targets if registries else (), ""),
+            **{spec.name: spec.labels.alias for spec in specs if spec.enabled},
+        },
+        overriding=set(registries.overriding if registries else ()),
+        descriptions={spec.name: spec.labels.description for spec in specs},
+        examples=parts.settings.catalog.examples,
     )
 
 
@@ -297,52 +198,77 @@ def build(settings: GatewaySettings) -> Application:
         ConfigError: a hook or the store cannot be used.
     """
     hooks = load_hooks(settings)  # before anything is opened: it may end here
-    remembered = open_stores(settings)
-    registries = _open_registries(settings)
-    parts = Parts(
-        providers=dict(registries.providers) if registries else {},
-        targets=registries.targets if registries else {},
-        overriding=registries.overriding if registries else (),
-        **remembered.parts,
-        specs={spec.name: spec for spec in settings.servers},
-        counter=counter_for(settings.tokens),
-        meanings=_open_meanings(settings, remembered.store),
-        explicit_categories=settings.categories,
-        examples=settings.examples,
-        pins=settings.pins,
-        profile=settings.selected,
-        hooks=hooks,
-        scripts=settings.scripts,
-        result_limits=settings.results,
-        search_tokens=settings.search.tokens,
-        search_limit=settings.search.limit,
+    cache = AnswerCache()
+    journal = settings.storage.journal
+    storage = open_storage(
+        settings.storage.store,
+        settings.home.data,
+        name=settings.storage.store_shown,
+        journal_mode=journal.mode,
+        keep_days=journal.keep_days,
+        buffer=journal.buffer,
+        wait_seconds=journal.wait_s,
+        caches=cache.counts,
     )
-    application = assemble(parts)
+    registries = _open_registries(settings)
+    application = assemble(
+        Parts(
+            settings=settings,
+            providers=dict(registries.providers) if registries else {},
+            storage=storage,
+            cache=cache,
+            meanings=_open_meanings(settings, storage),
+            hooks=hooks,
+            registries=registries,
+            local_sources=_open_local_sources(settings),
+        )
+    )
+    _load_stored(application, _add_upstreams(application, settings.servers))
+    return application
+
+
+def _add_upstreams(application: Application, specs: Iterable[ServerSpec]) -> Mapping[str, UpstreamProvider]:
+    """The upstream servers of the settings, which tell the application when their tools change."""
     upstreams = {
         spec.name: UpstreamProvider(
-            spec, on_change=application.admin.refresher.changed, on_notice=application.notice, client_version=VERSION
+            spec,
+            on_change=application.admin.refresher.changed,
+            on_notice=partial(_announce, application.listeners),
+            client_version=VERSION,
         )
-        for spec in settings.servers
+        for spec in specs
         if spec.enabled
     }
-    parts.providers.update(upstreams)
-    application.journal, application.closing = remembered.journal, remembered.closing
-    application.admin.settle, application.admin.reread = remembered.journal.settle_now, remembered.journal.reread
-    if parts.hooks is not None:
-        application.closing.insert(0, parts.hooks.close)
-    application.problems = (*settings.problems, *(registries.problems if registries else ()))
-    application.refused = settings.refused
-    application.registries = registries
-    application.surface, application.is_reloading = settings.surface, settings.reload
-    application.unknown = application.admin.refresher.load()
-    if settings.python or settings.yaml or settings.selected.wants_packaged:
-        _add_workshop(application, settings, parts.providers)
-    recall(application.admin, application.gateway.executor.shapes)
-    application.closing.insert(0, application.gateway.executor.shapes.close)
+    application.admin.providers.update(upstreams)
+    return upstreams
+
+
+def _load_stored(application: Application, upstreams: Mapping[str, UpstreamProvider]) -> None:
+    """Load definitions, tiers, category names and learned result schemas from the store, and our own tools."""
+    admin, schemas = application.admin, application.gateway.executor.learned_schemas
+    build = admin.refresher.publisher.build_index
+    if isinstance(build, partial) and build.func is build_index:
+        # At the start only: later, a request would wait while another process holds the store.
+        build = partial(build, store=admin.refresher.store)
+    admin.refresher.load(build)
+    if application.local_sources is not None:
+        admin.providers.update(application.local_sources.providers)
+        for name in application.local_sources.providers:
+            _show(application, name)
+    try:
+        admin.load_standings()
+        schemas.recall()
+    except StoreError as error:
+        logger.warning("how tools stand is not remembered: %s", error)
     for name, server in application.gateway.snapshot.servers.items():
         if name in upstreams:
             upstreams[name].remember(server.protocol)
-    return application
+
+
+def _announce(listeners: Iterable[OnNotice], server: str, method: str, params: Mapping[str, Any]) -> None:
+    """Pass a server's announcement to all who listen."""
+    for listener in listeners:
+        listener(server, method, params)
 
 
 @asynccontextmanager
@@ -362,7 +288,8 @@ def settings_for(config: str | None, *, profile: str | None = None, reload: bool
     Raises:
         ConfigError: the file cannot be used at all, or none of its servers can.
     """
-    settings = replace(load_settings(config, os.environ, Path.cwd(), profile=profile), reload=reload)
+    settings = load_settings(config, os.environ, Path.cwd(), profile=profile)
+    settings = replace(settings, local=replace(settings.local, reload=reload))
     _refuse_serverless(settings)
     return replace(settings, problems=(*settings.problems, *_not_installed(settings)))
 
@@ -374,7 +301,7 @@ def _refuse_serverless(settings: GatewaySettings) -> None:
     for problem in settings.problems:
         logger.warning("config: %s", problem)
     told = f"no server of it can be used ({len(settings.refused)} refused)"
-    raise ConfigError(told, file=str(settings.file), fix="Mend what is said above, or take the servers out.")
+    raise ConfigError(told, file=str(settings.home.file), fix="Mend what is said above, or take the servers out.")
 
 
 def watch(application: Application, tasks: TaskGroup) -> None:
@@ -383,39 +310,46 @@ def watch(application: Application, tasks: TaskGroup) -> None:
     application.admin.refresher.failures.clear()  # a gateway that starts asks everybody anew
     for server in sorted(application.unknown):
         application.admin.refresher.begin(server)
-    if application.meanings is not None:
-        application.meanings.wake()
+    if application.gateway.meanings is not None:
+        application.gateway.meanings.wake()
     if application.scripts is not None:
         application.scripts.watch(tasks)
     if application.registries is not None:
         application.registries.watch(tasks, application.admin.refresher, application.unknown)
-    if application.local_sources is not None and application.is_reloading:
-        tasks.start_soon(application.local_sources.follow, partial(_reshow, application))
 
 
-def _reshow(application: Application, server: str) -> None:
+def offer_local_tools(application: Application, server: str) -> None:
     """Offer what one of our own servers has now; it may be a new one."""
     assert application.local_sources is not None, "else nothing changes"
-    if isinstance(application.admin.providers, dict):
-        application.admin.providers[server] = application.local_sources.providers[server]
+    application.admin.providers[server] = application.local_sources.providers[server]
     _show(application, server)
 
 
 async def _close(application: Application) -> None:
     """Close everything, whatever happens to the other parts; what was journalled comes last and matters most."""
     with anyio.move_on_after(CLOSE_SECONDS):
-        if application.opened is not None:
-            await _tried(application.opened.aclose)
+        if application.script_runner is not None:
+            await _tried(application.script_runner.aclose)
     with anyio.move_on_after(CLOSE_SECONDS):
         async with anyio.create_task_group() as tasks:
             for provider in application.admin.providers.values():
                 tasks.start_soon(_tried, provider.aclose)
-    with anyio.move_on_after(CLOSE_SECONDS):
-        if application.meanings is not None:
-            await _tried(partial(anyio.to_thread.run_sync, application.meanings.close, abandon_on_cancel=True))
-    for close in application.closing:
+    for close in _closing(application):
         with anyio.move_on_after(CLOSE_SECONDS):
             await _tried(partial(anyio.to_thread.run_sync, close, abandon_on_cancel=True))
+
+
+def _closing(application: Application) -> Iterator[Callable[[], None]]:
+    """What else has to be closed, in this order; each may block."""
+    executor, meanings = application.gateway.executor, application.gateway.meanings
+    if meanings is not None:
+        yield meanings.close
+    yield executor.learned_schemas.close
+    if executor.hooks is not None:
+        yield executor.hooks.close
+    yield from application.admin.storage.closing
+    if application.local_sources is not None:
+        yield application.local_sources.close
 
 
 async def _tried(close: Callable[[], Awaitable[object]]) -> None:
@@ -425,47 +359,33 @@ async def _tried(close: Callable[[], Awaitable[object]]) -> None:
         logger.exception("something could not be closed")
 
 
-def _lookup(providers: Mapping[str, Provider]) -> Callable[[str], Provider]:
-    def provider_of(server: str) -> Provider:
-        try:
-            return providers[server]
-        except KeyError:
-            raise UnknownServer(f"no server is called {server!r}") from None
-
-    return provider_of
-
-
 def _open_registries(settings: GatewaySettings) -> Registries | None:
     if not settings.databases:
         return None
     # Loaded where there are databases alone.
-    from portico.providers.sql.registries import open_registries
+    from portico.providers.sql.registry.configured_registries import open_registries
 
     found: Registries = open_registries(settings.databases, taken={spec.name for spec in settings.servers})
     return found
 
 
-def _add_workshop(application: Application, settings: GatewaySettings, providers: dict[str, Provider]) -> None:
-    """Offer the tools of our own that the settings name; they need nobody to be asked."""
+def _open_local_sources(settings: GatewaySettings) -> LocalSources | None:
+    """The tools of our own that the settings name; they need nobody to be asked."""
+    if not (settings.local.python or settings.local.yaml or settings.profile.wants_packaged):
+        return None
     # A twentieth of a second to load, which a command without such tools must not pay.
     from portico.providers.local_sources import open_local_sources
 
-    local_sources: LocalSources = open_local_sources(
-        python=settings.python,
-        yaml=settings.yaml,
+    return open_local_sources(
+        python=settings.local.python,
+        yaml=settings.local.yaml,
         folder=settings.folder,
-        packaged=settings.selected.wants_packaged,
+        packaged=settings.profile.wants_packaged,
         taken={*(spec.name for spec in settings.servers), *(spec.name for spec in settings.databases)},
-        database=settings.database_uri,
-        allow_superuser=settings.allow_superuser,
+        database=settings.local.database_uri,
+        allow_superuser=settings.local.allow_superuser,
         data=settings.home.data,
     )
-    application.problems = (*application.problems, *local_sources.problems)
-    application.local_sources = local_sources
-    application.closing.append(local_sources.close)
-    providers.update(local_sources.providers)
-    for server in local_sources.providers:
-        _show(application, server)
 
 
 def _show(application: Application, server: str) -> None:
@@ -483,10 +403,10 @@ def load_hooks(settings: GatewaySettings) -> Hooks | None:
     Raises:
         ConfigError: one of them cannot be loaded; it may be a guard, so nothing is served without it.
     """
-    if not settings.hooks:
+    if not settings.local.hooks:
         return None
-    modules = [_hook_module(source, settings.folder) for source in settings.hooks]
-    return hooks_of(modules, Workers(), loops=FunctionLoop(), around=prints_aside)
+    modules = [_hook_module(source, settings.folder) for source in settings.local.hooks]
+    return hooks_of(modules, Workers(), loops=FunctionLoop(), around=prints_to_stderr)
 
 
 def _hook_module(source: str, folder: Path) -> ModuleType:
@@ -495,24 +415,26 @@ def _hook_module(source: str, folder: Path) -> ModuleType:
         module = import_file((folder / source).resolve()) if is_path else import_name(source, folder)
     except ConfigError as error:
         raise ConfigError(error.problem, file=error.file, line=error.line, where="hooks", fix=error.fix) from error
-    refuse_unfit(module, source)
+    check_hooks(module, source)
     return module
 
 
-def _open_meanings(settings: GatewaySettings, store: Store) -> MeaningSource | None:
-    asked = settings.semantic
+def _open_meanings(settings: GatewaySettings, storage: Storage) -> Meanings | None:
+    asked = settings.search.semantic
     if asked is None:
         return None
-    return open_meanings(store=store, url=asked.url, model=asked.model, key=asked.key, timeout=asked.timeout_s)
+    return open_meanings(
+        store=storage.definitions, url=asked.url, model=asked.model, key=asked.key, timeout=asked.timeout_s
+    )
 
 
 def _not_installed(settings: GatewaySettings) -> Iterator[ConfigError]:
     """What to say of a local model when the package that runs it is not there; search goes on without."""
-    asked = settings.semantic
+    asked = settings.search.semantic
     if asked is not None and not asked.url and not is_installed():
         yield ConfigError(
             "a local model needs sentence-transformers, which is not installed",
-            file=str(settings.file),
+            file=str(settings.home.file),
             line=asked.line,
             where="semantic.model",
             fix=f"Run: {INSTALL}",

@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.attack.suite import LIMITS, Attempt, Suite, flaw, stdio_server
 from tests.attack.target import Target
-from tests.scripting.denials import DENIALS
-from tests.scripting.escapes import ATTEMPTS
+from tests.scripting.escape_scripts import ATTEMPTS
+from tests.scripting.exhaustion_scripts import DENIALS
 
 WRAPPINGS = (
     "{}",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.catalogue import generate, load_fleet
 
-from portico.catalog.categories import FALLBACK, SHIPPED, CategoryRule, shelf_of
-from portico.domain.tool import Category, unwritten
+from portico.catalog.categories_and_order import FALLBACK, SHIPPED, CategoryRule, shelf_of, unwritten
+from portico.domain.tool import Category
 
 
 @pytest.mark.requirement("S0-54", "S0-55", "S0-56", "S0-57", "S0-58", "S0-59")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portico.catalog.naming import Owners, distinct, name_servers, name_tools, spell_apart, wish_names
 from portico.catalog.publisher import Publisher
-from portico.catalog.sections import name_servers, name_tools, spell_apart, wish_names
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.server import Offering
-from portico.domain.snapshot import CatalogSnapshot
-from portico.domain.tool import Owners, ToolId, distinct
+from portico.domain.tool import ToolId
 from portico.errors import CallError
 
 SERVERS = ["a", "b", "A", "a-b", "a.b", "a b", "a__b", "a_b_2", "category", "local", "x" * 110]

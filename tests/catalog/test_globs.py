@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portico.catalog.policies import GlobPolicy, permits_tool
+from portico.catalog.view import CatalogPolicy, permits_tool
 from portico.domain.call import Call
 from portico.domain.disclosure import Query
 from portico.domain.server import ServerSpec, ToolFilter
@@ -41,7 +41,7 @@ def application() -> FakeApplication:
 @pytest.mark.requirement("P-HIDDEN-LOOKS-MISSING", "T45")
 async def test_a_denied_tool_is_nowhere(application: FakeApplication) -> None:
     gateway = application.gateway
-    assert [tool.handle for tool in gateway.listing(AGENT)] == ["s.list_tables"]
+    assert [tool.handle for tool in gateway.view(AGENT).tools] == ["s.list_tables"]
     assert [hit.name for hit in gateway.hits(AGENT, Query(text="drop table")).hits] == ["list_tables"]
     for text in ("", "s.drop_table", "drop"):
         assert "drop_table" not in gateway.search(AGENT, Query(text=text)).text.replace(f"{text!r}", "")
@@ -54,8 +54,8 @@ async def test_a_denied_tool_is_nowhere(application: FakeApplication) -> None:
 
 @pytest.mark.requirement("T45")
 def test_a_tool_that_slipped_through_is_still_refused(application: FakeApplication) -> None:
-    policy = GlobPolicy({"s": ToolFilter(deny=("*",))})
-    tool = application.gateway.listing(AGENT)[0]
+    policy = CatalogPolicy(filters={"s": ToolFilter(deny=("*",))})
+    tool = application.gateway.view(AGENT).tools[0]
     with pytest.raises(Refused):
         policy.admit(AGENT, tool, {})
 
@@ -116,7 +116,7 @@ def test_two_names_with_one_spelling_are_both_denied_and_a_number_is_one_tool() 
 
     def left(*deny: str) -> list[str]:
         spec = ServerSpec(name="s", transport="stdio", command="x", tools=ToolFilter(deny=deny))
-        return [tool.id.name for tool in make_test_app({"s": tools}, specs=[spec]).gateway.listing(AGENT)]
+        return [tool.id.name for tool in make_test_app({"s": tools}, specs=[spec]).gateway.view(AGENT).tools]
 
     assert left("drop_table") == ["list"]
     assert left("drop_table_2") == ["drop-table", "list"]

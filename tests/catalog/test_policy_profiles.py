@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from portico.catalog.policies import GlobPolicy, ProfilePolicy
+from portico.catalog.snapshot import CatalogSnapshot
+from portico.catalog.view import CatalogPolicy
+from portico.config.safe_regex import read_pattern
 from portico.domain.call import Caller
-from portico.domain.patterns import read_pattern
 from portico.domain.profile import OPEN, Profile
 from portico.domain.server import Offering, ToolFilter
-from portico.domain.snapshot import CatalogSnapshot
 from portico.errors import Refused
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
@@ -35,42 +35,43 @@ def profile(**lists: list[str]) -> Profile:
     return Profile(name="mine", servers=servers, **patterns)
 
 
-def shown(policy: ProfilePolicy, snapshot: CatalogSnapshot) -> list[str]:
+def shown(policy: CatalogPolicy, snapshot: CatalogSnapshot) -> list[str]:
     return sorted(f"{id.server}.{id.name}" for id in policy.visible(AGENT, snapshot))
 
 
 @pytest.mark.requirement("S4-48", "S4-49")
 def test_names_are_asked_of_code_only(application: FakeApplication):
     snapshot = application.gateway.snapshot
-    policy = ProfilePolicy(GlobPolicy(), profile(tool=["^base_"]))
+    policy = CatalogPolicy(profile=profile(tool=["^base_"]))
     theirs = ["github.base_read", "github.dba_drop"]
     registry = ["warehouse.base_read", "warehouse.dba_drop"]
     assert shown(policy, snapshot) == sorted([*theirs, *registry, "local.base_read", "notes.base_read"])
-    none = ProfilePolicy(GlobPolicy(), profile(tool=["X"]))
+    none = CatalogPolicy(profile=profile(tool=["X"]))
     assert shown(none, snapshot) == sorted([*theirs, *registry])
-    alone = ProfilePolicy(GlobPolicy(), profile(tool=["X"], servers=["warehouse"]))
+    alone = CatalogPolicy(profile=profile(tool=["X"], servers=["warehouse"]))
     assert shown(alone, snapshot) == registry
 
 
 def test_servers_that_are_not_named_are_left_out(application: FakeApplication):
-    policy = ProfilePolicy(GlobPolicy(), profile(servers=["git*", "local"]))
+    policy = CatalogPolicy(profile=profile(servers=["git*", "local"]))
     assert {id.server for id in policy.visible(AGENT, application.gateway.snapshot)} == {"github", "local"}
-    assert shown(ProfilePolicy(GlobPolicy(), profile(servers=[])), application.gateway.snapshot) == []
+    assert shown(CatalogPolicy(profile=profile(servers=[])), application.gateway.snapshot) == []
 
 
 @pytest.mark.requirement("P-POLICY-CONTRACT", "P-PROFILES")
 def test_it_only_ever_narrows(application: FakeApplication):
     snapshot = application.gateway.snapshot
-    inner = GlobPolicy({"local": ToolFilter(deny=("base_*",)), "github": ToolFilter(allow=("dba_*",))})
-    policy = ProfilePolicy(inner, profile(tool=[".*"], servers=["*"]))
+    globs = {"local": ToolFilter(deny=("base_*",)), "github": ToolFilter(allow=("dba_*",))}
+    inner = CatalogPolicy(filters=globs)
+    policy = CatalogPolicy(filters=globs, profile=profile(tool=[".*"], servers=["*"]))
     assert policy.visible(AGENT, snapshot) == inner.visible(AGENT, snapshot)
-    narrow = ProfilePolicy(inner, profile(tool=["^base_"]))
+    narrow = CatalogPolicy(filters=globs, profile=profile(tool=["^base_"]))
     assert set(narrow.visible(AGENT, snapshot)) < set(inner.visible(AGENT, snapshot))
 
 
 def test_what_it_shows_is_worked_out_once_and_stays_the_same_object(application: FakeApplication):
     snapshot = application.gateway.snapshot
-    policy = ProfilePolicy(GlobPolicy(), profile(tool=["^base_"]))
+    policy = CatalogPolicy(profile=profile(tool=["^base_"]))
     first = policy.visible(AGENT, snapshot)
     assert policy.visible(Caller(name="another"), snapshot) is first
     offer(application, "local", "base_read", "base_write")
@@ -78,17 +79,16 @@ def test_what_it_shows_is_worked_out_once_and_stays_the_same_object(application:
     assert policy.visible(AGENT, snapshot) is first
 
 
-def test_without_a_filter_the_inner_answer_is_passed_on(application: FakeApplication):
-    inner = GlobPolicy()
+def test_without_a_filter_everything_is_shown(application: FakeApplication):
     snapshot = application.gateway.snapshot
-    assert ProfilePolicy(inner).visible(AGENT, snapshot) is inner.visible(AGENT, snapshot)
+    assert CatalogPolicy().visible(AGENT, snapshot) == snapshot.tools.keys()
     assert OPEN.permits_tool("anything", "local")
     assert not OPEN.wants_packaged
 
 
 def test_a_tool_that_slipped_through_is_still_refused(application: FakeApplication):
     tools = {f"{id.server}.{id.name}": tool for id, tool in application.gateway.snapshot.tools.items()}
-    policy = ProfilePolicy(GlobPolicy({"github": ToolFilter(deny=("*",))}), profile(tool=["^base_"]))
+    policy = CatalogPolicy(filters={"github": ToolFilter(deny=("*",))}, profile=profile(tool=["^base_"]))
     policy.admit(AGENT, tools["local.base_read"], {})
     for handle in ("local.dba_drop", "github.base_read"):
         with pytest.raises(Refused):
@@ -96,9 +96,9 @@ def test_a_tool_that_slipped_through_is_still_refused(application: FakeApplicati
 
 
 def test_prompts_and_resources_are_narrowed_by_their_own_lists():
-    policy = ProfilePolicy(GlobPolicy(), profile(prompt=["^base_"], resource=["docs://"]))
+    policy = profile(prompt=["^base_"], resource=["docs://"])
     assert policy.permits_prompt("base_explain")
     assert not policy.permits_prompt("dba_explain")
     assert policy.permits_resource("docs://a/b")
     assert not policy.permits_resource("file:///etc/passwd")
-    assert ProfilePolicy(GlobPolicy()).permits_prompt("anything")
+    assert OPEN.permits_prompt("anything")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from portico.catalog.publisher import Publisher
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.server import Offering
-from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.search.index import build_index
 from portico.testing import definition

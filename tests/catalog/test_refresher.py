@@ -10,13 +10,14 @@ from anyio import create_task_group, fail_after
 from portico.domain.disclosure import Query
 from portico.domain.server import Offering
 from portico.errors import CallError, StoreError, UnknownServer, UpstreamGone
-from portico.storage.database import MemoryStore
+from portico.storage.memory import MemoryDefinitions
+from portico.storage.storage import Storage
 from portico.testing import AGENT, definition, fake_application, make_test_app
 
 GONE = UpstreamGone("fake", details=("it died",))
 
 
-class BrokenStore(MemoryStore):
+class BrokenStore(MemoryDefinitions):
     """A disk that neither reads nor writes."""
 
     def load(self, servers: Mapping[str, str]) -> dict[str, Offering]:
@@ -47,27 +48,29 @@ async def test_a_change_while_being_asked_is_not_missed() -> None:
             await provider.arrived()
             provider.offers(definition("new"))
             provider.release()
-            while "fake.new" not in [tool.handle for tool in application.gateway.listing(AGENT)]:
+            while "fake.new" not in [tool.handle for tool in application.gateway.view(AGENT).tools]:
                 await application.snapshot(application.gateway.snapshot.number + 1)
         assert provider.offered == 2
 
 
 async def test_what_was_offered_is_remembered_and_nothing_is_asked_at_the_next_start() -> None:
-    store = MemoryStore()
-    first = make_test_app({"fake": [definition("weather")]}, store=store)
+    store = MemoryDefinitions()
+    first = make_test_app({"fake": [definition("weather")]}, storage=Storage(definitions=store))
     await first.admin.refresh()
-    second = make_test_app({"fake": []}, store=store)
-    assert second.admin.refresher.load() == set()
+    second = make_test_app({"fake": []}, storage=Storage(definitions=store))
+    second.admin.refresher.load()
+    assert second.admin.refresher.unknown == set()
     assert second.provider().offered == 0
-    assert [tool.handle for tool in second.gateway.listing(AGENT)] == ["fake.weather"]
+    assert [tool.handle for tool in second.gateway.view(AGENT).tools] == ["fake.weather"]
 
 
 @pytest.mark.requirement("P-STORE-OPTIONAL")
 async def test_a_broken_store_costs_memory_and_nothing_else() -> None:
-    application = make_test_app({"fake": [definition("weather")]}, store=BrokenStore())
-    assert application.admin.refresher.load() == {"fake"}
+    application = make_test_app({"fake": [definition("weather")]}, storage=Storage(definitions=BrokenStore()))
+    application.admin.refresher.load()
+    assert application.admin.refresher.unknown == {"fake"}
     await application.admin.refresh()
-    assert [tool.handle for tool in application.gateway.listing(AGENT)] == ["fake.weather"]
+    assert [tool.handle for tool in application.gateway.view(AGENT).tools] == ["fake.weather"]
 
 
 async def test_a_server_that_cannot_be_asked_keeps_its_tools_and_stops_nobody() -> None:
@@ -77,7 +80,7 @@ async def test_a_server_that_cannot_be_asked_keeps_its_tools_and_stops_nobody() 
     outcomes: dict[str, CallError | None] = {}
     await application.admin.refresh(on_done=lambda server, failure: outcomes.__setitem__(server, failure))
     assert outcomes == {"fake": GONE, "other": None}
-    assert [tool.handle for tool in application.gateway.listing(AGENT)] == ["fake.weather", "other.new"]
+    assert [tool.handle for tool in application.gateway.view(AGENT).tools] == ["fake.weather", "other.new"]
     assert application.admin.refresher.failures == {"fake": "it died"}
     application.provider().fails(None)
     await application.admin.refresh({"fake"})

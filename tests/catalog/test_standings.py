@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portico.catalog.categories import FEW_CALLED, FirstCalls, Order, Standings
+from portico.catalog.categories_and_order import FEW_CALLED, FirstCalls, Order, Standings
 from portico.domain.server import Packaging
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Standing, Tier, Usage, standing_of

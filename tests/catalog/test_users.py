@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from portico.catalog.policies import GlobPolicy, UserPolicy
+from portico.catalog.snapshot import CatalogSnapshot
+from portico.catalog.view import CatalogPolicy
 from portico.domain.call import Caller
 from portico.domain.server import Offering, ToolFilter
-from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.errors import Refused
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
@@ -24,13 +24,13 @@ def application() -> FakeApplication:
     return application
 
 
-def shown(policy: UserPolicy, caller: Caller, snapshot: CatalogSnapshot) -> set[str]:
+def shown(policy: CatalogPolicy, caller: Caller, snapshot: CatalogSnapshot) -> set[str]:
     return {id.name for id in policy.visible(caller, snapshot)}
 
 
 @pytest.mark.requirement("S4-P5", "P-REGISTRY-USERS")
 def test_a_caller_sees_what_is_its_own_or_everybodys(application: FakeApplication) -> None:
-    policy, snapshot = UserPolicy(GlobPolicy()), application.gateway.snapshot
+    policy, snapshot = CatalogPolicy(), application.gateway.snapshot
     assert shown(policy, ALICE, snapshot) == {"open", "mine", "ours", "all"}
     assert shown(policy, BOB, snapshot) == {"open", "ours", "all"}
     assert shown(policy, AGENT, snapshot) == {"open", "all"}
@@ -39,9 +39,9 @@ def test_a_caller_sees_what_is_its_own_or_everybodys(application: FakeApplicatio
 
 
 @pytest.mark.requirement("P-REGISTRY-USERS", "P-POLICY-CONTRACT", "T25")
-def test_what_is_not_shown_is_not_admitted_and_inner_links_still_narrow(application: FakeApplication) -> None:
-    inner = GlobPolicy({"warehouse": ToolFilter(deny=("ours",))})
-    policy, snapshot = UserPolicy(inner), application.gateway.snapshot
+def test_what_is_not_shown_is_not_admitted_and_globs_still_narrow(application: FakeApplication) -> None:
+    policy = CatalogPolicy(filters={"warehouse": ToolFilter(deny=("ours",))})
+    snapshot = application.gateway.snapshot
     visible = policy.visible(ALICE, snapshot)
     for id, tool in snapshot.tools.items():
         if id in visible:
@@ -52,14 +52,13 @@ def test_what_is_not_shown_is_not_admitted_and_inner_links_still_narrow(applicat
     assert ToolId("warehouse", "ours") not in visible
 
 
-def test_equal_sets_are_one_object_and_without_rights_the_inner_set_is_passed_on(application: FakeApplication) -> None:
-    policy, snapshot = UserPolicy(GlobPolicy()), application.gateway.snapshot
+def test_equal_sets_are_one_object_and_without_rights_everybody_sees_all(application: FakeApplication) -> None:
+    policy, snapshot = CatalogPolicy(), application.gateway.snapshot
     first = policy.visible(Caller(name="one"), snapshot)
     assert policy.visible(Caller(name="two"), snapshot) is first
     assert policy.visible(Caller(name="one"), snapshot) is first
     plain = make_test_app({"github": [definition("open")]}).gateway.snapshot
-    inner = GlobPolicy()
-    assert UserPolicy(inner).visible(ALICE, plain) is inner.visible(ALICE, plain)
+    assert policy.visible(ALICE, plain) == plain.tools.keys()
     for number in range(300):
         policy.visible(Caller(name=f"caller {number}"), snapshot)
     assert policy.visible(ALICE, snapshot) == policy.visible(ALICE, snapshot)
@@ -67,7 +66,7 @@ def test_equal_sets_are_one_object_and_without_rights_the_inner_set_is_passed_on
 
 @pytest.mark.requirement("P-REGISTRY-USERS")
 def test_rights_that_change_make_another_edition(application: FakeApplication) -> None:
-    policy, publisher = UserPolicy(GlobPolicy()), application.gateway.publisher
+    policy, publisher = CatalogPolicy(), application.gateway.publisher
     tools = (definition("mine"),)
     before = publisher.accept([(Offering(server="warehouse", tools=tools, users={"mine": ("alice",)}), "database")])
     same = publisher.accept([(Offering(server="warehouse", tools=tools, users={"mine": ("alice",)}), "database")])

@@ -16,8 +16,8 @@ from pathlib import Path
 from portico.domain.call import Invocation, Outcome
 from portico.domain.tool import ToolId
 from portico.storage.journal import StoredJournal
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database
+from portico.storage.journal_tables import Ledger
+from portico.storage.storage import open_database
 
 AT_ONCE = 8
 """Calls that wait for the store together."""
@@ -29,7 +29,7 @@ def main() -> None:
     """Write until the end."""
     mode, store, folder = sys.argv[1:]
     database = open_database(store, Path(folder), durable=mode == "durable")
-    journal = StoredJournal(DatabaseLedger(database), folder=Path(folder) / "writers", durable=mode == "durable")
+    journal = StoredJournal(Ledger(database), folder=Path(folder) / "writers", durable=mode == "durable")
     asyncio.run(_durable(journal) if mode == "durable" else _batched(journal))
 
 

@@ -26,8 +26,8 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from portico.storage.journal import StoredJournal
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database
+from portico.storage.journal_tables import Ledger
+from portico.storage.storage import open_database
 from tests.databases import Postgres, postgres_server
 
 CHILD = Path(__file__).with_name("child.py")
@@ -78,7 +78,7 @@ def kill_once(mode: str, store: str, folder: Path, moments: random.Random) -> Re
     try:
         database.check()
         stored = [int(spelled) for (spelled,) in database.rows("SELECT spelled FROM invocations")]
-        ledger = DatabaseLedger(database)
+        ledger = Ledger(database)
         _compare(mode, recorded, set(said.times), stored)
         _expect(sum(use.calls for use in ledger.usage().values()) == len(stored), "usage is not that of the entries")
         lost = _restarted(ledger, folder)
@@ -130,7 +130,7 @@ def _killed(mode: str, store: str, folder: Path, moments: random.Random) -> _Sai
     return _Said(lines=lines, killed_at=killed_at)
 
 
-def _restarted(ledger: DatabaseLedger, folder: Path) -> int:
+def _restarted(ledger: Ledger, folder: Path) -> int:
     """What the next process finds lost."""
     journal = StoredJournal(ledger, folder=folder / "writers")
     journal.start()

@@ -105,7 +105,7 @@ def test_a_bad_key_is_named_and_its_default_is_used(home: Home, line: str, field
     assert str(found).startswith(f"{file}:3: {field}: ")
     assert problem in str(found)
     assert fix in str(found)
-    assert (settings.surface, settings.port, settings.host) == ("discover", 8421, "127.0.0.1")
+    assert (settings.surface, settings.http.port, settings.http.host) == ("discover", 8421, "127.0.0.1")
     assert [spec.name for spec in settings.servers] == ["good"]
 
 

@@ -78,14 +78,14 @@ def test_a_superuser_is_allowed_for_one_database_or_for_that_of_the_environment(
     first, second = "{url: sqlite:///a.db, registry: x, allow_superuser: true}", "{url: sqlite:///b.db, registry: y}"
     text = f"databases:\n  a: {first}\n  b: {second}\n"
     assert [spec.allow_superuser for spec in loaded(home, text).databases] == [True, False]
-    assert not loaded(home).allow_superuser
-    assert loaded(home, "allow_superuser: true\n").allow_superuser
+    assert not loaded(home).local.allow_superuser
+    assert loaded(home, "allow_superuser: true\n").local.allow_superuser
     uri = "postgresql://u@h/d"
     settings = loaded(home, DATABASE_URI=uri, DATABASE_ALLOW_SUPERUSER="1", MCP_PROFILE="db-registry")
-    assert (settings.allow_superuser, settings.databases[0].allow_superuser) == (True, True)
-    assert not loaded(home, "allow_superuser: true\n", DATABASE_ALLOW_SUPERUSER="false").allow_superuser
+    assert (settings.local.allow_superuser, settings.databases[0].allow_superuser) == (True, True)
+    assert not loaded(home, "allow_superuser: true\n", DATABASE_ALLOW_SUPERUSER="false").local.allow_superuser
     wrong = loaded(home, DATABASE_ALLOW_SUPERUSER="perhaps")
-    assert (wrong.allow_superuser, [problem.where for problem in wrong.problems]) == (
+    assert (wrong.local.allow_superuser, [problem.where for problem in wrong.problems]) == (
         False,
         ["DATABASE_ALLOW_SUPERUSER"],
     )
@@ -116,5 +116,5 @@ def test_a_pattern_that_reads_like_a_glob_is_pointed_out_and_means_what_it_says(
     (problem,) = settings.problems
     assert (problem.where, problem.line) == ("profiles.mine.tool[0]", 2)
     assert "^base_.*" in problem.fix
-    assert settings.selected.permits_tool("base_readQuery", "local")
-    assert settings.selected.permits_tool("baseline", "local")
+    assert settings.profile.permits_tool("base_readQuery", "local")
+    assert settings.profile.permits_tool("baseline", "local")

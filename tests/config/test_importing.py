@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from portico.config import CLIENTS, ImportPlan, apply_import, client_files, plan_import, server_entries
+from portico.config.clients import CLIENTS, client_files
+from portico.config.edit import ImportPlan, apply_import, plan_import, server_entries
 from portico.errors import ConfigError
 
 from .conftest import Home

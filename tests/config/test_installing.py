@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import tomllib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.config import CLIENTS, InstallPlan, apply, plan_install, plan_local_removal, plan_undo, undo
+from portico.config.clients import CLIENTS
+from portico.config.install import InstallPlan, apply, apply_undo, plan_install, plan_local_removal, plan_undo
 from portico.documents.json_text import drop_member, put_member
 from portico.documents.toml_text import drop_table, put_table
 from portico.errors import ConfigError
@@ -33,7 +35,8 @@ def plan(home: Home, client: str, **options: Any) -> InstallPlan:
 
 
 def take_back(home: Home, client: str, **options: Any) -> Any:
-    return undo(client, environ=home.environ, cwd=home.project, platform="linux", **options)
+    made = plan_undo(client, environ=home.environ, cwd=home.project, platform="linux", **options)
+    return SimpleNamespace(kept=apply_undo(made), exists=made.after is not None, diff=made.diff)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from portico.config import GatewaySettings, JournalSettings, add_server, assign_category, mask, server_entries
+from portico.config import GatewaySettings, JournalSettings
+from portico.config.edit import add_server, assign_category, server_entries
+from portico.config.redact import mask
 from portico.errors import ConfigError
-from portico.storage.addresses import sqlite_file
+from portico.storage.database_interface import sqlite_file
 
 from .conftest import Home
 
@@ -24,8 +26,8 @@ def read(home: Home, text: str) -> GatewaySettings:
 
 def test_without_a_word_the_store_is_sqlite_and_the_journal_batched(home: Home) -> None:
     for settings in (home.load(), read(home, "port: 1"), read(home, "store:\njournal:\n")):
-        assert settings.store == "sqlite"
-        assert settings.journal == JournalSettings(mode="batched", keep_days=90, buffer=50_000, wait_s=10)
+        assert settings.storage.store == "sqlite"
+        assert settings.storage.journal == JournalSettings(mode="batched", keep_days=90, buffer=50_000, wait_s=10)
 
 
 @pytest.mark.parametrize(
@@ -43,24 +45,24 @@ def test_without_a_word_the_store_is_sqlite_and_the_journal_batched(home: Home) 
     ],
 )
 def test_a_store_is_a_word_a_file_or_a_database(home: Home, written: str, store: str) -> None:
-    found = read(home, f'store: "{written}"').store
+    found = read(home, f'store: "{written}"').storage.store
     assert found == store.format(project=home.project, home=home.folder)
 
 
 def test_a_folder_with_signs_of_urls_in_its_name_is_the_folder_that_is_opened(home: Home) -> None:
     config = home.write("a%41?b#c/portico.yaml", 'store: "sqlite:///x%20y.db"')
-    assert sqlite_file(home.load(config).store, home.folder) == config.with_name("x%20y.db")
+    assert sqlite_file(home.load(config).storage.store, home.folder) == config.with_name("x%20y.db")
 
 
 @pytest.mark.requirement("P-STORE-SECRET")
 def test_the_address_of_a_database_comes_from_the_environment_and_is_never_printed(home: Home) -> None:
     home.environ["DATABASE_URL"] = f"postgresql://ana:{SECRET}@db.example.com:5432/portico?application_name={SECRET}"
     settings = read(home, 'store: "${DATABASE_URL}"')
-    assert settings.store == home.environ["DATABASE_URL"]
-    assert settings.store_shown == "postgresql://db.example.com:5432/portico"
+    assert settings.storage.store == home.environ["DATABASE_URL"]
+    assert settings.storage.store_shown == "postgresql://db.example.com:5432/portico"
     assert SECRET not in repr(settings)
-    assert SECRET not in str(mask({"store": settings.store}))
-    assert GatewaySettings(home=settings.home).store_shown == "sqlite"
+    assert SECRET not in str(mask({"store": settings.storage.store}))
+    assert GatewaySettings(home=settings.home).storage.store_shown == "sqlite"
 
 
 BROKEN = {
@@ -91,10 +93,10 @@ def test_a_store_that_cannot_be_used_stops_the_start_with_its_line(home: Home, w
 
 
 def test_a_journal_is_one_word_or_a_table(home: Home) -> None:
-    assert read(home, "journal: durable").journal == JournalSettings(mode="durable")
+    assert read(home, "journal: durable").storage.journal == JournalSettings(mode="durable")
     table = "journal: {mode: durable, keep_days: 7, buffer: 100, wait_s: 0.5}"
-    assert read(home, table).journal == JournalSettings(mode="durable", keep_days=7, buffer=100, wait_s=0.5)
-    assert read(home, "journal: {keep_days: 7}").journal == JournalSettings(keep_days=7)
+    assert read(home, table).storage.journal == JournalSettings(mode="durable", keep_days=7, buffer=100, wait_s=0.5)
+    assert read(home, "journal: {keep_days: 7}").storage.journal == JournalSettings(keep_days=7)
 
 
 JOURNALS = {
@@ -117,7 +119,7 @@ def test_what_is_wrong_with_a_journal_is_named_and_its_default_is_in_force(home:
     where, words = JOURNALS[written]
     assert (problem.line, problem.where) == (1, where)
     assert words in str(problem)
-    assert (settings.journal, settings.port) == (JournalSettings(), 1)
+    assert (settings.storage.journal, settings.http.port) == (JournalSettings(), 1)
 
 
 COMMENTED = """\

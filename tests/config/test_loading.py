@@ -32,10 +32,10 @@ journal: batched                  # or durable: a result waits for its commit
 
 def test_no_config_at_all_is_empty_settings(home: Home) -> None:
     settings = home.load()
-    assert (settings.surface, settings.host, settings.port) == ("discover", "127.0.0.1", 8421)
-    assert settings.servers == settings.problems == settings.pins == ()
+    assert (settings.surface, settings.http.host, settings.http.port) == ("discover", "127.0.0.1", 8421)
+    assert settings.servers == settings.problems == settings.catalog.pins == ()
     assert (settings.search.tokens, settings.search.limit) == (800, 5)
-    assert settings.file is None
+    assert settings.home.file is None
 
 
 def test_the_config_of_the_design_page_is_read_whole(home: Home) -> None:
@@ -55,11 +55,11 @@ def test_the_config_of_the_design_page_is_read_whole(home: Home) -> None:
         "https://example.com/mcp",
         {"Authorization": "Bearer d2"},
     )
-    assert settings.pins == ("base_readQuery",)
+    assert settings.catalog.pins == ("base_readQuery",)
     (warehouse,) = settings.databases
     assert (warehouse.name, warehouse.url, warehouse.registry) == ("warehouse", "postgresql+asyncpg://...", "mcp")
-    assert (settings.python, settings.yaml) == (("my_company.tools",), ("tools/*.yml",))
-    assert (settings.store, settings.journal.mode) == ("sqlite", "batched")
+    assert (settings.local.python, settings.local.yaml) == (("my_company.tools",), ("tools/*.yml",))
+    assert (settings.storage.store, settings.storage.journal.mode) == ("sqlite", "batched")
     assert settings.problems == ()
 
 
@@ -92,14 +92,14 @@ servers:
     settings = home.load()
     one, two, three = settings.servers
     assert settings.problems == ()
-    assert (settings.surface, settings.host, settings.port) == ("static", "0.0.0.0", 9000)
-    assert settings.categories == {"github": "code", "base_": "tables"}
+    assert (settings.surface, settings.http.host, settings.http.port) == ("static", "0.0.0.0", 9000)
+    assert settings.catalog.categories == {"github": "code", "base_": "tables"}
     assert (settings.search.tokens, settings.search.limit) == (400, 3)
-    assert (settings.databases, settings.profile) == ((), "")
+    assert (settings.databases, settings.profile.name) == ((), "")
     assert one.args == ("1.10", "yes", "022", "x", "2024-01-01")
     assert one.env == {"A": "1", "C": "false"}
     assert one.cwd == str(home.project / "sub")
-    assert (one.alias, one.description, one.category) == ("uno", "The first.", "tests")
+    assert (one.labels.alias, one.labels.description, one.labels.category) == ("uno", "The first.", "tests")
     assert one.tools == ToolFilter(allow=("get_*",), deny=("get_secret",))
     assert one.timeouts == Timeouts(start=5, call=10, total=600, idle=0)
     assert (two.transport, two.enabled) == ("sse", False)
@@ -145,20 +145,20 @@ def test_a_name_in_both_tables_is_reported_and_not_merged(home: Home) -> None:
 
 def test_config_is_found_in_the_documented_order(home: Home) -> None:
     xdg = home.write(".config/portico/portico.yaml", "port: 1")
-    assert home.load().file == xdg
+    assert home.load().home.file == xdg
     moved = home.write("xdg/portico/portico.yaml", "port: 2")
     home.environ["XDG_CONFIG_HOME"] = str(home.folder / "xdg")
-    assert home.load().file == moved
+    assert home.load().home.file == moved
     everything = home.write("all/portico.yaml", "port: 3")
     home.environ["PORTICO_HOME"] = str(home.folder / "all")
-    assert home.load().file == everything
+    assert home.load().home.file == everything
     here = home.write("project/portico.yaml", "port: 4")
-    assert home.load().file == here
+    assert home.load().home.file == here
     variable = home.write("env.yaml", "port: 5")
     home.environ["PORTICO_CONFIG"] = str(variable)
-    assert home.load().file == variable
+    assert home.load().home.file == variable
     named = home.write("named.yaml", "port: 6")
-    assert home.load(named).port == 6
+    assert home.load(named).http.port == 6
 
 
 def test_state_lives_in_xdg_or_under_portico_home(home: Home) -> None:
@@ -181,7 +181,7 @@ def test_a_named_config_that_is_missing_is_an_error(home: Home, way: str) -> Non
 
 def test_a_home_with_a_tilde_is_understood(home: Home) -> None:
     home.write("mine.yaml", "port: 7")
-    assert home.load("~/mine.yaml").port == 7
+    assert home.load("~/mine.yaml").http.port == 7
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -201,7 +201,7 @@ def test_a_folder_in_the_place_of_the_file_is_an_error(home: Home) -> None:
 def test_an_empty_file_or_a_byte_order_mark_is_fine(home: Home, text: bytes) -> None:
     home.write("project/portico.yaml", text)
     settings = home.load()
-    assert (settings.port, settings.problems) == (8421, ())
+    assert (settings.http.port, settings.problems) == (8421, ())
 
 
 def test_json_with_tabs_and_comments_may_stand_in_a_yaml_file(home: Home) -> None:

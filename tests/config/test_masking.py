@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.config import mask
-from portico.config.redact import masked_text
+from portico.config.redact import mask, masked_text
 from portico.documents.document import parse_document
 
 TOKEN = "abcd1234efgh5678ijkl9012mnop"

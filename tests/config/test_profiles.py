@@ -25,7 +25,7 @@ def failure(home: Home, name: str) -> ConfigError:
 
 @pytest.mark.requirement("S4-46", "S4-47")
 def test_the_documented_profile_comes_along(home: Home):
-    profile = chosen(home, "db-registry").selected
+    profile = chosen(home, "db-registry").profile
     assert (profile.name, profile.registry) == ("db-registry", "mcp")
     assert [pattern.text for pattern in profile.tool or ()] == ["X"]
     assert not profile.permits_tool("base_readQuery", "local")
@@ -42,13 +42,13 @@ def test_a_file_of_the_documented_shape_is_read(home: Home):
     )
     home.environ["DATABASE_URI"] = "sqlite:///shop.db"
     settings = chosen(home, "mine")
-    assert (settings.profile, settings.selected.registry, settings.problems) == ("mine", "tools_db", ())
-    assert not settings.selected.permits_tool("anything", "yaml")
+    assert (settings.profile.name, settings.profile.registry, settings.problems) == ("mine", "tools_db", ())
+    assert not settings.profile.permits_tool("anything", "yaml")
 
 
 def test_the_packaged_profiles_offer_what_they_say(home: Home):
     assert sorted(PACKAGED) == ["all", "base", "db-registry"]
-    base, everything = chosen(home, "base").selected, chosen(home, "all").selected
+    base, everything = chosen(home, "base").profile, chosen(home, "all").profile
     for name in ("base_readQuery", "qlty_missingValues", "sec_userRoles", "plot_bar_chart", "rag_x", "sql_opt_explain"):
         assert base.permits_tool(name, "local")
         assert everything.permits_tool(name, "local")
@@ -56,24 +56,24 @@ def test_the_packaged_profiles_offer_what_they_say(home: Home):
     assert everything.permits_tool("dba_x", "local")
     assert base.wants_packaged
     assert everything.wants_packaged
-    assert not chosen(home).selected.wants_packaged
+    assert not chosen(home).profile.wants_packaged
 
 
 @pytest.mark.requirement("S4-51")
 def test_the_command_line_counts_more_than_the_environment(home: Home):
     home.environ["PROFILE"] = "all"
-    assert chosen(home).profile == "all"
+    assert chosen(home).profile.name == "all"
     home.environ["MCP_PROFILE"] = "db-registry"
-    assert chosen(home).profile == "db-registry"
-    assert chosen(home, "base").profile == "base"
+    assert chosen(home).profile.name == "db-registry"
+    assert chosen(home, "base").profile.name == "base"
     home.environ["MCP_PROFILE"] = " "
-    assert chosen(home).profile == "all"
+    assert chosen(home).profile.name == "all"
 
 
 @pytest.mark.requirement("S4-50")
 def test_the_database_of_packaged_tools_comes_from_the_environment_and_is_not_shown(home: Home):
     home.environ["DATABASE_URI"] = "teradatasql://user:pass@host/database"
-    assert chosen(home).database_uri == "teradatasql://user:pass@host/database"
+    assert chosen(home).local.database_uri == "teradatasql://user:pass@host/database"
     assert "pass@" not in repr(chosen(home))
 
 
@@ -90,17 +90,17 @@ def test_an_unknown_profile_is_named_with_the_known_ones(home: Home):
 
 def test_profiles_lie_beside_the_config_in_the_folder_or_in_the_config(home: Home):
     home.write("project/profiles.yaml", "one: {registry: a}\nbase: {tool: []}\n")
-    assert chosen(home, "one").selected.registry == "a"
-    assert chosen(home, "base").selected.tool == (), "a file's profile takes the place of its namesake"
+    assert chosen(home, "one").profile.registry == "a"
+    assert chosen(home, "base").profile.tool == (), "a file's profile takes the place of its namesake"
     home.write(".config/portico/portico.yaml", SERVERS)
     home.write(".config/portico/profiles.yml", "two: {registry: b}\n")
-    assert chosen(home, "two").selected.registry == "b", "beside the config comes before the current folder"
+    assert chosen(home, "two").profile.registry == "b", "beside the config comes before the current folder"
     home.write(".config/portico/portico.yaml", "profiles: {three: {registry: c}, two: {registry: d}}\n")
-    assert chosen(home, "three").selected.registry == "c"
-    assert chosen(home, "two").selected.registry == "d", "the config counts more than the file beside it"
+    assert chosen(home, "three").profile.registry == "c"
+    assert chosen(home, "two").profile.registry == "d", "the config counts more than the file beside it"
     home.write(".config/portico/more.yml", "four: {registry: e}\n")
     home.write(".config/portico/portico.yaml", "profiles: more.yml\n")
-    assert chosen(home, "four").selected.registry == "e"
+    assert chosen(home, "four").profile.registry == "e"
     assert failure(home, "two").fix == "There are: all, base, db-registry, four."
 
 
@@ -108,21 +108,21 @@ def test_a_profile_chooses_surface_pins_and_servers(home: Home):
     home.write("project/portico.yaml", "surface: discover\npins: [one]\n" + SERVERS)
     home.write("project/profiles.yml", "mine: {surface: search, pins: [two, three], servers: [git*]}\nother: {}\n")
     settings = chosen(home, "mine")
-    assert (settings.surface, settings.pins) == ("search", ("two", "three"))
+    assert (settings.surface, settings.catalog.pins) == ("search", ("two", "three"))
     assert [spec.name for spec in settings.servers] == ["github"]
     untouched = chosen(home, "other")
-    assert (untouched.surface, untouched.pins, len(untouched.servers)) == ("discover", ("one",), 2)
+    assert (untouched.surface, untouched.catalog.pins, len(untouched.servers)) == ("discover", ("one",), 2)
     home.environ["PROGRESSIVE_DISCLOSURE"] = "false"
     assert chosen(home, "mine").surface == "static", "the switch counts more"
 
 
 @pytest.mark.requirement("S0-67")
 def test_a_packaged_profile_pins_one_tool_unless_the_config_has_pins(home: Home):
-    assert [chosen(home, name).pins for name in PACKAGED] == [("base_readQuery",), ("base_readQuery",), ()]
+    assert [chosen(home, name).catalog.pins for name in PACKAGED] == [("base_readQuery",), ("base_readQuery",), ()]
     home.write("project/portico.yaml", "pins: [mine]\n")
-    assert chosen(home, "base").pins == ("mine",)
+    assert chosen(home, "base").catalog.pins == ("mine",)
     home.write("project/profiles.yml", "base: {tool: [x]}\n")
-    assert chosen(home, "base").pins == ("mine",)
+    assert chosen(home, "base").catalog.pins == ("mine",)
 
 
 def test_a_server_that_is_probably_misspelt_is_named(home: Home):
@@ -141,10 +141,10 @@ def test_a_bad_pattern_is_named_with_its_line_and_lets_nothing_through(home: Hom
     first, second = settings.problems
     assert str(first).startswith(f"{file}:3: mine.tool[0]: this is not a regular expression:")
     assert str(second).startswith(f"{file}:4: mine.tool[1]: this pattern repeats a group that repeats")
-    assert settings.selected.permits_tool("ok_x", "local")
-    assert not settings.selected.permits_tool("base_x", "local")
+    assert settings.profile.permits_tool("ok_x", "local")
+    assert not settings.profile.permits_tool("base_x", "local")
     home.write("project/profiles.yml", 'mine: {tool: ["("]}\n')
-    assert not chosen(home, "mine").selected.permits_tool("anything", "local")
+    assert not chosen(home, "mine").profile.permits_tool("anything", "local")
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_what_is_odd_but_harmless_is_reported_and_the_rest_is_in_force(home: Hom
         ("mine.surface", 3): "this is not a surface",
         ("mine.comment", 4): "this key is not known",
     }
-    assert settings.selected.registry == "r"
-    assert settings.selected.tool == (), "an empty list is none of them"
+    assert settings.profile.registry == "r"
+    assert settings.profile.tool == (), "an empty list is none of them"
     assert settings.surface == "discover"
 
 
@@ -222,12 +222,12 @@ def test_tools_and_hooks_of_ones_own_are_listed_in_the_config(home: Home):
         "hooks: [mine.py]\n",
     )
     settings = chosen(home)
-    assert (settings.python, settings.yaml) == (("my_company.tools", "tools/*.py"), ("tools/*.yml",))
-    assert (settings.hooks, settings.folder, settings.problems) == (("mine.py",), home.project, ())
+    assert (settings.local.python, settings.local.yaml) == (("my_company.tools", "tools/*.py"), ("tools/*.yml",))
+    assert (settings.local.hooks, settings.folder, settings.problems) == (("mine.py",), home.project, ())
     assert settings.databases == ()
     home.write("project/portico.yaml", 'python: my.tools\nyaml: [""]\n')
     wrong = chosen(home)
-    assert (wrong.python, wrong.yaml) == ((), ())
+    assert (wrong.local.python, wrong.local.yaml) == ((), ())
     assert [(p.where, p.problem, p.line) for p in wrong.problems] == [
         ("python", "this must be a list", 1),
         ("yaml[0]", "this is empty", 2),

@@ -13,7 +13,7 @@ def test_without_a_word_the_defaults_are_in_force(home: Home) -> None:
     home.write("project/portico.yaml", "results:\nservers: {a: {command: x}}\n")
     settings = home.load()
     assert settings.problems == ()
-    assert settings.results == ResultLimits(tokens=6_000, expire_s=3_600, memory_mb=64, store_mb=500)
+    assert settings.storage.results == ResultLimits(tokens=6_000, expire_s=3_600, memory_mb=64, store_mb=500)
     assert settings.servers[0].result_tokens == 0
 
 
@@ -25,7 +25,7 @@ def test_every_limit_can_be_set(home: Home) -> None:
     )
     settings = home.load()
     assert settings.problems == ()
-    assert settings.results == ResultLimits(tokens=2_000, expire_s=90.5, memory_mb=0, store_mb=10)
+    assert settings.storage.results == ResultLimits(tokens=2_000, expire_s=90.5, memory_mb=0, store_mb=10)
     assert settings.servers[0].result_tokens == 20_000
     assert settings.servers[0].answer_values == 2_000_000
 
@@ -55,7 +55,7 @@ def test_an_odd_limit_is_named_and_its_default_is_in_force(home: Home, written: 
     (problem,) = settings.problems
     assert (problem.where, problem.line) == (where, 1)
     assert problem.fix
-    assert settings.results == ResultLimits()
+    assert settings.storage.results == ResultLimits()
 
 
 @pytest.mark.requirement("P-BAD-CONFIG")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from portico.config import Semantic, mask
+from portico.config import Semantic
+from portico.config.redact import mask
 
 from .conftest import Home
 
@@ -15,11 +16,11 @@ def read(home: Home, text: str) -> Semantic | None:
     home.write("project/portico.yaml", text)
     settings = home.load()
     assert settings.problems == ()
-    return settings.semantic
+    return settings.search.semantic
 
 
 def test_without_the_table_there_is_no_embedder(home: Home) -> None:
-    assert home.load().semantic is None
+    assert home.load().search.semantic is None
     assert read(home, "port: 1") is None
 
 
@@ -85,7 +86,7 @@ def test_what_cannot_be_used_is_named_by_line_and_field_and_the_rest_runs(home: 
     assert words in str(problem)
     assert problem.fix
     assert KEY not in str(problem)
-    assert settings.semantic is None
+    assert settings.search.semantic is None
     assert [spec.name for spec in settings.servers] == ["a"]
 
 

@@ -11,15 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import Batch, CallQuery, DayLine, Entry, Look, Lookup, Losses
+from portico.domain.journal_entries import Batch, CallQuery, DayLine, Entry, Look, Lookup, Losses
 from portico.domain.tool import ToolId
 from portico.domain.usage import DAY_SECONDS, Usage
 from portico.errors import StoreError
-from portico.protocols import Ledger
-from portico.storage.database import Database
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.ledger import fold_usage as fold
-from portico.storage.open import open_database
+from portico.storage.database_interface import Database
+from portico.storage.journal_tables import Ledger
+from portico.storage.journal_tables import fold_usage as fold
+from portico.storage.storage import open_database
 
 NOW = 20_000 * DAY_SECONDS + 3_600.0
 FIND = ToolId("serena", "find_symbol")
@@ -50,8 +49,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def ledger(database: Database, clock: Clock) -> DatabaseLedger:
-    return DatabaseLedger(database, now=clock)
+def ledger(database: Database, clock: Clock) -> Ledger:
+    return Ledger(database, now=clock)
 
 
 def called(tool: ToolId | None = FIND, **more: object) -> Invocation:
@@ -235,7 +234,7 @@ def test_texts_that_databases_refuse_are_cleaned_and_shortened(ledger: Ledger, d
     )
 )
 def test_no_entry_can_stop_the_ledger(database: Database, entry: Invocation) -> None:
-    ledger = DatabaseLedger(database, now=lambda: NOW)
+    ledger = Ledger(database, now=lambda: NOW)
     before = ledger.stored("odd")
     ledger.append(batch(entry, first=before, writer="odd"))
     assert ledger.stored("odd") == before + 1
@@ -433,7 +432,7 @@ def test_old_days_are_folded_a_part_at_a_time_and_by_one_process(ledger: Ledger,
 def test_whoever_counts_the_same_calls_counts_the_same(database: Database, entries: list[Invocation]) -> None:
     for table in ("usage_days", "usage_latencies", "mcp_tools", "writers"):
         database.run(f"DELETE FROM {table}")
-    ledger = DatabaseLedger(database, now=lambda: NOW)
+    ledger = Ledger(database, now=lambda: NOW)
     ledger.append(batch(*entries))
     one_by_one: dict[ToolId, Usage] = {}
     for entry in entries:
@@ -469,15 +468,15 @@ def test_a_ledger_finds_everything_again_when_it_is_opened_again(tmp_path: Path,
     for store in ("sqlite", migrated_url):
         for step in range(2):
             database = open_database(store, tmp_path, durable=True)
-            DatabaseLedger(database, now=lambda: NOW).append(batch(called(), first=step))
+            Ledger(database, now=lambda: NOW).append(batch(called(), first=step))
             database.close()
         database = open_database(store, tmp_path)
-        assert DatabaseLedger(database, now=lambda: NOW).usage()[FIND].calls == 2
+        assert Ledger(database, now=lambda: NOW).usage()[FIND].calls == 2
         database.close()
 
 
 @pytest.mark.requirement("P-CALLS-LISTED")
-def test_single_calls_are_listed_newest_first_and_filtered(ledger: DatabaseLedger):
+def test_single_calls_are_listed_newest_first_and_filtered(ledger: Ledger):
     entries = [
         called(FIND, at=NOW + 1),
         called(SNAP, at=NOW + 2, outcome=Outcome.TIMED_OUT, code="timed_out", seconds=1.5, parent="script-1", rank=3),
@@ -507,7 +506,7 @@ def test_single_calls_are_listed_newest_first_and_filtered(ledger: DatabaseLedge
 
 
 @pytest.mark.requirement("P-CALLS-LISTED")
-def test_calls_of_tools_with_odd_names_can_be_read(ledger: DatabaseLedger):
+def test_calls_of_tools_with_odd_names_can_be_read(ledger: Ledger):
     ledger.append(Batch(writer="w", first=0, entries=tuple(called(tool) for tool in HOSTILE)))
     assert len(ledger.calls(CallQuery(limit=100))) == len(HOSTILE)
     assert len(ledger.calls(CallQuery(server=HOSTILE[0].server, tool=HOSTILE[0].name))) == 1

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from portico.domain.call import Caller, Kept, ResultLimits
-from portico.domain.learned_schema import Learned, shape_of
 from portico.domain.tool import ToolId
+from portico.domain.usage import Learned
 from portico.errors import StoreError, StoreRefused, UnknownResult
-from portico.protocols import ResultStore, ShapeStore
 from portico.rendering.budget import TokenEstimate
 from portico.results.kept import Results
-from portico.results.paging import ReadRequest, ResultReader
 from portico.results.preview import read_outline
+from portico.results.read_kept_result import ReadRequest, ResultReader
+from portico.results.result_schema import shape_of
 from portico.results.truncate import Truncator
-from portico.storage.database import Binds, Database, Row
-from portico.storage.results import DatabaseResults, DatabaseShapes
+from portico.storage.database_interface import Binds, Database, Row
+from portico.storage.results import ResultStore
+from portico.storage.server_definitions import LearnedSchemas
 
 ROOM = 100_000_000
 TEXT = "".join(f"line {n} with ümläut and 漢字 and \x00 and \ud800\n" for n in range(30_000))
@@ -28,12 +29,12 @@ ROWS = json.dumps({"rows": [{"n": n, "mail": f"user{n}@example.com"} for n in ra
 
 @pytest.fixture
 def store(database: Database) -> ResultStore:
-    return DatabaseResults(database)
+    return ResultStore(database)
 
 
 @pytest.fixture
-def shapes(database: Database) -> ShapeStore:
-    return DatabaseShapes(database)
+def shapes(database: Database) -> LearnedSchemas:
+    return LearnedSchemas(database)
 
 
 def kept(id: str, *texts: str, expires_at: float = 2_000.0) -> Kept:
@@ -68,7 +69,7 @@ def test_a_result_comes_back_as_it_was(store: ResultStore) -> None:
 
 @pytest.mark.requirement("P-RESULTS-HANDLES")
 def test_a_store_that_replicas_share_lets_each_find_what_another_has_kept(database: Database) -> None:
-    here, there = Results(store=DatabaseResults(database)), Results(store=DatabaseResults(database))
+    here, there = Results(store=ResultStore(database)), Results(store=ResultStore(database))
     anna = Caller(name="anna")
     id = here.keep(anna, "a.b", kept("r_x", ROWS).parts)
     if database.dialect == "sqlite":
@@ -125,7 +126,7 @@ async def test_a_page_of_a_large_result_reads_little_of_it(database: Database) -
     limits = ResultLimits(memory_mb=0)
     truncator = Truncator(
         counter=TokenEstimate(),
-        results=Results(limits=limits, store=DatabaseResults(counting)),
+        results=Results(limits=limits, store=ResultStore(counting)),
     )
     caller = Caller(name="anna", result_tokens=2_000)
     id = truncator.results.keep(caller, "a.b", (read_outline(ROWS * 1, 100).part,), 0)
@@ -154,7 +155,7 @@ async def test_a_result_that_goes_while_it_is_read_is_told_as_such(store: Result
 
 
 @pytest.mark.requirement("P-SHAPES")
-def test_shapes_come_back_and_the_newest_counts(shapes: ShapeStore) -> None:
+def test_shapes_come_back_and_the_newest_counts(shapes: LearnedSchemas) -> None:
     values: Sequence[Any] = [{"a": 1}, [{"b\x00\ud800": None}], {"ü": {"x" * 60: 1.5}}]
     learned = {
         ToolId("server", f"tool {n}"): Learned(fingerprint=f"f{n}", shape=shape_of(value), results=n)

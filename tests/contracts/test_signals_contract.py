@@ -12,15 +12,15 @@ from threading import Event
 import pytest
 
 from portico.errors import StoreError
-from portico.protocols import ChangeFeed
-from portico.storage.database import Binds, Database, Row, bring_up
-from portico.storage.open import open_change_feed, open_database
+from portico.storage.change_feed import ChangeFeed
+from portico.storage.database_interface import Binds, Database, Row, bring_up
 from portico.storage.sqlite import SqliteDatabase
+from portico.storage.storage import open_change_feed, open_database
 
 HOLD = """
 import sys
 from pathlib import Path
-from portico.storage.open import open_database, open_change_feed
+from portico.storage.storage import open_database, open_change_feed
 with open_change_feed(open_database(sys.argv[1], Path(sys.argv[2]))).alone("tiers") as is_mine:
     print(is_mine, flush=True)
     sys.stdin.read()

@@ -12,26 +12,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.policies import GlobPolicy
+from portico.catalog.publisher import IndexBuilder
+from portico.catalog.snapshot import EMPTY, CatalogSnapshot
+from portico.catalog.view import CatalogPolicy, Policy
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import Look, Lookup
+from portico.domain.journal_entries import Look, Lookup
 from portico.domain.server import ToolFilter
-from portico.domain.snapshot import EMPTY, CatalogSnapshot
 from portico.domain.tool import ToolId
 from portico.errors import Refused
-from portico.protocols import IndexBuilder, Journal, Policy, TokenCounter
+from portico.protocols import Journal, TokenCounter
 from portico.rendering.budget import ExactTokens, TokenEstimate
 from portico.search.index import build_index
-from portico.storage.database import USAGE_KEPT, RecentJournal
 from portico.storage.journal import StoredJournal
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database
-from portico.surfaces.search import build_keyword_index
+from portico.storage.journal_tables import Ledger
+from portico.storage.memory import USAGE_KEPT, MemoryJournal
+from portico.storage.storage import open_database
+from portico.surfaces.search.surface import build_keyword_index
 from portico.testing import AGENT, definition, make_test_app
 
 POLICIES: dict[str, Callable[[], Policy]] = {
-    "everything": GlobPolicy,
-    "globs": lambda: GlobPolicy({"a": ToolFilter(allow=("x*",)), "b": ToolFilter(deny=("*",))}),
+    "everything": CatalogPolicy,
+    "globs": lambda: CatalogPolicy(filters={"a": ToolFilter(allow=("x*",)), "b": ToolFilter(deny=("*",))}),
 }
 INDEXES: dict[str, IndexBuilder] = {"words": build_index, "keywords": build_keyword_index}
 JOURNALS = ("recent", "sqlite", "durable", "postgresql")
@@ -81,11 +82,11 @@ def test_an_index_finds_only_what_is_visible_best_first(name: str, snapshot: Cat
 @pytest.fixture(params=JOURNALS)
 def journal(request: pytest.FixtureRequest) -> Iterator[Journal]:
     if request.param == "recent":
-        yield RecentJournal()
+        yield MemoryJournal()
         return
     store = request.getfixturevalue("migrated_url") if request.param == "postgresql" else "memory"
     database = open_database(store, Path())
-    stored = StoredJournal(DatabaseLedger(database), durable=request.param == "durable")
+    stored = StoredJournal(Ledger(database), durable=request.param == "durable")
     yield stored
     stored.close()
     database.close()
@@ -125,7 +126,7 @@ def test_a_journal_knows_the_usage_of_the_tools_that_were_called(journal: Journa
 
 
 def test_the_recent_journal_keeps_the_usage_of_what_was_called_last_and_no_more() -> None:
-    journal = RecentJournal()
+    journal = MemoryJournal()
     for number in range(USAGE_KEPT + 500):
         for name in ("always", str(number)):
             journal.record(
@@ -138,7 +139,7 @@ def test_the_recent_journal_keeps_the_usage_of_what_was_called_last_and_no_more(
 
 
 def test_the_recent_journal_keeps_the_newest_and_no_more() -> None:
-    journal = RecentJournal()
+    journal = MemoryJournal()
     for number in range(2_500):
         journal.record(
             Invocation(tool=None, spelled=str(number), caller="", surface="", outcome=Outcome.DONE, seconds=0.0)

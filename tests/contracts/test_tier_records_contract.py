@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
+from portico.catalog.prompts_and_resources import Items
+from portico.catalog.snapshot import CatalogSnapshot, Resolver
 from portico.domain.call import Invocation, Outcome
-from portico.domain.items import Items
-from portico.domain.journal import Batch
+from portico.domain.journal_entries import Batch
 from portico.domain.server import Packaging, Server
-from portico.domain.snapshot import CatalogSnapshot, Resolver
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Standing, Tier
-from portico.protocols import TierRecords
-from portico.storage.catalog import DatabaseTiers
-from portico.storage.database import Database
-from portico.storage.ledger import DatabaseLedger
+from portico.storage.catalog_tables import TierRecords
+from portico.storage.database_interface import Database
+from portico.storage.journal_tables import Ledger
 
 FIND = ToolId("serena", "find_symbol")
 SNAP = ToolId("playwright", "browser_snapshot")
@@ -28,8 +27,8 @@ WARM = Standing(tier=Tier.WARM, score=0.65)
 
 
 @pytest.fixture
-def tiers(database: Database) -> DatabaseTiers:
-    return DatabaseTiers(database)
+def tiers(database: Database) -> TierRecords:
+    return TierRecords(database)
 
 
 def made(id: ToolId, **more: Any) -> Tool:
@@ -112,7 +111,7 @@ def test_what_is_no_longer_there_becomes_inactive_and_comes_back(tiers: TierReco
 
 
 def test_the_catalog_and_the_journal_write_to_one_row(tiers: TierRecords, database: Database) -> None:
-    ledger = DatabaseLedger(database)
+    ledger = Ledger(database)
     entry = Invocation(tool=FIND, spelled="", caller="", surface="", outcome=Outcome.DONE, seconds=0.05, at=5.0)
     ledger.append(Batch(writer="w", entries=(entry,)))
     assert tiers.standings() == {}
@@ -171,7 +170,7 @@ def test_processes_that_keep_different_catalogs_at_once_do_not_stop_each_other(
     tiers: TierRecords, database: Database
 ) -> None:
     tools = [made(ToolId(f"s{n % 3}", f"t{n}")) for n in range(30)]
-    ledger = DatabaseLedger(database)
+    ledger = Ledger(database)
 
     def keep(turn: int) -> None:
         if turn % 3:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portico.domain.journal import read_moment, told_time
+from portico.domain.journal_entries import read_moment, told_time
 
 NOW = 1_700_000_000.0
 

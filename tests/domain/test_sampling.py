@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portico.execution.learning import tokens_per_letter
+from portico.rendering.budget import tokens_per_letter
 
 
 def test_a_short_text_is_counted_whole():

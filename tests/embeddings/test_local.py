@@ -11,7 +11,7 @@ from portico.errors import EmbedderAway
 from portico.search.embeddings import open_meanings
 from portico.search.embeddings.cache import Meanings
 from portico.search.embeddings.local import INSTALL, LocalModel, is_installed
-from portico.storage.database import MemoryStore
+from portico.storage.memory import MemoryDefinitions
 
 WORKER = """
 import json, os, sys
@@ -57,7 +57,7 @@ def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
 @pytest.mark.requirement("P-EMBEDDER-AWAY")
 def test_a_text_that_a_model_stumbles_over_does_not_cost_the_others(tmp_path: Path) -> None:
     local = model(tmp_path)
-    meanings = Meanings(local, MemoryStore(), on_close=local.close)
+    meanings = Meanings(local, MemoryDefinitions(), on_close=local.close)
     assert meanings.prepare(["a", "stumble", "b"]) == 2
     meanings.close()
 
@@ -84,6 +84,6 @@ def test_a_worker_that_cannot_be_started_is_said_so(tmp_path: Path) -> None:
 @pytest.mark.requirement("P-EMBEDDER-CONFIG")
 @pytest.mark.skipif(is_installed(), reason="sentence-transformers is here")
 def test_without_the_package_the_install_command_is_named() -> None:
-    meanings = open_meanings(store=MemoryStore(), url="", model="small", key="", timeout=0.8)
+    meanings = open_meanings(store=MemoryDefinitions(), url="", model="small", key="", timeout=0.8)
     assert meanings.check() == f"away: sentence-transformers is not installed; {INSTALL}, next try in 30 s"
     meanings.close()

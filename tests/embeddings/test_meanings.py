@@ -13,9 +13,9 @@ import pytest
 from portico.errors import EmbedderAway, StoreError
 from portico.search.embeddings.cache import Meanings, Pause
 from portico.search.embeddings.endpoint import Endpoint
-from portico.storage.catalog import DatabaseStore
-from portico.storage.database import MemoryStore
-from portico.storage.open import open_file
+from portico.storage.memory import MemoryDefinitions
+from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.storage import open_file
 from portico.testing import FakeEmbedder
 
 from . import embedding_server as serving
@@ -47,7 +47,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def meanings(embedder: FakeEmbedder, clock: Clock) -> Iterator[Meanings]:
-    made = Meanings(embedder, MemoryStore(), timeout=5, pause=Pause(clock=clock), slow=Pause(clock=clock))
+    made = Meanings(embedder, MemoryDefinitions(), timeout=5, pause=Pause(clock=clock), slow=Pause(clock=clock))
     yield made
     made.close()
 
@@ -79,7 +79,7 @@ def test_nothing_is_embedded_twice(meanings: Meanings, embedder: FakeEmbedder) -
 def test_a_restart_finds_the_same_vectors_in_the_store(server: EmbeddingServer, tmp_path: Path) -> None:
     found = []
     for _ in range(2):
-        store = DatabaseStore(open_file(tmp_path / "portico.db"))
+        store = DatabaseDefinitions(open_file(tmp_path / "portico.db"))
         meanings = Meanings(Endpoint(server.url, "m"), store)
         assert meanings.prepare(TEXTS) == 150
         found.append(np.stack([v for text in TEXTS if (v := meanings.recall(text)) is not None]))
@@ -91,7 +91,7 @@ def test_a_restart_finds_the_same_vectors_in_the_store(server: EmbeddingServer, 
 
 @pytest.mark.requirement("P-EMBEDDER-ONCE")
 def test_what_is_stored_is_there_although_the_endpoint_is_not(server: EmbeddingServer, tmp_path: Path) -> None:
-    store = DatabaseStore(open_file(tmp_path / "portico.db"))
+    store = DatabaseDefinitions(open_file(tmp_path / "portico.db"))
     Meanings(Endpoint(server.url, "m"), store).prepare(TEXTS)
     server.close()
     meanings = Meanings(Endpoint(server.url, "m"), store)
@@ -101,7 +101,7 @@ def test_what_is_stored_is_there_although_the_endpoint_is_not(server: EmbeddingS
 
 
 def test_another_model_has_vectors_of_its_own() -> None:
-    store = MemoryStore()
+    store = MemoryDefinitions()
     one, two = FakeEmbedder(name="one"), FakeEmbedder(name="two")
     Meanings(one, store).prepare(["x"])
     Meanings(two, store).prepare(["x"])
@@ -129,7 +129,7 @@ def test_search_goes_on_whatever_the_endpoint_does_and_comes_back_when_it_does(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     endpoint = Endpoint(server.url, "m", key=KEY, seconds=0.3 if failure == "hangs" else 5)
-    meanings = Meanings(endpoint, MemoryStore(), timeout=5, pause=Pause(clock=clock))
+    meanings = Meanings(endpoint, MemoryDefinitions(), timeout=5, pause=Pause(clock=clock))
     server.behaviour = FAILURES[failure]
     assert meanings.prepare(["x"]) == 0
     assert meanings.recall("x") is meanings.ask("x") is None
@@ -170,7 +170,7 @@ def test_an_endpoint_that_goes_in_the_middle_keeps_what_it_gave(server: Embeddin
         serving.well(handler, texts) if len(server.requests) == 1 else serving.hangs_up(handler, texts)
 
     server.behaviour = goes
-    meanings = Meanings(Endpoint(server.url, "m", seconds=5), MemoryStore(), pause=Pause(clock=clock))
+    meanings = Meanings(Endpoint(server.url, "m", seconds=5), MemoryDefinitions(), pause=Pause(clock=clock))
     assert meanings.prepare(TEXTS) == 64
     server.behaviour = serving.well
     clock.now += 30
@@ -183,7 +183,7 @@ def test_an_endpoint_that_goes_in_the_middle_keeps_what_it_gave(server: Embeddin
 @pytest.mark.parametrize("status", [400, 500])
 def test_one_text_that_is_refused_does_not_cost_the_others_their_vectors(server: EmbeddingServer, status: int) -> None:
     server.behaviour = serving.stumbles_over("number 77", status)
-    meanings = Meanings(Endpoint(server.url, "m"), MemoryStore(), timeout=5)
+    meanings = Meanings(Endpoint(server.url, "m"), MemoryDefinitions(), timeout=5)
     assert meanings.prepare(TEXTS) == 149
     assert meanings.recall("tool number 77") is None
     assert meanings.state == "ready 149/150"
@@ -204,7 +204,7 @@ def test_a_model_that_was_replaced_under_its_name_is_embedded_anew(
 
 
 def test_a_question_finds_out_that_the_model_was_replaced() -> None:
-    embedder, store, ready = FakeEmbedder(), MemoryStore(), threading.Event()
+    embedder, store, ready = FakeEmbedder(), MemoryDefinitions(), threading.Event()
     Meanings(embedder, store).prepare(["a", "b"])
     embedder.dimensions = 32
     meanings = Meanings(embedder, store, timeout=5)
@@ -224,13 +224,13 @@ def test_a_length_that_keeps_changing_is_no_endless_loop() -> None:
             self.dimensions += 1
             return FakeEmbedder.embed(self, texts)
 
-    meanings = Meanings(Fickle(), MemoryStore())
+    meanings = Meanings(Fickle(), MemoryDefinitions())
     assert meanings.prepare(TEXTS) < 150
     assert meanings.state.startswith("away: its vectors change their length")
 
 
 def test_memory_is_bounded_and_what_is_wanted_stays(embedder: FakeEmbedder) -> None:
-    meanings = Meanings(embedder, MemoryStore(), capacity=10)
+    meanings = Meanings(embedder, MemoryDefinitions(), capacity=10)
     meanings.prepare(TEXTS[:10])
     assert meanings.prepare(TEXTS[5:12]) == 7
     assert meanings.prepare(TEXTS[20:]) == 10
@@ -247,7 +247,7 @@ def test_long_texts_are_cut_and_odd_ones_do_no_harm(meanings: Meanings, embedder
 
 
 def test_a_store_that_fails_costs_memory_only(embedder: FakeEmbedder) -> None:
-    class Broken(MemoryStore):
+    class Broken(MemoryDefinitions):
         def load_vectors(self, model: str, hashes: Sequence[str]) -> dict[str, bytes]:
             raise StoreError("no")
 
@@ -259,7 +259,7 @@ def test_a_store_that_fails_costs_memory_only(embedder: FakeEmbedder) -> None:
 
 @pytest.mark.parametrize("blob", [b"", b"x", b"\0\0" * 64, b"\x00\x7c" * 64, b"\x00\x7e" * 64])
 def test_a_stored_vector_that_is_none_is_embedded_again(embedder: FakeEmbedder, blob: bytes) -> None:
-    class Damaged(MemoryStore):
+    class Damaged(MemoryDefinitions):
         def load_vectors(self, model: str, hashes: Sequence[str]) -> dict[str, bytes]:
             return dict.fromkeys(hashes, blob)
 
@@ -285,7 +285,7 @@ def workers() -> set[threading.Thread]:
 def test_texts_that_come_while_it_works_join_the_next_round() -> None:
     embedder, ready = Held(), threading.Event()
     others = workers()
-    meanings = Meanings(embedder, MemoryStore())
+    meanings = Meanings(embedder, MemoryDefinitions())
     meanings.start(["a"])
     wait(embedder.arrived)
     assert meanings.state == "preparing 0/1"
@@ -302,7 +302,7 @@ def test_texts_that_come_while_it_works_join_the_next_round() -> None:
 
 @pytest.mark.parametrize("rouse", [Meanings.wake, Meanings.check, lambda meanings: meanings.ask("what")])
 def test_a_lazy_source_loads_at_once_and_embeds_when_it_is_needed(rouse: Callable[[Meanings], object]) -> None:
-    embedder, store, ready = FakeEmbedder(), MemoryStore(), threading.Event()
+    embedder, store, ready = FakeEmbedder(), MemoryDefinitions(), threading.Event()
     Meanings(embedder, store).prepare(["stored"])
     meanings = Meanings(embedder, store, lazy=True, timeout=5)
     meanings.start(["stored", "new"], ready.set)
@@ -320,7 +320,7 @@ def test_a_lazy_source_loads_at_once_and_embeds_when_it_is_needed(rouse: Callabl
 def test_the_background_tries_again_by_itself() -> None:
     embedder, ready = FakeEmbedder(), threading.Event()
     embedder.fails(EmbedderAway("gone"))
-    meanings = Meanings(embedder, MemoryStore(), pause=Pause(first=0.01, longest=0.01))
+    meanings = Meanings(embedder, MemoryDefinitions(), pause=Pause(first=0.01, longest=0.01))
     meanings.start(["a"], ready.set)
     while not meanings.is_away:
         threading.Event().wait(0.005)
@@ -345,7 +345,7 @@ def test_a_question_that_is_answered_ends_the_pause_for_the_background(
 
 def test_closing_ends_the_thread_and_nothing_is_asked_afterwards() -> None:
     embedder = Held()
-    meanings = Meanings(embedder, MemoryStore())
+    meanings = Meanings(embedder, MemoryDefinitions())
     meanings.start(TEXTS)
     wait(embedder.arrived)
     closing = threading.Thread(target=meanings.close)

@@ -11,7 +11,7 @@ import pytest
 
 from portico.errors import EmbedderAway
 from portico.search.embeddings.cache import AT_ONCE, KEPT, Meanings, Pause
-from portico.storage.database import MemoryStore
+from portico.storage.memory import MemoryDefinitions
 from portico.testing import FakeEmbedder
 
 from .polyglot import Held
@@ -26,7 +26,7 @@ def held() -> Held:
 
 
 def over(embedder: FakeEmbedder, timeout: float, clock: Clock | None = None) -> Meanings:
-    return Meanings(embedder, MemoryStore(), timeout=timeout, slow=Pause(clock=clock or Clock()))
+    return Meanings(embedder, MemoryDefinitions(), timeout=timeout, slow=Pause(clock=clock or Clock()))
 
 
 def until_answered(meanings: Meanings, text: str) -> None:

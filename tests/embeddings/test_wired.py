@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config import GatewaySettings, Semantic, find_paths
+from portico.config import GatewaySettings, SearchSettings, Semantic, find_paths
 from portico.search.embeddings.local import is_installed
 from portico.surfaces.cli.context import Exit
 from portico.wiring import Parts, assemble, open_app
@@ -30,9 +30,11 @@ async def test_a_house_opens_the_embedder_of_its_settings_and_closes_it(
     server: EmbeddingServer, tmp_path: Path
 ) -> None:
     asked = Semantic(url=server.url, model="m", key=KEY, timeout_s=5)
-    settings = GatewaySettings(home=find_paths({"PORTICO_HOME": str(tmp_path)}, tmp_path), semantic=asked)
+    settings = GatewaySettings(
+        home=find_paths({"PORTICO_HOME": str(tmp_path)}, tmp_path), search=SearchSettings(semantic=asked)
+    )
     async with open_app(settings) as application:
-        meanings = application.meanings
+        meanings = application.gateway.meanings
         assert meanings is not None
         assert server.requests == [], "nothing is asked before somebody needs it"
         assert await meanings.warm("x") is not None
@@ -41,7 +43,7 @@ async def test_a_house_opens_the_embedder_of_its_settings_and_closes_it(
 
 
 def test_without_the_setting_there_is_none() -> None:
-    assert assemble(Parts()).meanings is None
+    assert assemble(Parts()).gateway.meanings is None
 
 
 @pytest.mark.requirement("P-EMBEDDER-CONFIG")

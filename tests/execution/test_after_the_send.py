@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from portico.concurrency.threads import Workers
 from portico.domain.call import Call, Outcome
 from portico.errors import CallError, InternalError, Sent
 from portico.execution.executor import Executor
 from portico.execution.hooks import hooks_of
-from portico.providers.python.threads import Workers
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})
@@ -61,11 +61,11 @@ class Broken:
 
 
 STEPS = {
-    "hooks.answered": "passes",
-    "shapes.learn": "passes",
-    "truncator.shaped": "fails",
-    "gauge.tokens": "passes",
-    "search_rank.rank": "passes",
+    "hooks.after_call": "passes",
+    "learned_schemas.learn": "passes",
+    "truncator.truncate": "fails",
+    "token_sampler.tokens": "passes",
+    "search_rank.take": "passes",
     "counts.observe": "passes",
     "journal.written": "passes",
 }

@@ -19,9 +19,9 @@ from portico.domain.disclosure import Query
 from portico.domain.tool import Tool
 from portico.errors import CallError, InvalidArguments
 from portico.execution.arguments import ArgumentCheck, unwrap
-from portico.execution.learning import TokenSampler, text_of_arguments
+from portico.execution.executor import TokenSampler, text_of_arguments
 from portico.surfaces.discover.surface import Discover, _names
-from portico.surfaces.mcp.meta_tools import error_text
+from portico.surfaces.mcp.surface import error_text
 from portico.testing import AGENT, definition, make_test_app, tool
 
 BODY = 4 * 1024 * 1024
@@ -49,15 +49,15 @@ def made(schema: dict[str, Any]) -> Tool:
 
 
 def answer(checks: ArgumentCheck, checked: Tool, arguments: dict[str, Any]) -> str:
-    """Check arguments and write the error, as a door does."""
+    """Check arguments and write the error, as a surface does."""
     try:
         checks.check(checked, arguments)
     except InvalidArguments as error:
-        return error_text(error, Discover(HOUSE.gateway).spell)
+        return error_text(error, Discover(APPLICATION.gateway).spell)
     return ""
 
 
-HOUSE = make_test_app({"s": [definition("t", a="string")]})
+APPLICATION = make_test_app({"s": [definition("t", a="string")]})
 
 
 def repeated(make: Callable[[int], Any], limit: int) -> list[Any]:
@@ -186,8 +186,8 @@ def test_arguments_of_any_size_are_checked_in_no_time(schema: str, room: int, pa
 def test_the_steps_around_a_check_take_no_time_either(arguments: str) -> None:
     given_ = ARGUMENTS[arguments](BODY)
     beside = {"name": "t", **given_}
-    gauge = TokenSampler(HOUSE.gateway.counter)
-    assert cpu(lambda: gauge.tokens("in", text_of_arguments(given_))) <= STALL
+    sampler = TokenSampler(APPLICATION.gateway.counter)
+    assert cpu(lambda: sampler.tokens("in", text_of_arguments(given_))) <= STALL
     assert cpu(lambda: unwrap({"name": "t", "arguments": given_}, lambda _: {"a": {}})) <= STALL
     assert cpu(lambda: unwrap(beside, lambda _: {"a": {}})) <= STALL
 
@@ -205,7 +205,7 @@ def test_arguments_written_as_text_are_read_in_no_time() -> None:
 def test_a_name_as_long_as_a_body_is_unknown_in_no_time(unit: str) -> None:
     spelling = unit * (BODY // len(unit.encode()))
     application = make_test_app({f"s{n}": [definition(f"tool_{n}", a="string") for n in range(50)] for n in range(20)})
-    visible = application.gateway.policy.visible(Caller(name="a", surface="t"), application.gateway.snapshot)
+    visible = application.gateway.view(Caller(name="a", surface="t")).visible
 
     def look() -> None:
         with pytest.raises(CallError):
@@ -215,7 +215,7 @@ def test_a_name_as_long_as_a_body_is_unknown_in_no_time(unit: str) -> None:
     assert cpu(look) <= STALL
 
 
-def test_what_is_certainly_wrong_is_told_however_large_the_arguments_are() -> None:
+def test_what_is_certainly_wrong_is_reported_however_large_the_arguments_are() -> None:
     closed = made(SCHEMAS["closed"](0))
     text = answer(ArgumentCheck(), closed, {f"k{i}": i for i in range(300_000)})
     assert text.startswith("error invalid_arguments")
@@ -241,7 +241,7 @@ def test_large_arguments_that_fit_are_checked_too() -> None:
         ArgumentCheck().check(rows, {"a": [*good["a"], {"x": "b"}]})
 
 
-def test_the_near_name_among_thousands_of_parameters_is_told_where_it_is_among_the_first() -> None:
+def test_the_near_name_among_thousands_of_parameters_is_reported_where_it_is_among_the_first() -> None:
     many = made({"properties": {f"key{i}": {"type": "integer"} for i in range(5_000)}, "additionalProperties": False})
     assert "unknown: kye7; did you mean key7 (integer)?" in answer(ArgumentCheck(), many, {"kye7": 1})
 
@@ -251,8 +251,8 @@ def test_the_near_name_among_thousands_of_parameters_is_told_where_it_is_among_t
 @pytest.mark.parametrize("unit", ["x", "word ", ",", '"', " and ", "w.", "\u00e9"])
 def test_a_query_as_long_as_a_body_is_answered_in_no_time(unit: str) -> None:
     text = unit * (BODY // len(unit.encode()))
-    HOUSE.gateway.search(AGENT, Query(text="find words"))
-    assert cpu(lambda: HOUSE.gateway.search(AGENT, Query(text=text))) <= STALL
+    APPLICATION.gateway.search(AGENT, Query(text="find words"))
+    assert cpu(lambda: APPLICATION.gateway.search(AGENT, Query(text=text))) <= STALL
 
 
 @pytest.mark.timed
@@ -261,7 +261,7 @@ def test_a_query_as_long_as_a_body_is_answered_in_no_time(unit: str) -> None:
 def test_names_as_long_as_a_body_are_described_in_no_time(unit: str) -> None:
     def describe(names: str | list[str]) -> None:
         with suppress(CallError):
-            HOUSE.gateway.describe(AGENT, _names({"names": names}))
+            APPLICATION.gateway.describe(AGENT, _names({"names": names}))
 
     text, many = "[" + unit * (BODY // len(unit)), [unit] * (BODY // len(unit))
     assert cpu(lambda: describe(text)) <= STALL

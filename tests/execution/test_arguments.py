@@ -12,7 +12,7 @@ from portico.domain.tool import Tool
 from portico.errors import InvalidArguments, Sent
 from portico.execution.arguments import ArgumentCheck, Checked
 from portico.surfaces.discover.surface import Discover
-from portico.surfaces.mcp.meta_tools import error_text
+from portico.surfaces.mcp.surface import error_text
 from portico.testing import definition, make_test_app, tool
 
 STRINGS = {"type": "array", "items": {"type": "string"}}
@@ -47,7 +47,7 @@ def test_the_error_text_of_the_design() -> None:
     raw["inputSchema"]["properties"]["assignees"] = STRINGS
     application = make_test_app({"github": [raw]})
     with pytest.raises(InvalidArguments) as caught:
-        check(application.gateway.listing(None)[0], owner="acme", repo="api", assignee="me")  # type: ignore[arg-type]
+        check(application.gateway.view(None).tools[0], owner="acme", repo="api", assignee="me")  # type: ignore[arg-type]
     assert error_text(caught.value, Discover(application.gateway).spell) == (
         "error invalid_arguments for github.create_issue; nothing was sent\n"
         "- missing: title (string)\n"
@@ -74,7 +74,7 @@ def test_a_wrong_value_deep_inside_is_named_by_its_path() -> None:
     assert problems(made(a=inner), a={"x": [1, "b"]}) == ('a.x.1: "b" is not of type "integer"',)
 
 
-def test_no_more_than_ten_problems_and_no_long_ones_are_told() -> None:
+def test_no_more_than_ten_problems_and_no_long_ones_are_reported() -> None:
     assert len(problems(made(**{f"p{n}": "string" for n in range(40)}))) == 10
     assert len(problems(made(a={"enum": ["x"]}), a="y" * 10_000)[0]) < 400
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from anyio import create_task_group, fail_after
 
-from portico.catalog.policies import GlobPolicy
+from portico.catalog.view import CatalogPolicy
 from portico.domain.call import START_WAIT, Call, Caller, Outcome
 from portico.domain.tool import Tool, ToolId
 from portico.errors import (
@@ -29,7 +29,7 @@ WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})
 ID = ToolId("fake", "weather")
 
 
-class Strict(GlobPolicy):
+class Strict(CatalogPolicy):
     """Shows everything and admits nothing."""
 
     def admit(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ async def test_a_call_of_a_server_that_is_just_starting_waits_for_it_and_counts_
         assert only(application) == (ID, Outcome.DONE, "")
 
 
-async def test_a_repair_is_told_with_the_result_and_sent_as_repaired(application: FakeApplication) -> None:
+async def test_a_repair_is_reported_with_the_result_and_sent_as_repaired(application: FakeApplication) -> None:
     result = await application.gateway.call(AGENT, Call(tool="fake.weather", arguments={"city": 5}))
     assert result.notes == ('city: took 5 as "5"',)
     assert application.provider().calls == [("weather", {"city": "5"})]
@@ -166,7 +166,7 @@ async def test_the_start_of_a_server_is_no_part_of_the_latency_of_a_call(applica
             START_WAIT.set(START_WAIT.get() + 3_600.0)
             return {"content": []}
 
-    application.gateway.executor.provider_of = lambda _: Starting()  # type: ignore[assignment,return-value]
+    application.admin.providers["fake"] = Starting()  # type: ignore[index]
     await application.gateway.call(AGENT, WEATHER)
     await application.gateway.call(AGENT, WEATHER)
     assert [entry.seconds for entry in application.invocations] == [0.0, 0.0]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.fairness import Crowd
 
 from portico.application import Application
 from portico.domain.call import Call, Outcome
@@ -23,84 +22,115 @@ from portico.wiring import Parts, assemble
 pytestmark = pytest.mark.requirement("P-FAIR-SHARES")
 
 
-def house_of(provider: LocalProvider) -> Application:
-    """A house with one server of functions."""
+@dataclass
+class Holders:
+    """Tasks that hold a place until they are released; remembers the order in which they got it."""
+
+    begun: list[str] = field(default_factory=list)
+    _gates: dict[str, anyio.Event] = field(default_factory=dict)
+    _is_open: bool = False
+
+    async def hold(self, limiter: FairLimiter, client: str, name: str) -> None:
+        """Hold a place until it is released."""
+        async with limiter.turn(client, name):
+            self.begun.append(name)
+            if not self._is_open:
+                await self._gates.setdefault(name, anyio.Event()).wait()
+
+    async def until(self, number: int) -> None:
+        """Wait until so many have had a place."""
+        while len(self.begun) < number:
+            await anyio.lowlevel.checkpoint()
+
+    def release(self, name: str) -> None:
+        """Let one go."""
+        self._gates[name].set()
+
+    def release_all(self) -> None:
+        """Let everybody go, also those to come."""
+        self._is_open = True
+        for gate in self._gates.values():
+            gate.set()
+
+
+def application_of(provider: LocalProvider) -> Application:
+    """An application with one server of functions."""
     application = assemble(Parts(providers={provider.server: provider}))
     application.gateway.publisher.accept([(provider.offering(), provider.source)])
     return application
 
 
 async def test_a_second_client_is_next_however_many_of_the_first_wait():
-    limiter, crowd = FairLimiter(4), Crowd()
+    limiter, holders = FairLimiter(4), Holders()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             for number in range(200):
-                tasks.start_soon(crowd.hold, limiter, "a", f"a{number}")
-            await crowd.until(3)
+                tasks.start_soon(holders.hold, limiter, "a", f"a{number}")
+            await holders.until(3)
             assert (limiter.running, limiter.waiting) == (3, 197), "one place is left for somebody else"
-            tasks.start_soon(crowd.hold, limiter, "b", "b0")
-            await crowd.until(4)
-            assert crowd.begun[3] == "b0"
+            tasks.start_soon(holders.hold, limiter, "b", "b0")
+            await holders.until(4)
+            assert holders.begun[3] == "b0"
             for number in range(1, 3):
-                tasks.start_soon(crowd.hold, limiter, "b", f"b{number}")
+                tasks.start_soon(holders.hold, limiter, "b", f"b{number}")
             while limiter.waiting < 199:
                 await anyio.lowlevel.checkpoint()
-            crowd.release("a0")
-            await crowd.until(5)
-            crowd.release("a1")
-            await crowd.until(6)
-            assert crowd.begun[4:6] == ["a3", "b1"], "those who wait take turns"
-            crowd.release_all()
+            holders.release("a0")
+            await holders.until(5)
+            holders.release("a1")
+            await holders.until(6)
+            assert holders.begun[4:6] == ["a3", "b1"], "those who wait take turns"
+            holders.release_all()
     assert (limiter.running, limiter.waiting) == (0, 0)
-    assert [name for name in crowd.begun if name.startswith("a")] == [f"a{n}" for n in range(200)], "first come"
+    assert [name for name in holders.begun if name.startswith("a")] == [f"a{n}" for n in range(200)], "first come"
 
 
 async def test_who_has_no_name_may_use_everything():
-    limiter, crowd = FairLimiter(4), Crowd()
+    limiter, holders = FairLimiter(4), Holders()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             for number in range(4):
-                tasks.start_soon(crowd.hold, limiter, "", str(number))
-            await crowd.until(4)
-            crowd.release_all()
+                tasks.start_soon(holders.hold, limiter, "", str(number))
+            await holders.until(4)
+            holders.release_all()
 
 
 async def test_a_queue_is_bounded_for_all_and_for_each():
-    limiter, crowd = FairLimiter(1, queue=4), Crowd()
+    limiter, holders = FairLimiter(1, queue=4), Holders()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             for number in range(4):
-                tasks.start_soon(crowd.hold, limiter, "a", f"a{number}")
-            await crowd.until(1)
+                tasks.start_soon(holders.hold, limiter, "a", f"a{number}")
+            await holders.until(1)
             while limiter.waiting < 3:
                 await anyio.lowlevel.checkpoint()
             with pytest.raises(Busy, match="try again"):
-                await crowd.hold(limiter, "a", "a4")
-            tasks.start_soon(crowd.hold, limiter, "b", "b0")
+                await holders.hold(limiter, "a", "a4")
+            tasks.start_soon(holders.hold, limiter, "b", "b0")
             while limiter.waiting < 4:
                 await anyio.lowlevel.checkpoint()
             with pytest.raises(Busy):
-                await crowd.hold(limiter, "c", "c0")
-            crowd.release_all()
-    assert "b0" in crowd.begun[:3]
+                await holders.hold(limiter, "c", "c0")
+            holders.release_all()
+    assert "b0" in holders.begun[:3]
 
 
 async def test_waiting_has_an_end_and_leaves_nothing_behind():
-    limiter, crowd = FairLimiter(1), Crowd()
+    limiter, holders = FairLimiter(1), Holders()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(crowd.hold, limiter, "a", "a0")
-            await crowd.until(1)
+            tasks.start_soon(holders.hold, limiter, "a", "a0")
+            await holders.until(1)
             with pytest.raises(Busy, match=r"0\.01 s"):
                 async with limiter.turn("b", "x", seconds=0.01):
                     pass
             with anyio.move_on_after(0.01):
-                await crowd.hold(limiter, "c", "c0")
+                await holders.hold(limiter, "c", "c0")
             assert limiter.waiting == 0
-            crowd.release_all()
-            tasks.start_soon(crowd.hold, limiter, "b", "b1")
+            holders.release_all()
+            tasks.start_soon(holders.hold, limiter, "b", "b1")
     assert limiter.running == 0
-    assert crowd.begun == ["a0", "b1"]
+    assert holders.begun == ["a0", "b1"]
 
 
 async def test_slow_functions_of_one_client_leave_threads_to_another():
@@ -117,7 +147,7 @@ async def test_slow_functions_of_one_client_leave_threads_to_another():
     provider = LocalProvider(server="tools")
     provider.add_tool(make_tool(slow))
     provider.add_tool(make_tool(quick))
-    application = house_of(provider)
+    application = application_of(provider)
     ann, ben = replace(AGENT, client="a"), replace(AGENT, client="b")
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
@@ -150,15 +180,15 @@ def test_tools_that_hold_a_connection_are_bounded_by_the_connections():
 async def test_a_call_that_finds_no_room_is_no_failure_of_its_tool():
     provider = LocalProvider(server="tools")
     provider.add({"name": "plain", "inputSchema": {"type": "object"}}, lambda name, arguments: {"a": 1})
-    application = house_of(provider)
-    limiter, crowd = application.gateway.executor.turns.of("tools", provider.workers.limit), Crowd()
+    application = application_of(provider)
+    limiter, holders = application.gateway.executor.limiter("tools", provider.workers.limit), Holders()
     limiter.queue = 0
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             for number in range(provider.workers.limit):
-                tasks.start_soon(crowd.hold, limiter, "", str(number))
-            await crowd.until(provider.workers.limit)
+                tasks.start_soon(holders.hold, limiter, "", str(number))
+            await holders.until(provider.workers.limit)
             with pytest.raises(Busy):
                 await application.gateway.call(AGENT, Call(tool="tools.plain", arguments={}))
-            crowd.release_all()
+            holders.release_all()
     assert application.gateway.executor.counts.calls == {("tools", Outcome.REFUSED): 1}

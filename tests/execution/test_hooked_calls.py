@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from portico import Catalog
+from portico.concurrency.threads import Workers
 from portico.domain.call import Call, Outcome
 from portico.domain.disclosure import Query
 from portico.errors import InvalidArguments, Refused, Sent, UnknownTool, UpstreamGone
 from portico.execution.hooks import hooks_of
-from portico.providers.python.threads import Workers
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
-from portico.tiers.tiers import TierAnswers
+from portico.tiers.tier_requests import TierAnswers
 
 WEATHER = Call(tool="fake.weather", arguments={"city": "Oslo"})
 
@@ -59,7 +59,7 @@ async def test_a_refused_call_is_not_sent_and_recorded_once():
     assert errors == [caught.value]
 
 
-async def test_errors_are_told_and_stay_what_they_were():
+async def test_errors_are_reported_and_stay_what_they_were():
     errors: list[Any] = []
     application = hooked(on_error=lambda *given: errors.append((given[2], given[3].code)))
     with pytest.raises(InvalidArguments):
@@ -86,7 +86,7 @@ def test_without_hooks_there_is_nothing_to_ask():
 
 
 @pytest.mark.requirement("S0-78")
-def test_searches_are_told_with_what_they_found():
+def test_searches_are_reported_with_what_they_found():
     told: list[Any] = []
     counted = threading.Semaphore(0)
 
@@ -118,12 +118,12 @@ async def test_a_catalog_takes_hooks_too():
 
 
 @pytest.mark.requirement("P-HOOKS")
-async def test_a_search_of_the_walk_is_told_and_browsing_it_is_not():
+async def test_a_search_of_the_tiers_is_reported_and_browsing_them_is_not():
     told: list[Any] = []
     application = hooked(on_search=lambda caller, query, findings: told.append((query, len(findings.hits))))
     tier_answers = TierAnswers(gateway=application.gateway, standings=application.gateway.standings)
     await tier_answers.search(AGENT, Query(text="weather"))
     await tier_answers.search(AGENT, Query(text="", server="fake"))
     await tier_answers.hot(AGENT)
-    application.gateway.executor.hooks.settle()
+    application.gateway.executor.hooks.wait_until_idle()
     assert told == [("weather", 1)]

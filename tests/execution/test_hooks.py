@@ -13,14 +13,14 @@ from typing import Any
 import anyio
 import pytest
 
+from portico.concurrency.threads import WAITING, FunctionLoop, Workers
 from portico.domain.call import Caller, Result
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.tool import Tool
 from portico.errors import ConfigError, InvalidArguments, Refused, Sent, UpstreamGone
 from portico.execution.arguments import ArgumentCheck, Checked
 from portico.execution.hooks import Hooks, hooks_of
-from portico.execution.learning import WAITING
-from portico.providers.python.threads import FunctionLoop, Workers, prints_aside
+from portico.providers.python.stdout import prints_to_stderr
 from portico.testing import AGENT, definition, tool
 
 WEATHER = tool(definition("weather", city="string", days={"type": "integer"}))
@@ -36,7 +36,7 @@ def hooks(*sources: Mapping[str, Callable[..., Any]], seconds: float = 5.0) -> H
 
 
 async def called(found: Hooks, arguments: Mapping[str, Any] = GIVEN) -> Mapping[str, Any]:
-    return (await found.called(AGENT, WEATHER, Checked(arguments), CHECK)).arguments
+    return (await found.before_call(AGENT, WEATHER, Checked(arguments), CHECK)).arguments
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_what_a_hook_changes_without_returning_it_is_not_sent():
 
 async def test_changed_arguments_are_checked_and_repaired_like_a_callers():
     found = hooks({"on_call": lambda *_: {"city": "Oslo", "days": "4"}})
-    checked = await found.called(AGENT, WEATHER, Checked(GIVEN, ("before",)), CHECK)
+    checked = await found.before_call(AGENT, WEATHER, Checked(GIVEN, ("before",)), CHECK)
     assert checked.arguments == {"city": "Oslo", "days": 4}
     assert checked.notes == ("before", 'days: took "4" as 4')
 
@@ -207,10 +207,10 @@ async def test_what_hooks_print_stays_out_of_stdout(capsys: pytest.CaptureFixtur
         is_told.set()
 
     hook = SimpleNamespace(on_call=on_call, on_result=lambda *_: print("answered"), on_search=on_search)
-    found = hooks_of([hook], Workers(), around=prints_aside)
+    found = hooks_of([hook], Workers(), around=prints_to_stderr)
     await called(found)
-    await found.answered(AGENT, WEATHER, GIVEN, RESULT)
-    found.searched(AGENT, "rain", Findings())
+    await found.after_call(AGENT, WEATHER, GIVEN, RESULT)
+    found.after_search(AGENT, "rain", Findings())
     assert is_told.wait(5)
     assert capsys.readouterr() == ("", "called\nanswered\nsearched\n")
 
@@ -237,8 +237,8 @@ async def test_a_result_is_seen_and_may_be_replaced():
     other = {"content": [], "structuredContent": {"degrees": 5}}
     for answer, expected in ((None, RESULT), (other, Result(other, ("a note",))), (Result(other), Result(other))):
         found = hooks({"on_result": lambda *_, answer=answer: answer})
-        assert await found.answered(AGENT, WEATHER, GIVEN, RESULT) == expected
-    assert await hooks({"on_call": lambda *_: None}).answered(AGENT, WEATHER, GIVEN, RESULT) is RESULT
+        assert await found.after_call(AGENT, WEATHER, GIVEN, RESULT) == expected
+    assert await hooks({"on_call": lambda *_: None}).after_call(AGENT, WEATHER, GIVEN, RESULT) is RESULT
 
 
 async def test_what_is_no_result_leaves_the_result(caplog: pytest.LogCaptureFixture):
@@ -246,14 +246,14 @@ async def test_what_is_no_result_leaves_the_result(caplog: pytest.LogCaptureFixt
     answers = ("text", {"content": "text"}, 5, {"content": ["text"]}, unsendable, Result(unsendable))
     for answer in answers:
         found = hooks({"on_result": lambda *_, answer=answer: answer})
-        assert await found.answered(AGENT, WEATHER, GIVEN, RESULT) is RESULT
+        assert await found.after_call(AGENT, WEATHER, GIVEN, RESULT) is RESULT
     assert len(caplog.records) == len(answers)
 
 
 async def test_a_question_of_the_tool_is_no_result_yet():
     asked = Result({"resultType": "input_required", "inputRequests": {}})
     found = hooks({"on_result": lambda *_: {"content": []}})
-    assert await found.answered(AGENT, WEATHER, GIVEN, asked) is asked
+    assert await found.after_call(AGENT, WEATHER, GIVEN, asked) is asked
 
 
 async def test_an_error_is_seen_by_everybody_who_watches():
@@ -262,7 +262,7 @@ async def test_an_error_is_seen_by_everybody_who_watches():
     found = hooks(
         {"on_error": lambda *given: seen.append(given[3])}, {"on_error": lambda *given: seen.append(given[3])}
     )
-    await found.failed(AGENT, WEATHER, GIVEN, error)
+    await found.after_error(AGENT, WEATHER, GIVEN, error)
     assert seen == [error, error]
 
 
@@ -273,8 +273,8 @@ async def test_a_watcher_that_fails_costs_nothing_and_is_logged_once(caplog: pyt
 
     found = hooks({"on_result": broken, "on_error": broken})
     for _ in range(3):
-        assert await found.answered(AGENT, WEATHER, GIVEN, RESULT) is RESULT
-        await found.failed(AGENT, WEATHER, GIVEN, InvalidArguments("fake.weather"))
+        assert await found.after_call(AGENT, WEATHER, GIVEN, RESULT) is RESULT
+        await found.after_error(AGENT, WEATHER, GIVEN, InvalidArguments("fake.weather"))
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
 
 
@@ -288,13 +288,13 @@ async def test_a_watcher_that_hangs_is_left_out_for_a_while(gate: threading.Even
     found = hooks({"on_result": hang}, seconds=SHORT)
     with anyio.fail_after(5):
         for _ in range(50):
-            assert await found.answered(AGENT, WEATHER, GIVEN, RESULT) is RESULT
+            assert await found.after_call(AGENT, WEATHER, GIVEN, RESULT) is RESULT
     assert len(begun) == len(caplog.records) == 1
 
 
 @pytest.mark.requirement("S0-78")
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_search_is_told_aside_without_an_event_loop(is_async: bool):
+def test_a_search_is_reported_in_the_background_without_an_event_loop(is_async: bool):
     seen: list[tuple[Any, ...]] = []
     is_told = threading.Event()
 
@@ -306,7 +306,7 @@ def test_a_search_is_told_aside_without_an_event_loop(is_async: bool):
         tell(*given)
 
     findings = Findings(hits=(Hit(tool=WEATHER, score=1.0),), fits=True)
-    hooks({"on_search": tell_later if is_async else tell}).searched(AGENT, "rain", findings)
+    hooks({"on_search": tell_later if is_async else tell}).after_search(AGENT, "rain", findings)
     assert is_told.wait(5)
     assert seen == [(AGENT, "rain", findings)]
 
@@ -320,10 +320,10 @@ def test_a_search_never_waits_for_its_hook(gate: threading.Event, caplog: pytest
 
     found = hooks({"on_search": hang})
     for _ in range(WAITING + 10):
-        found.searched(AGENT, "rain", Findings())
+        found.after_search(AGENT, "rain", Findings())
     assert is_here.wait(5)
     for _ in range(WAITING + 10):
-        found.searched(AGENT, "rain", Findings())
+        found.after_search(AGENT, "rain", Findings())
     assert [f"{WAITING} of its events wait" in record.getMessage() for record in caplog.records] == [True]
 
 
@@ -336,7 +336,7 @@ def test_a_search_hook_that_fails_is_logged_and_told_again(caplog: pytest.LogCap
 
     found = hooks({"on_search": broken})
     for _ in range(3):
-        found.searched(AGENT, "rain", Findings())
+        found.after_search(AGENT, "rain", Findings())
     assert all(told.acquire(timeout=5) for _ in range(3))
     assert len(caplog.records) == 1
 
@@ -353,13 +353,13 @@ def test_nothing_that_a_search_hook_raises_ends_the_telling(
 
     found = hooks({"on_search": broken})
     for _ in range(2):
-        found.searched(AGENT, "rain", Findings())
+        found.after_search(AGENT, "rain", Findings())
         assert told.acquire(timeout=5)
-    found.settle()
+    found.wait_until_idle()
     assert len(caplog.records) == 1
 
 
-def test_searches_that_wait_are_told_before_the_end(gate: threading.Event):
+def test_searches_that_wait_are_reported_before_the_end(gate: threading.Event):
     told: list[str] = []
 
     def tell(caller: Caller, query: str, findings: Findings) -> None:
@@ -368,16 +368,16 @@ def test_searches_that_wait_are_told_before_the_end(gate: threading.Event):
 
     found = hooks({"on_search": tell})
     for text in ("rain", "sun"):
-        found.searched(AGENT, text, Findings())
+        found.after_search(AGENT, text, Findings())
     threading.Timer(0.05, gate.set).start()
-    found.settle()
+    found.wait_until_idle()
     assert told == ["rain", "sun"]
 
 
 def test_the_end_does_not_wait_for_a_search_hook_that_hangs(gate: threading.Event):
     found = hooks({"on_search": lambda *_: gate.wait()}, seconds=SHORT)
-    found.searched(AGENT, "rain", Findings())
-    found.settle()
+    found.after_search(AGENT, "rain", Findings())
+    found.wait_until_idle()
     assert not gate.is_set()
 
 

@@ -1,4 +1,4 @@
-"""Shapes are learned from results, remembered under the tool's definition, and shown on its card."""
+"""SchemaLearner are learned from results, remembered under the tool's definition, and shown on its card."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from portico.domain.call import Call, Result
-from portico.domain.learned_schema import Learned
 from portico.domain.tool import Tool, ToolId
+from portico.domain.usage import Learned
 from portico.errors import StoreError
-from portico.execution.learning import Shapes
+from portico.execution.learned_schemas import SchemaLearner
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 ISSUES = {"issues": [{"id": 1, "title": "secret plan"}], "total": 1}
@@ -48,13 +48,13 @@ def result(value: Any) -> Result:
 async def test_a_card_shows_what_calls_have_returned_and_no_value_of_it() -> None:
     application = make_test_app({"fake": [definition("list")]})
     assert "returns" not in application.gateway.describe(AGENT, ["fake.list"]).text
-    assert application.gateway.shape_of(tool_of(application)) is None
+    assert application.gateway.executor.learned_schemas.shape_of(tool_of(application)) is None
     application.provider().returns("list", {"content": [{"type": "text", "text": json.dumps(ISSUES)}]})
     await application.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
     text = application.gateway.describe(AGENT, ["fake.list"]).text
     assert "returns: {issues: [{id: integer, title: string}], total: integer} (learned from 1 call)" in text
     assert "secret plan" not in text
-    shape = application.gateway.shape_of(tool_of(application))
+    shape = application.gateway.executor.learned_schemas.shape_of(tool_of(application))
     assert shape is not None
     assert shape["properties"]["total"] == {"type": "integer"}
 
@@ -78,12 +78,12 @@ async def test_nothing_is_learned_from_errors_nor_from_plain_text() -> None:
     ):
         application.provider().returns("list", raw)
         await application.gateway.call(AGENT, Call(tool="fake.list", arguments={}))
-    assert application.gateway.shape_of(tool_of(application)) is None
+    assert application.gateway.executor.learned_schemas.shape_of(tool_of(application)) is None
 
 
 @pytest.mark.requirement("P-SHAPES")
 def test_results_are_looked_at_ever_more_rarely() -> None:
-    shapes, tool = Shapes(), tool_of(make_test_app({"fake": [definition("list")]}))
+    shapes, tool = SchemaLearner(), tool_of(make_test_app({"fake": [definition("list")]}))
     for number in range(100):
         shapes.learn(tool, result({f"name_{chr(97 + number % 26)}": number}))
     learned = shapes.known(tool)
@@ -94,10 +94,10 @@ def test_results_are_looked_at_ever_more_rarely() -> None:
 @pytest.mark.requirement("P-SHAPES")
 def test_shapes_outlast_the_process_and_a_changed_definition_forgets_them() -> None:
     store, tool = Book(), tool_of(make_test_app({"fake": [definition("list")]}))
-    first = Shapes(store)
+    first = SchemaLearner(store)
     first.learn(tool, result(ISSUES))
     first.close()
-    second = Shapes(store)
+    second = SchemaLearner(store)
     second.recall()
     assert second.known(tool) == first.known(tool) is not None
     changed = tool_of(make_test_app({"fake": [definition("list", "Does something else")]}))
@@ -111,7 +111,7 @@ def test_shapes_outlast_the_process_and_a_changed_definition_forgets_them() -> N
 @pytest.mark.requirement("P-SHAPES")
 def test_what_could_not_be_written_is_written_when_the_store_is_back() -> None:
     store, tool = Book(is_away=True), tool_of(make_test_app({"fake": [definition("list")]}))
-    shapes = Shapes(store)
+    shapes = SchemaLearner(store)
     shapes.learn(tool, result(ISSUES))
     shapes.close()
     assert not store.kept
@@ -123,7 +123,7 @@ def test_what_could_not_be_written_is_written_when_the_store_is_back() -> None:
 @pytest.mark.requirement("P-SHAPES")
 def test_a_large_result_is_looked_at_in_the_background_and_only_in_part() -> None:
     store, tool = Book(), tool_of(make_test_app({"fake": [definition("list")]}))
-    shapes = Shapes(store)
+    shapes = SchemaLearner(store)
     shapes.learn(tool, result([{"n": n} for n in range(50_000)]))
     shapes.close()
     learned = shapes.known(tool)
@@ -133,7 +133,7 @@ def test_a_large_result_is_looked_at_in_the_background_and_only_in_part() -> Non
 
 @pytest.mark.requirement("P-SHAPES")
 def test_a_changed_tool_is_learned_anew_from_its_next_result() -> None:
-    shapes, tool = Shapes(), tool_of(make_test_app({"fake": [definition("list")]}))
+    shapes, tool = SchemaLearner(), tool_of(make_test_app({"fake": [definition("list")]}))
     for _ in range(20):
         shapes.learn(tool, result({"old": 1}))
     changed = tool_of(make_test_app({"fake": [definition("list", "Does something else")]}))
@@ -145,9 +145,9 @@ def test_a_changed_tool_is_learned_anew_from_its_next_result() -> None:
 
 @pytest.mark.requirement("P-SHAPES")
 def test_large_results_are_looked_at_one_at_a_time_and_never_while_the_caller_waits() -> None:
-    shapes, tool = Shapes(), tool_of(make_test_app({"fake": [definition("list")]}))
+    shapes, tool = SchemaLearner(), tool_of(make_test_app({"fake": [definition("list")]}))
     looking, go_on = Event(), Event()
-    shapes._aside.put(lambda: looking.set() or go_on.wait(5), (), seconds=5, on_failure=lambda *_: None)
+    shapes._background.put(lambda: looking.set() or go_on.wait(5), (), seconds=5, on_failure=lambda *_: None)
     assert looking.wait(5)
     large = [{"n": [*range(100)]} for _ in range(1_000)]
     for _ in range(10):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from portico.execution.arguments import Request, unwrap
 from portico.testing import AGENT, definition, make_test_app
 
-HOUSE = make_test_app(
+APPLICATION = make_test_app(
     {
         "github": [
             definition("create_issue", "Create", title="string", body="string?"),
@@ -30,7 +30,7 @@ INNER = {"name": "github.create_issue", "arguments": WANTED}
 
 
 def read(raw: dict[str, Any]) -> Request:
-    return unwrap(raw, lambda name: HOUSE.gateway.parameters_of(AGENT, name))
+    return unwrap(raw, lambda name: APPLICATION.gateway.parameters_of(AGENT, name))
 
 
 @pytest.mark.requirement("P-LENIENT")

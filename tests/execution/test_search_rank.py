@@ -15,40 +15,40 @@ A, B, C = (ToolId("s", name) for name in "abc")
 
 def test_a_tool_has_the_place_at_which_it_was_shown_once() -> None:
     search_rank = SearchRank()
-    search_rank.showed(ME, [A, B])
-    assert (search_rank.rank(ME, B), search_rank.rank(ME, B)) == (2, 0)
-    assert (search_rank.rank(ME, A), search_rank.rank(ME, C)) == (1, 0)
+    search_rank.remember(ME, [A, B])
+    assert (search_rank.take(ME, B), search_rank.take(ME, B)) == (2, 0)
+    assert (search_rank.take(ME, A), search_rank.take(ME, C)) == (1, 0)
 
 
 def test_a_later_page_goes_on_counting_and_a_later_search_counts() -> None:
     search_rank = SearchRank()
-    search_rank.showed(ME, [A, B])
-    search_rank.showed(ME, [C], start=6)
-    search_rank.showed(ME, [B])
-    assert [search_rank.rank(ME, tool) for tool in (A, B, C)] == [1, 1, 6]
+    search_rank.remember(ME, [A, B])
+    search_rank.remember(ME, [C], start=6)
+    search_rank.remember(ME, [B])
+    assert [search_rank.take(ME, tool) for tool in (A, B, C)] == [1, 1, 6]
 
 
 def test_callers_do_not_walk_in_each_others_steps() -> None:
     search_rank = SearchRank()
-    search_rank.showed(ME, [A])
-    assert (search_rank.rank(OTHER, A), search_rank.rank(ME, A)) == (0, 1)
+    search_rank.remember(ME, [A])
+    assert (search_rank.take(OTHER, A), search_rank.take(ME, A)) == (0, 1)
 
 
 def test_a_search_of_long_ago_is_forgotten() -> None:
     now = [0.0]
     search_rank = SearchRank(clock=lambda: now[0])
-    search_rank.showed(ME, [A])
+    search_rank.remember(ME, [A])
     now[0] = 3_600.0
-    assert search_rank.rank(ME, A) == 0
+    assert search_rank.take(ME, A) == 0
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_rank, "TOOLS_KEPT", 3)
     monkeypatch.setattr(search_rank, "CALLERS_KEPT", 2)
     kept = SearchRank()
-    kept.showed(ME, [ToolId("s", str(n)) for n in range(10)])
-    assert [kept.rank(ME, ToolId("s", str(n))) for n in range(10)] == [0] * 7 + [8, 9, 10]
-    kept.showed(ME, [A])
+    kept.remember(ME, [ToolId("s", str(n)) for n in range(10)])
+    assert [kept.take(ME, ToolId("s", str(n))) for n in range(10)] == [0] * 7 + [8, 9, 10]
+    kept.remember(ME, [A])
     for name in ("x", "y"):
-        kept.showed(Caller(name=name), [A])
-    assert (kept.rank(ME, A), kept.rank(Caller(name="y"), A)) == (0, 1)
+        kept.remember(Caller(name=name), [A])
+    assert (kept.take(ME, A), kept.take(Caller(name="y"), A)) == (0, 1)

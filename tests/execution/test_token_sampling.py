@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from portico.domain.call import Result
-from portico.execution.learning import EVERY, TokenSampler, text_of_arguments, text_of_result
-from portico.execution.learning import SAMPLED_LETTERS as SAMPLE
+from portico.execution.executor import EVERY, TokenSampler, text_of_arguments, text_of_result
 from portico.rendering.budget import TokenEstimate
+from portico.results.truncate import SAMPLED_LETTERS as SAMPLE
 
 
 @dataclass
@@ -32,13 +32,13 @@ def issues(count: int) -> str:
 
 def test_texts_of_one_kind_are_counted_now_and_then_and_known_within_a_tenth() -> None:
     counter = Counting()
-    gauge = TokenSampler(counter)
+    sampler = TokenSampler(counter)
     texts = [issues(n) for n in range(20, 20 + EVERY)]
-    found = [gauge.tokens("issues", text) for text in texts]
+    found = [sampler.tokens("issues", text) for text in texts]
     assert len(counter.read) == 1
     for text, tokens in zip(texts, found, strict=True):
         assert tokens == pytest.approx(TokenEstimate().count(text), rel=0.1)
-    gauge.tokens("issues", texts[0])
+    sampler.tokens("issues", texts[0])
     assert len(counter.read) == 2
 
 
@@ -50,8 +50,8 @@ def test_a_long_text_is_read_in_part() -> None:
 
 
 def test_nothing_is_no_token_and_something_is_one_at_least() -> None:
-    gauge = TokenSampler(TokenEstimate())
-    assert (gauge.tokens("a", ""), gauge.tokens("a", " ")) == (0, 1)
+    sampler = TokenSampler(TokenEstimate())
+    assert (sampler.tokens("a", ""), sampler.tokens("a", " ")) == (0, 1)
 
 
 def test_a_model_reads_the_text_of_a_result_or_else_its_structure() -> None:

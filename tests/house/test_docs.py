@@ -7,31 +7,30 @@ import re
 from functools import cache
 
 import pytest
-import typer
 
 from portico import errors
+from portico.catalog.naming import META_TOOLS, identifier
 from portico.config import SURFACES
 from portico.config.clients import OWN_KEYS
-from portico.config.reader import HTTP_KEYS as HTTP_KEYS
-from portico.config.reader import SCRIPTS_KEYS as SCRIPT_KEYS
-from portico.config.settings import CapabilitiesSettings, JournalSettings, LogSettings, SearchLimits, Semantic
+from portico.config.load import HTTP, SCRIPTS
+from portico.config.settings import CapabilitiesSettings, JournalSettings, LogSettings, SearchSettings, Semantic
 from portico.domain.call import ResultLimits
-from portico.domain.server import DatabaseSpec, ServerSpec, Timeouts, ToolFilter
-from portico.domain.tool import META_TOOLS, identifier
+from portico.domain.server import DatabaseSpec, ServerLabels, ServerSpec, Timeouts, ToolFilter
 from portico.surfaces import lua_gateway as gateway_tools
-from portico.surfaces import search as search
 from portico.surfaces.capabilities.inventory import CAPABILITIES, TOOL_SCHEMA
-from portico.surfaces.cli.app import app
+from portico.surfaces.cli.app import COMMANDS, load_command
 from portico.surfaces.cli.context import Exit
 from portico.surfaces.discover import surface as discover
+from portico.surfaces.search import surface as search
 from tests.house.source import ROOT
 
 DOCS = ROOT / "docs"
 _TABLES = (
     ServerSpec,
+    ServerLabels,
     Timeouts,
     ToolFilter,
-    SearchLimits,
+    SearchSettings,
     CapabilitiesSettings,
     Semantic,
     JournalSettings,
@@ -49,10 +48,11 @@ def text(name: str) -> str:
 
 @pytest.mark.requirement("P-HOUSE-DOCS")
 def test_every_command_and_option_is_in_the_cli_reference():
-    command = typer.main.get_command(app)
     reference = text("reference/cli.md")
     missing = []
-    for name, sub in command.commands.items():  # type: ignore[attr-defined]
+    for name, help in COMMANDS.items():
+        sub = load_command(name)
+        assert " ".join(sub.help.split("\n\n")[0].split()) == help
         if f"portico {name}" not in reference:
             missing.append(name)
         options = [option for param in sub.params for option in param.opts if option.startswith("--")]
@@ -68,7 +68,7 @@ def test_every_exit_code_is_in_the_cli_reference():
 @pytest.mark.requirement("P-HOUSE-DOCS")
 def test_every_setting_is_in_the_config_reference():
     nested = [f.name for kind in _TABLES for f in dataclasses.fields(kind)]
-    known = {*OWN_KEYS, *nested, *SCRIPT_KEYS, *HTTP_KEYS} - {"name", "line", "file"}
+    known = {*OWN_KEYS, *nested, *SCRIPTS, *HTTP} - {"name", "line", "file", "labels"}
     assert sorted(key for key in known if f"`{key}`" not in text("reference/config.md")) == []
 
 

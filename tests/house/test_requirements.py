@@ -9,7 +9,7 @@ import pytest
 
 from tests.house.source import ROOT
 from tests.requirements import GAPS, PROMISES, acceptance, expand
-from tests.threats import PARTLY, THREATS, UNSHOWN
+from tests.threat_list import PARTLY, THREATS, UNSHOWN
 
 pytestmark = pytest.mark.requirement("P-HOUSE-MANIFEST")
 

@@ -16,7 +16,7 @@ from mcp import Client
 from portico.domain.version import VERSION
 from portico.protocols import TokenCounter
 from portico.rendering.budget import ExactTokens, TokenEstimate
-from tests import tana
+from tests import tana_server
 from tests.journeys.kit import definition, serving
 from tests.journeys.running import ERAS, Gateway, client, gateway, portico, text_of, write_config
 
@@ -25,14 +25,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 WAYS = [("http", era) for era in ERAS] + [("stdio", era) for era in ERAS]
 COUNTERS = [TokenEstimate(), *([ExactTokens()] if find_spec("splintr") else [])]
 """The exact one is an extra that need not be installed."""
-SETTINGS = {"prefix": tana.PREFIX, "quick_actions": list(tana.QUICK_ACTIONS)}
+SETTINGS = {"prefix": tana_server.PREFIX, "quick_actions": list(tana_server.QUICK_ACTIONS)}
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("capabilities-home")
-    servers = {tana.SERVER: serving(home / "tools.json", list(tana.DEFINITIONS))}
-    write_config(home, servers, surface="capabilities", categories=tana.EXPLICIT, capabilities=SETTINGS)
+    servers = {tana_server.SERVER: serving(home / "tools.json", list(tana_server.DEFINITIONS))}
+    write_config(home, servers, surface="capabilities", categories=tana_server.EXPLICIT, capabilities=SETTINGS)
     asked = portico(home, "refresh")
     assert asked.returncode == 0, asked.stderr
     return home
@@ -48,16 +48,16 @@ def running(home: Path) -> Iterator[Gateway]:
 @pytest.mark.parametrize(("transport", "era"), WAYS)
 async def test_an_agent_goes_the_four_steps(running: Gateway, home: Path, transport: str, era: str):
     async with client(transport, era, surface="capabilities", running=running, home=home) as connected:
-        assert [tool.name for tool in (await connected.list_tools()).tools] == list(tana.OWN)
+        assert [tool.name for tool in (await connected.list_tools()).tools] == list(tana_server.OWN)
         inventory = await connected.call_tool("tana_capabilities", {})
         assert json.loads(text_of(inventory)) == inventory.structured_content
         shelves = {c["name"]: [t["name"] for t in c["tools"]] for c in inventory.structured_content["categories"]}
         assert inventory.structured_content["version"] == VERSION
-        assert list(shelves) == list(tana.CATEGORIES)
+        assert list(shelves) == list(tana_server.CATEGORIES)
         assert sum(map(len, shelves.values())) == 16
-        assert set(tana.OWN) <= set(shelves["system"])
+        assert set(tana_server.OWN) <= set(shelves["system"])
         told = (await connected.call_tool("tana_tool_schema", {"tool": "tana_search"})).structured_content
-        assert told["schema"] == tana.DEFINITIONS[0]["inputSchema"]
+        assert told["schema"] == tana_server.DEFINITIONS[0]["inputSchema"]
         assert told["tool"] in shelves["query"]
         for name in ("tana_search", told["tool"]):
             result = await connected.call_tool(name, {"query": "project plans"})
@@ -98,7 +98,7 @@ async def test_the_same_bytes_come_over_both_transports_and_in_both_eras(running
 async def test_what_an_agent_reads_keeps_to_the_budgets(running: Gateway, counter: TokenCounter):
     async with client("http", "2026-07-28", surface="capabilities", running=running) as connected:
         assert counter.count(text_of(await connected.call_tool("tana_capabilities", {}))) < 500
-        for name in tana.NAMES:
+        for name in tana_server.NAMES:
             told = await connected.call_tool("tana_tool_schema", {"tool": name})
             assert counter.count(text_of(told)) < 300, name
 
@@ -106,11 +106,11 @@ async def test_what_an_agent_reads_keeps_to_the_budgets(running: Gateway, counte
 @pytest.mark.requirement("S2-48", "S2-50", "S2-51")
 async def test_the_chosen_surface_is_at_the_short_path_and_the_others_are_as_ever(running: Gateway):
     async with Client(running.url, mode="2026-07-28") as connected:
-        assert [tool.name for tool in (await connected.list_tools()).tools] == list(tana.OWN)
+        assert [tool.name for tool in (await connected.list_tools()).tools] == list(tana_server.OWN)
     async with client("http", "2026-07-28", surface="static", running=running) as connected:
         assert len((await connected.list_tools()).tools) == 14
     async with client("http", "2026-07-28", surface="discover", running=running) as connected:
-        assert not {tool.name for tool in (await connected.list_tools()).tools} & set(tana.OWN)
+        assert not {tool.name for tool in (await connected.list_tools()).tools} & set(tana_server.OWN)
 
 
 @pytest.mark.requirement("S2-E6", "S2-E9")

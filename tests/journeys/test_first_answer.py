@@ -17,7 +17,7 @@ import typer
 
 from portico.config import find_paths
 from portico.config.load import load_settings
-from portico.server.greeting import UNDERSTOOD, StdioRequest, asked_over_stdio
+from portico.server.early_answers import UNDERSTOOD, StdioRequest, asked_over_stdio
 from portico.surfaces.cli.app import app
 from portico.surfaces.cli.context import CliContext, Options
 
@@ -44,7 +44,7 @@ HEAVY = {"mcp", "mcp_types", "pydantic", "numpy", "sqlalchemy", "anyio", "typer"
 OPENING = """
 import os, sys, time
 from pathlib import Path
-from portico.server.greeting import open_early
+from portico.server.early_answers import open_early
 pipe = open_early(["serve", "--stdio"], os.environ, Path.cwd())
 seconds = time.process_time()
 print(seconds, len(pipe.answers.given), *sys.modules, file=sys.stderr)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.providers.supervisor import descendants
+from portico.providers.child_process_supervisor import descendants
 from tests.journeys.running import client, gateway, text_of, write_config
 
 pytestmark = pytest.mark.anyio

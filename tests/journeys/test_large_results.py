@@ -27,7 +27,7 @@ COUNTER = TokenEstimate()
 MEGABYTE = 1_000_000
 
 
-def furnished(home: Path, **rest: Any) -> Path:
+def home_with_large_server(home: Path, **rest: Any) -> Path:
     write_config(home, {"large": {**LARGE, "result_tokens": LIMIT}}, **rest)
     asked = portico(home, "refresh")
     assert asked.returncode == 0, asked.stderr
@@ -36,7 +36,7 @@ def furnished(home: Path, **rest: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return furnished(tmp_path_factory.mktemp("large"), pins=["large.typed"])
+    return home_with_large_server(tmp_path_factory.mktemp("large"), pins=["large.typed"])
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_the_command_line_prints_the_whole(home: Path) -> None:
 
 @pytest.mark.requirement("P-SHAPES")
 async def test_a_shape_is_known_after_a_restart(tmp_path: Path) -> None:
-    home = furnished(tmp_path)
+    home = home_with_large_server(tmp_path)
     called = portico(home, "call", "large.rows", "count=3")
     assert called.returncode == 0, called.stderr
     described = portico(home, "describe", "large.rows").stdout
@@ -150,7 +150,7 @@ async def test_a_shape_is_known_after_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("P-RESULTS-HANDLES")
 async def test_a_result_in_the_store_outlasts_the_gateway(tmp_path: Path) -> None:
-    home = furnished(tmp_path, results={"memory_mb": 0})
+    home = home_with_large_server(tmp_path, results={"memory_mb": 0})
     with gateway(home) as first:
         async with client("http", "2026-07-28", surface="discover", running=first) as connected:
             id = handle(text_of(await rows_of(connected)))
@@ -164,7 +164,7 @@ async def test_a_result_in_the_store_outlasts_the_gateway(tmp_path: Path) -> Non
 async def test_while_the_store_is_away_the_call_is_answered_and_the_loss_is_told(
     tmp_path: Path, migrated_url: str
 ) -> None:
-    home = furnished(tmp_path, store=migrated_url, results={"memory_mb": 0})
+    home = home_with_large_server(tmp_path, store=migrated_url, results={"memory_mb": 0})
     with gateway(home) as running:
         async with client("http", "2026-07-28", surface="discover", running=running) as connected:
             assert "read_result" in text_of(await rows_of(connected))
@@ -177,7 +177,7 @@ async def test_while_the_store_is_away_the_call_is_answered_and_the_loss_is_told
 
 @pytest.mark.requirement("P-RESULTS-FIT", "P-RESULTS-HANDLES")
 async def test_fifty_megabytes_fit_and_their_memory_is_given_back(tmp_path: Path) -> None:
-    home = furnished(tmp_path, results={"memory_mb": 1})
+    home = home_with_large_server(tmp_path, results={"memory_mb": 1})
     with gateway(home) as running:
         async with client("http", "2026-07-28", surface="discover", running=running) as connected:
             await rows_of(connected, 1_000)

@@ -14,7 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import PromptReference, ResourceTemplateReference
 
-from portico.domain.foreign_text import fence
+from portico.text.untrusted import fence
 from tests.fleet.install import FLEET
 from tests.journeys.running import ERAS, Gateway, client, gateway, text_of
 

@@ -69,6 +69,8 @@ def http(running: Gateway) -> Iterator[httpx2.Client]:
 async def test_an_agent_walks_from_the_hot_list_to_a_call(era: str, running: Gateway, http: httpx2.Client):
     hot = http.get(f"{TOOLS}/hot").raise_for_status()
     categories = http.get(f"{TOOLS}/categories").raise_for_status()
+    if http.get(f"{TOOLS}/hot").json() != hot.json():  # the tiers of a start were updated in between, once
+        hot, categories = http.get(f"{TOOLS}/hot"), http.get(f"{TOOLS}/categories")
     names = [line["category"] for line in categories.json()["categories"] if line["tool_count"]]
     assert sorted(names) == ["code_analysis", "web_automation"]
     page = http.get(f"{TOOLS}/category/code_analysis").raise_for_status()

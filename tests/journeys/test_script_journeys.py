@@ -89,12 +89,12 @@ async def test_one_script_combines_servers_on_discover(era: str, running: Gatewa
 async def test_a_hidden_tool_looks_missing_to_a_script(running: Gateway):
     said = {}
     async with client("http", "2026-07-28", surface="discover", running=running) as agent:
-        for name in ("unseen", "uncanny"):
+        for name in ("unseen", "unseem"):
             ran = await agent.call_tool("run_script", {"script": f"result(partly.{name}({{}}):await())"})
             assert ran.is_error
             said[name] = text_of(ran).replace(name, "_")
         seen = await agent.call_tool("run_script", {"script": "result(partly.seen({}):await())"})
-    assert said["unseen"] == said["uncanny"]
+    assert said["unseen"] == said["unseem"]
     assert seen.structured_content == {"tool": "seen", "arguments": {}}
 
 
@@ -197,7 +197,7 @@ async def test_no_process_outlives_a_client_over_stdio(era: str, home: Path):
         tasks.start_soon(agent.call_tool, "execute", {"script": SLEEP})
         family: set[int] = set()
         with anyio.fail_after(15):
-            while len(family) < 3:  # the server that sleeps, the process that scripts are born from, and one of those
+            while len(family) < 3:  # the server that sleeps, the fork server, and one of those
                 await anyio.lowlevel.checkpoint()
                 family = {pid for child in children_of(served) for pid in (child, *children_of(child))}
         tasks.cancel_scope.cancel()

@@ -10,9 +10,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from portico.packaged.demo import demo_url
+from portico.providers.database_tools.demo_database import demo_url
 from portico.providers.local_sources import LocalSources
 from portico.providers.sql import DatabaseSource
+from portico.server.background import reload_on_change
 
 GOOD = '''
 async def handle_{0}(x: int) -> int:
@@ -39,7 +40,7 @@ async def test_a_module_that_takes_long_to_load_again_holds_nobody_up(
     local_sources.load()
     provider = local_sources.providers["local"]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(local_sources.follow, lambda server: changed.set(), 0.01)
+        tasks.start_soon(reload_on_change, local_sources, lambda server: changed.set())
         with anyio.fail_after(20):
             while not arrived.is_set():  # the follower may look for the first time only after the change
                 path.write_text(HELD + GOOD.format("after"))

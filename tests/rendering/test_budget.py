@@ -13,7 +13,7 @@ from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 from portico.domain.disclosure import Budget, Disclosure, Level, Query
 from portico.gateway import DESCRIBE_LIMIT, EXACT_TOKENS
 from portico.protocols import TokenCounter
-from portico.rendering.budget import Texts, TokenEstimate, Variants, balance, fill, fit
+from portico.rendering.budget import TokenEstimate, Variants, balance, fill, fit
 from portico.rendering.cards import card as card_of
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
@@ -101,7 +101,7 @@ def test_a_budget_below_one_handle_gives_the_count_and_one_below_that_nothing(to
     assert found.truncated
 
 
-def test_a_rung_that_saves_nothing_is_passed_over() -> None:
+def test_a_step_that_saves_nothing_is_passed_over() -> None:
     texts = ((Level.FULL, "x" * 20), (Level.PARAMETERS, "y" * 30), (Level.NAME, "z" * 5))
     found = fit([Variants(handle="z", texts=texts)] * 2, tokens=27, counter=Letters())
     assert [c.level for c in found.cards] == [Level.FULL, Level.NAME]
@@ -204,7 +204,7 @@ def test_a_search_stays_within_any_budget_that_is_given(
 def test_descriptions_stay_within_any_budget_that_is_given(
     large: FakeApplication, data: st.DataObject, tokens: int
 ) -> None:
-    known = [tool.handle for tool in large.gateway.listing(AGENT)]
+    known = [tool.handle for tool in large.gateway.view(AGENT).tools]
     names = data.draw(st.lists(st.sampled_from([*known[:20], "wide.wide", "unknown", "x" * 3_000]), max_size=12))
     found = large.gateway.describe(AGENT, ["wide.wide", *names], tokens=tokens)
     wanted = {"wide.wide", *names}
@@ -234,7 +234,7 @@ def test_no_answer_about_real_tools_is_over_its_budget() -> None:
     if definitions is None:
         pytest.skip(f"{FLEET_VARIABLE} names no file with the definitions of real servers")
     gateway = make_test_app(definitions).gateway
-    handles = [tool.handle for tool in gateway.listing(AGENT)]
+    handles = [tool.handle for tool in gateway.view(AGENT).tools]
     for number, handle in enumerate(handles[::5]):
         tokens = (10, 60, 200, 500, 800, 2_000, 6_000)[number % 7]
         page = gateway.describe(AGENT, handles[number * 5 :][: 1 + number % 8], tokens=tokens)
@@ -246,7 +246,7 @@ def test_no_answer_about_real_tools_is_over_its_budget() -> None:
 @pytest.mark.requirement("P-LEVELS")
 @pytest.mark.parametrize("level", Level)
 def test_tools_can_be_described_at_any_level(large: FakeApplication, level: Level) -> None:
-    tools = large.gateway.listing(AGENT)[:2]
+    tools = large.gateway.view(AGENT).tools[:2]
     found = large.gateway.describe(AGENT, [tool.handle for tool in tools], tokens=100_000, level=level)
     assert [(c.level, c.text) for c in found.cards] == [(level, card_of(tool, level).text) for tool in tools]
     assert found.text == "\n\n".join(c.text for c in found.cards)
@@ -282,17 +282,17 @@ def test_filling_lowers_no_card_and_stays_within_the_room(words: list[int], room
     assert cost <= max(room, sum(len(each.text) + 1 for each in before))
 
 
-def test_a_rung_is_rendered_when_it_is_first_read_and_once() -> None:
+def test_a_step_is_rendered_when_it_is_first_read_and_once() -> None:
     rendered: list[str] = []
 
     def render(text: str) -> str:
         rendered.append(text)
         return text
 
-    texts = Texts([(Level.FULL, lambda: render("full")), (Level.NAME, lambda: render("name"))])
-    assert (len(texts), rendered) == (2, [])
-    assert [texts[-1], texts[-1]] == [(Level.NAME, "name")] * 2
-    assert texts[1:] == [(Level.NAME, "name")]
+    made = Variants(handle="x", texts=[(Level.FULL, lambda: render("full")), (Level.NAME, lambda: render("name"))])
+    numbered = made.edit(lambda text: f"1. {text}")
+    assert (made.from_step(1).handle, rendered) == ("x", [])
+    assert [made.card(-1).text, made.card(1).text, numbered.card(-1).text] == ["name", "name", "1. name"]
     assert rendered == ["name"]
-    assert list(texts) == [(Level.FULL, "full"), (Level.NAME, "name")]
+    assert [card.text for card in made.cards] == ["full", "name"]
     assert rendered == ["name", "full"]

@@ -11,7 +11,7 @@ from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 from portico.domain.disclosure import Level
 from portico.domain.tool import Tool
 from portico.rendering.budget import TokenEstimate
-from portico.rendering.cards import card, shortened, variants_of
+from portico.rendering.cards import card, shorten_schema, variants_of
 from portico.testing import definition, make_test_app, tool
 
 RAW = definition(
@@ -46,8 +46,8 @@ def test_a_tool_without_parameters_says_so_in_its_summary() -> None:
 
 
 @pytest.mark.requirement("P-LEVELS")
-def test_the_ladder_goes_from_everything_to_the_name() -> None:
-    texts = list(variants_of(ISSUE, Level.FULL).texts)
+def test_the_variants_go_from_everything_to_the_name() -> None:
+    texts = [(card.level, card.text) for card in variants_of(ISSUE, Level.FULL).cards]
     levels = [level for level, _ in texts]
     assert levels == sorted(levels, reverse=True)
     assert set(levels) == set(Level)
@@ -57,11 +57,6 @@ def test_the_ladder_goes_from_everything_to_the_name() -> None:
     assert '"description"' not in texts[3][1]
     assert texts[4][1].endswith("Create a new issue in a repository\n(shortened to fit)")
     assert texts[-1] == (Level.NAME, "github.create_issue")
-
-
-def test_rungs_can_be_read_like_any_sequence() -> None:
-    texts = variants_of(ISSUE, Level.SUMMARY).texts
-    assert [*texts] == [texts[n] for n in range(len(texts))] == list(texts[:])
 
 
 def test_shortened_schemas_keep_names_types_choices_and_quoted_values() -> None:
@@ -78,7 +73,7 @@ def test_shortened_schemas_keep_names_types_choices_and_quoted_values() -> None:
         "$defs": {"title": True},
         "allOf": [{"description": "Prose.", "minProperties": 1}],
     }
-    assert shortened(schema) == {
+    assert shorten_schema(schema) == {
         "properties": {
             "title": {"type": "string"},
             "description": {"enum": [{"title": "a"}], "default": {"description": "kept"}},
@@ -89,14 +84,14 @@ def test_shortened_schemas_keep_names_types_choices_and_quoted_values() -> None:
         "$defs": {"title": True},
         "allOf": [{"minProperties": 1}],
     }
-    assert shortened(schema, 60)["description"] == "All of them"
-    assert shortened(schema, 60)["properties"]["title"]["description"] == "The title. More of it"
+    assert shorten_schema(schema, 60)["description"] == "All of them"
+    assert shorten_schema(schema, 60)["properties"]["title"]["description"] == "The title. More of it"
 
 
 def check(made: Tool) -> None:
     """What holds for the ladder of every tool."""
     counter = TokenEstimate()
-    texts = list(variants_of(made, Level.FULL).texts)
+    texts = [(card.level, card.text) for card in variants_of(made, Level.FULL).cards]
     assert [level for level, _ in texts] == sorted((level for level, _ in texts), reverse=True)
     assert texts[-1] == (Level.NAME, made.handle)
     for level, text in texts:
@@ -111,13 +106,13 @@ def check(made: Tool) -> None:
 
 
 @pytest.mark.requirement("P-LEVELS", "P-SIGNATURE-COMPLETE")
-def test_every_rung_with_parameters_names_the_required_ones() -> None:
+def test_every_step_with_parameters_names_the_required_ones() -> None:
     for made in make_test_app(generate(20, 200)).gateway.snapshot.tools.values():
         check(made)
 
 
 @pytest.mark.requirement("P-LEVELS", "P-SIGNATURE-COMPLETE")
-def test_every_rung_of_a_real_tool_names_its_required_parameters() -> None:
+def test_every_step_of_a_real_tool_names_its_required_parameters() -> None:
     definitions = load_fleet()
     if definitions is None:
         pytest.skip(f"{FLEET_VARIABLE} names no file with the definitions of real servers")

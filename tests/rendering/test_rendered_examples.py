@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
 from portico.domain.disclosure import Level
-from portico.domain.patterns import text_like
-from portico.domain.schema_values import proposals
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments
 from portico.execution.arguments import ArgumentCheck
 from portico.rendering.cards import as_meta_tool, example_arguments, example_value, variants_of
-from portico.rendering.json_forms import examples
+from portico.rendering.schema_examples import proposals, text_like
 from portico.testing import tool
+from portico.tiers.tools_as_json import examples
 
 Schema = dict[str, Any]
 
@@ -236,7 +235,7 @@ def test_where_no_call_can_be_found_the_way_to_the_schema_is_told() -> None:
         ArgumentCheck().check(odd, {"a": "no"})
     assert caught.value.next_call is not None
     assert caught.value.next_call.action == "describe"
-    assert "could be made" in variants_of(odd, Level.FULL, as_meta_tool).texts[0][1]
+    assert "could be made" in variants_of(odd, Level.FULL, as_meta_tool).card(0).text
     assert examples(odd) == []
 
 

@@ -326,10 +326,10 @@ def test_no_required_parameter_is_left_out_and_the_line_stays_one(schema: dict[s
     except KeyError:
         return  # refused by the catalog, for instance for a lone surrogate
     required = always_required(schema)
-    for level, line in variants_of(made, Level.PARAMETERS).texts:
-        assert line.isprintable()
-        if level is Level.PARAMETERS:
-            assert line.startswith("fake.t(")
+    for card in variants_of(made, Level.PARAMETERS).cards:
+        assert card.text.isprintable()
+        if card.level is Level.PARAMETERS:
+            assert card.text.startswith("fake.t(")
     for optional in (8, 3, 0):
         listed = parameters(made, optional=optional)
         assert required <= set(names_in(listed))

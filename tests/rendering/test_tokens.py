@@ -77,12 +77,12 @@ def test_a_long_text_is_read_in_parts_and_counts_as_one(pieces: list[str]) -> No
 def test_a_setting_chooses_the_counter(tmp_path: Path) -> None:
     config = tmp_path / "portico.yaml"
     config.write_text("servers: {}\n")
-    assert load_settings(str(config), {}, tmp_path).tokens == "estimate"
+    assert load_settings(str(config), {}, tmp_path).catalog.tokens == "estimate"
     config.write_text("tokens: exact\n")
-    assert load_settings(str(config), {}, tmp_path).tokens == "exact"
+    assert load_settings(str(config), {}, tmp_path).catalog.tokens == "exact"
     config.write_text("tokens: guess\n")
     refused = load_settings(str(config), {}, tmp_path)
-    assert (refused.tokens, len(refused.problems)) == ("estimate", 1)
+    assert (refused.catalog.tokens, len(refused.problems)) == ("estimate", 1)
     assert counter_for("estimate").name == "estimate"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.results.jmespath_query import PATH_LENGTH, PathTrouble, select
+from portico.results.jmespath_query import PATH_LENGTH, PathError, select
 
 DATA: Any = {"rows": [{"n": n, "name": f"row {n}"} for n in range(100)], "text": "a" * 10_000}
 
@@ -48,7 +48,7 @@ def test_a_path_selects(path: str, found: Any) -> None:
     ],
 )
 def test_a_path_that_cannot_be_used_says_so_in_one_line(path: str) -> None:
-    with pytest.raises(PathTrouble) as caught:
+    with pytest.raises(PathError) as caught:
         select(DATA, path)
     assert str(caught.value).startswith("path: ")
     assert "\n" not in str(caught.value)
@@ -68,12 +68,12 @@ def test_a_path_that_cannot_be_used_says_so_in_one_line(path: str) -> None:
 )
 def test_an_expression_that_doubles_what_it_has_is_stopped(path: str) -> None:
     assert len(path) <= PATH_LENGTH
-    with pytest.raises(PathTrouble, match=r"too much|longer than"):
+    with pytest.raises(PathError, match=r"too much|longer than"):
         select(DATA, path, steps=1_000_000)
 
 
 @pytest.mark.requirement("P-RESULTS-READ")
 def test_an_expression_that_takes_too_long_is_stopped() -> None:
     seconds = count()
-    with pytest.raises(PathTrouble, match="longer than"):
+    with pytest.raises(PathError, match="longer than"):
         select({"rows": list(range(200_000))}, "rows[*].[@]", clock=lambda: next(seconds))

@@ -16,7 +16,7 @@ ANNA, BEN = Caller(name="anna"), Caller(name="ben")
 
 @dataclass
 class Clock:
-    """Shows what it is told."""
+    """A clock that shows the given time."""
 
     at: float = 1_000.0
 
@@ -140,7 +140,7 @@ def test_whatever_is_no_handle_never_reaches_the_store(id: str) -> None:
 
 
 @pytest.mark.requirement("P-RESULTS-HANDLES")
-def test_where_replicas_share_the_store_any_of_them_knows_a_handle_once_it_is_told() -> None:
+def test_where_replicas_share_the_store_any_of_them_knows_a_handle_once_it_is_given_out() -> None:
     store = Shelf(is_shared=True)
     here, there = Results(store=store), Results(store=store)
     id = here.keep(ANNA, "a.b", parts())

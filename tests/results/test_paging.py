@@ -13,8 +13,8 @@ from portico.domain.call import Caller
 from portico.domain.disclosure import Disclosure
 from portico.errors import InvalidArguments, UnknownResult
 from portico.rendering.budget import TokenEstimate
-from portico.results.paging import PATTERN_LENGTH, ReadRequest, ResultReader
 from portico.results.preview import read_outline
+from portico.results.read_kept_result import PATTERN_LENGTH, ReadRequest, ResultReader
 from portico.results.truncate import Truncator
 from portico.testing import make_test_app
 

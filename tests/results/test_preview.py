@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from portico.domain.call import Unit
 from portico.rendering.budget import TokenEstimate
 from portico.results.preview import CUT, dumps, read_outline, read_value, shorten, shorten_text
-from portico.results.truncate import fitted
+from portico.results.truncate import cut_to_fit
 
 SCALARS = (
     st.none()
@@ -46,7 +46,7 @@ def is_beginning(shown: Any, whole: Any) -> bool:
 def test_a_preview_is_valid_json_of_the_same_form_within_its_tokens(value: Any, tokens: int) -> None:
     outline = read_outline(json.dumps(value), tokens * 10)
     assert outline.part.is_json == bool(value)
-    shown = fitted(outline.value, tokens, COUNTER, shorten, dumps)
+    shown = cut_to_fit(outline.value, tokens, COUNTER, shorten, dumps)
     again = json.loads(dumps(shown))
     assert type(again) is type(value)
     assert COUNTER.count(dumps(shown)) <= tokens

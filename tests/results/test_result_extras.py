@@ -28,7 +28,7 @@ def deep(levels: int) -> Any:
 async def shaped(raw: dict[str, Any], **options: Any) -> Result:
     truncator = Truncator(counter=COUNTER, results=Results(), servers={"fake": LIMIT})
     checked = tool({"name": "t", "description": "", "inputSchema": {"type": "object"}})
-    return await truncator.shaped(AGENT, Call(tool="fake.t", arguments={}, **options), checked, Result(raw))
+    return await truncator.truncate(AGENT, Call(tool="fake.t", arguments={}, **options), checked, Result(raw))
 
 
 LINKS = [{"type": "resource_link", "uri": f"a:b/{n}", "name": "x"} for n in range(9_000)]

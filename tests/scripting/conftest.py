@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from portico.scripting.engine import LuaEngine
-from tests.scripting.kit import Runner, running
+from tests.scripting.fake_api import Runner, running
 
 
 @pytest.fixture(scope="package")

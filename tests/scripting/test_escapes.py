@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from portico.errors import ScriptError
-from tests.scripting.escapes import ATTEMPTS
-from tests.scripting.kit import Runner
+from tests.scripting.escape_scripts import ATTEMPTS
+from tests.scripting.fake_api import Runner
 
 GLOBALS = """
 _G _VERSION _gateway args array assert await_all base64.decode base64.encode calculator collectgarbage

@@ -9,7 +9,7 @@ import pytest
 
 from portico.domain.call import Script, ScriptLimits
 from portico.scripting.engine import LuaEngine
-from tests.scripting.kit import BOUND, FakeApi, children, until
+from tests.scripting.fake_api import BOUND, FakeApi, children, until
 
 MEGABYTES = 32
 BESIDE = 64
@@ -37,15 +37,14 @@ async def test_a_full_script_takes_little_more_than_its_limit(engine: LuaEngine,
     calculator.hang():await()
     """
     await engine.wake()
-    assert engine._pool is not None
-    nursery, fake = engine._pool.nursery, FakeApi()
-    assert nursery is not None
+    fork_server, fake = engine.pool.fork_server.pid, FakeApi()
+    assert fork_server is not None
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             limits = ScriptLimits(memory_mb=MEGABYTES, cpu_seconds=15)
             tasks.start_soon(engine.run, Script(source=source, limits=limits), fake)
             await until(lambda: fake.calls and fake.calls[-1][1] == "hang")
-            most = max(map(_peak, children(nursery)))
+            most = max(map(_peak, children(fork_server)))
             tasks.cancel_scope.cancel()
     assert MEGABYTES // 2 < most <= MEGABYTES + BESIDE
 

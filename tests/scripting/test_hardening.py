@@ -14,9 +14,9 @@ from portico.domain.call import Script
 from portico.errors import ScriptError
 from portico.scripting import hardening as seccomp
 from portico.scripting.engine import LuaEngine
-from tests.scripting.kit import FakeApi
+from tests.scripting.fake_api import FakeApi
 
-PROBES = Path(__file__).with_name("probes.py")
+PROBES = Path(__file__).with_name("sandbox_probes.py")
 
 
 PRIVILEGED = {"mount", "setuid", "unshare", "a priority", "more memory", "ptrace", "read another process"}
@@ -42,20 +42,19 @@ async def test_nothing_is_missing_on_this_machine(engine: LuaEngine):
     assert (await engine.sandbox()).missing == ()
 
 
-async def test_the_nursery_has_no_environment_and_no_folder(engine: LuaEngine):
+async def test_the_fork_server_has_no_environment_and_no_folder(engine: LuaEngine):
     await engine.wake()
-    assert engine._pool is not None
-    nursery = Path(f"/proc/{engine._pool.nursery}")
-    assert (nursery / "environ").read_bytes() == b""
-    assert (nursery / "cwd").readlink() == Path("/")
+    assert engine.pool.fork_server is not None
+    process = Path(f"/proc/{engine.pool.fork_server.pid}")
+    assert (process / "environ").read_bytes() == b""
+    assert (process / "cwd").readlink() == Path("/")
 
 
 async def test_scripts_are_refused_where_hardening_is_required_and_missing(monkeypatch: pytest.MonkeyPatch):
     engine = LuaEngine(require_hardening=True)
     await engine.wake()
     assert (await engine.run(Script(source="return 1"), FakeApi())).value == 1
-    assert engine._pool is not None
-    monkeypatch.setattr(engine._pool, "missing", ("a filter for system calls (seccomp)",))
+    monkeypatch.setattr(engine.pool, "missing", ("a filter for system calls (seccomp)",))
     fake = FakeApi()
     with pytest.raises(ScriptError, match="this machine lacks a filter for system calls"):
         await engine.run(Script(source="calculator.echo()"), fake)
@@ -67,8 +66,7 @@ async def test_scripts_are_refused_where_hardening_is_required_and_missing(monke
 async def test_scripts_run_where_hardening_is_missing_and_not_required(monkeypatch: pytest.MonkeyPatch):
     engine = LuaEngine()
     await engine.wake()
-    assert engine._pool is not None
-    monkeypatch.setattr(engine._pool, "missing", ("a filter for system calls (seccomp)",))
+    monkeypatch.setattr(engine.pool, "missing", ("a filter for system calls (seccomp)",))
     assert (await engine.run(Script(source="return 1"), FakeApi())).value == 1
     await engine.aclose()
 

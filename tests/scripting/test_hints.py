@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from portico.scripting.hints import hints
-from tests.scripting.kit import Runner
+from tests.scripting.fake_api import Runner
 
 SERVERS = ("calculator", "data_server")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripting.kit import Runner
+from tests.scripting.fake_api import Runner
 
 pytestmark = pytest.mark.requirement("S3-22")
 
@@ -106,7 +106,7 @@ def test_an_error_of_a_call_names_tool_and_line_and_can_be_caught(run: Runner):
     assert run.value("return (pcall(function() calculator.fail():await() end))") is False
 
 
-def test_errors_of_calls_that_nobody_awaited_are_told(run: Runner):
+def test_errors_of_calls_that_nobody_awaited_are_reported(run: Runner):
     ran = run("calculator.add({a=1,b=1})\ncalculator.fail({why='lost'})\nreturn 1")
     assert ran.value == 1
     assert ran.unawaited == ("line 2: calculator.fail: call_failed; the call was sent and the server answered\n- lost",)
@@ -153,7 +153,7 @@ def test_a_call_that_was_not_awaited_says_so_when_it_is_used(run: Runner, use: s
         ("local x = json.decode('99999999999999999999') + 1", "more than 64 bits"),
     ],
 )
-def test_a_mistake_is_told_with_what_to_write(run: Runner, call: str, advice: str):
+def test_a_mistake_is_reported_with_what_to_write(run: Runner, call: str, advice: str):
     error = run.error(f"-- first\n{call}")
     assert advice in error.reason
     assert error.line == 2
@@ -186,7 +186,7 @@ def test_printed_text_is_kept_and_cut_at_its_limit(run: Runner):
     assert run("print('\\xff ok')").printed == "\ufffd ok\n"
 
 
-def test_what_was_printed_before_a_script_failed_is_told(run: Runner):
+def test_what_was_printed_before_a_script_failed_is_reported(run: Runner):
     error = run.error("print('half way') while true do end", cpu_seconds=0.1)
     assert error.limit == "cpu_seconds"
     assert error.details[1] == "it had printed: half way"

@@ -17,10 +17,10 @@ import pytest
 
 from portico.domain.call import Script, ScriptLimits
 from portico.errors import ScriptError
-from portico.scripting import engine as pool
+from portico.scripting import worker_pool
 from portico.scripting.engine import LuaEngine
 from tests.house.source import ROOT
-from tests.scripting.kit import BOUND, FakeApi, children, is_running, until
+from tests.scripting.fake_api import BOUND, FakeApi, children, is_running, until
 
 ONE = Script(source="return 1")
 GATEWAY = """
@@ -31,7 +31,7 @@ import anyio
 from portico.domain.call import Script, ScriptLimits
 from portico.errors import ScriptError
 from portico.scripting.engine import LuaEngine
-from tests.scripting.kit import FakeApi
+from tests.scripting.fake_api import FakeApi
 
 
 async def main():
@@ -71,16 +71,16 @@ def test_scripts_run_however_the_gateway_was_started(start: str):
     assert (done.stdout.split(), done.stderr) == (["1", "1", "1", "cpu_seconds"], "")
 
 
-async def test_a_stopped_nursery_is_replaced(engine: LuaEngine, monkeypatch: pytest.MonkeyPatch):
-    nursery = await _full(engine)
-    monkeypatch.setattr(pool, "BIRTH", 0.5)
-    workers = children(nursery)
-    os.kill(nursery, signal.SIGSTOP)
+async def test_a_stopped_fork_server_is_replaced(engine: LuaEngine, monkeypatch: pytest.MonkeyPatch):
+    fork_server = await _full(engine)
+    monkeypatch.setattr(worker_pool, "READY_SECONDS", 0.5)
+    workers = children(fork_server)
+    os.kill(fork_server, signal.SIGSTOP)
     with anyio.fail_after(BOUND):
         for _ in range(4):  # two find a warm worker, and then there are none
             assert (await engine.run(ONE, FakeApi())).value == 1
-        await until(lambda: not any(map(is_running, {nursery, *workers})))
-    assert await _full(engine) != nursery
+        await until(lambda: not any(map(is_running, {fork_server, *workers})))
+    assert await _full(engine) != fork_server
 
 
 @pytest.mark.requirement("F30")
@@ -104,17 +104,16 @@ async def test_a_gateway_without_free_descriptors_says_so_and_recovers():
     await engine.aclose()
 
 
-async def test_a_birth_that_is_cancelled_leaves_no_process(engine: LuaEngine):
-    nursery = await _full(engine)
-    assert engine._pool is not None
-    minder = engine._pool._minder
-    assert minder is not None
+async def test_a_fork_that_is_cancelled_leaves_no_process(engine: LuaEngine):
+    await _full(engine)
+    fork_server = engine.pool.fork_server
+    assert fork_server is not None
     for _ in range(20):
-        birth = asyncio.create_task(minder.bear())
+        forking = asyncio.create_task(fork_server.fork())
         await asyncio.sleep(0)
-        birth.cancel()
-        await asyncio.wait([birth])
-    await until(lambda: _with_zombies(nursery) == 2)
+        forking.cancel()
+        await asyncio.wait([forking])
+    await until(lambda: _with_zombies(fork_server.pid) == 2)
 
 
 def test_a_place_without_proc_is_degraded():
@@ -165,13 +164,11 @@ def _no_descriptors() -> Iterator[None]:
 
 
 async def _full(engine: LuaEngine) -> int:
-    """The process of an engine's nursery, with its pool full."""
+    """The process id of an engine's fork server, with its pool full."""
     await engine.wake()
-    found = engine._pool
-    assert found is not None
-    await until(lambda: found.ready == found.size)
-    assert found.nursery is not None
-    return found.nursery
+    await until(lambda: engine.pool.ready == engine.pool.size)
+    assert engine.pool.fork_server is not None
+    return engine.pool.fork_server.pid
 
 
 def _with_zombies(pid: int) -> int:

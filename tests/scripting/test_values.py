@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.scripting.framing import dumped
-from tests.scripting.kit import Runner
+from portico.scripting.protocol import dump_json
+from tests.scripting.fake_api import Runner
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 SCALARS = st.one_of(
@@ -77,7 +77,7 @@ def test_values_reach_a_tool_and_come_back_unchanged(run: Runner, values: list[A
 @settings(max_examples=10)
 @given(values=st.lists(VALUES, max_size=50))
 def test_json_in_a_script_is_that_of_everyone(run: Runner, values: list[Any]):
-    texts = [dumped(value).decode("utf-8", "surrogatepass") for value in values]
+    texts = [dump_json(value).decode("utf-8", "surrogatepass") for value in values]
     ascii_texts = [json.dumps(value, indent=1) for value in values]
     source = """
     local back = array()
@@ -129,7 +129,7 @@ def test_null_is_a_value(run: Runner):
     ]
 
 
-def test_keys_are_told_in_a_stable_order(run: Runner):
+def test_keys_are_reported_in_a_stable_order(run: Runner):
     assert run.value("return json.encode({ b = 1, a = 2, c = { z = 1, y = 2 } })") == '{"a":2,"b":1,"c":{"y":2,"z":1}}'
 
 
@@ -195,19 +195,19 @@ def test_a_value_is_shared_but_not_cyclic(run: Runner):
     assert run.value("local t = { 1 } return { t, t }") == [[1], [1]]
 
 
-def test_an_answer_that_is_too_large_is_told_with_what_to_do(run: Runner):
+def test_an_answer_that_is_too_large_is_reported_with_what_to_do(run: Runner):
     error = run.error("calculator.text({ size = 17000000 }):await()")
     assert "its answer takes 17,000,002 bytes, and a script with 64 MB takes 16,777,216 at once" in error.reason
     assert run.value("return #calculator.text({ size = 16000000 }):await()") == 16_000_000
 
 
-def test_arguments_that_are_too_large_are_told(run: Runner):
+def test_arguments_that_are_too_large_are_reported(run: Runner):
     error = run.error("calculator.echo({ value = ('x'):rep(3000000) })")
     assert "arguments takes more than 2097152 bytes as JSON" in error.reason
     assert run.fake.calls == []
 
 
-def test_an_answer_that_is_no_json_is_told(run: Runner):
+def test_an_answer_that_is_no_json_is_reported(run: Runner):
     error = run.error("calculator.strange():await()")
     assert "its answer cannot be handed to a script" in error.reason
 

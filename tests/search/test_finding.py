@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 from tests.catalogue import generate
-from tests.everyday import EVERYDAY
+from tests.well_known_tools import WELL_KNOWN
 
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.disclosure import Findings
-from portico.domain.snapshot import CatalogSnapshot
 from portico.protocols import Index
 from portico.samples import SAMPLES
 from portico.search.index import build_index
@@ -36,8 +36,8 @@ def names(application: Application, text: str, limit: int = 5) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def everyday() -> Application:
-    return open_app(EVERYDAY)
+def well_known() -> Application:
+    return open_app(WELL_KNOWN)
 
 
 @pytest.fixture(scope="module")
@@ -78,19 +78,19 @@ def samples() -> Application:
         ("terms and conditions", "get_terms"),
     ],
 )
-def test_what_was_meant_comes_first(text: str, name: str, everyday: Application) -> None:
-    found = ask(everyday, text)
+def test_what_was_meant_comes_first(text: str, name: str, well_known: Application) -> None:
+    found = ask(well_known, text)
     assert found.hits[0].name == name
     assert found.fits
 
 
-def test_a_path_does_not_say_what_to_do(everyday: Application) -> None:
-    assert names(everyday, "open '/tmp/delete/all.txt'")[0] != "delete_file"
-    assert names(everyday, "read '/tmp/delete/all.txt'")[0] == "read_file"
-    assert names(everyday, "take a screenshot of https://example.org/delete/file")[0] == "take_screenshot"
+def test_a_path_does_not_say_what_to_do(well_known: Application) -> None:
+    assert names(well_known, "open '/tmp/delete/all.txt'")[0] != "delete_file"
+    assert names(well_known, "read '/tmp/delete/all.txt'")[0] == "read_file"
+    assert names(well_known, "take a screenshot of https://example.org/delete/file")[0] == "take_screenshot"
 
 
-def test_words_of_other_languages_find_what_is_written_in_them(everyday: Application) -> None:
+def test_words_of_other_languages_find_what_is_written_in_them(well_known: Application) -> None:
     foreign = {
         "ru": [
             definition("удалить_файл", "Удалить файл навсегда"),
@@ -99,11 +99,11 @@ def test_words_of_other_languages_find_what_is_written_in_them(everyday: Applica
         "de": [definition("datei_löschen", "Löscht eine Datei"), definition("größe_ändern", "Ändert die Größe")],
         "zh": [definition("创建", "创建 问题")],
     }
-    application = open_app({**EVERYDAY, **foreign})
+    application = open_app({**WELL_KNOWN, **foreign})
     assert names(application, "создать новую задачу")[0] == "создать_задачу"
     assert names(application, "Größe ändern")[0] == "größe_ändern"
     assert names(application, "创建 问题")[0] == "创建"
-    assert names(everyday, "создать новую задачу") == []
+    assert names(well_known, "создать новую задачу") == []
 
 
 SEVERAL = {
@@ -130,9 +130,9 @@ SEVERAL = {
 
 @pytest.mark.requirement("P-SEARCH-NEEDS")
 @pytest.mark.parametrize("text", SEVERAL)
-def test_each_of_several_needs_finds_its_tool_among_the_first_five(text: str, everyday: Application) -> None:
-    assert SEVERAL[text] <= set(names(everyday, text))
-    assert ask(everyday, text).fits
+def test_each_of_several_needs_finds_its_tool_among_the_first_five(text: str, well_known: Application) -> None:
+    assert SEVERAL[text] <= set(names(well_known, text))
+    assert ask(well_known, text).fits
 
 
 NONSENSE = (
@@ -155,7 +155,7 @@ NONSENSE = (
 
 @pytest.mark.requirement("P-NOTHING-FITS")
 @pytest.mark.parametrize("text", NONSENSE)
-@pytest.mark.parametrize("catalogue", ["everyday", "generated", "samples"])
+@pytest.mark.parametrize("catalogue", ["well_known", "generated", "samples"])
 def test_nonsense_and_what_is_far_off_does_not_fit(text: str, catalogue: str, request: pytest.FixtureRequest) -> None:
     assert not ask(request.getfixturevalue(catalogue), text).fits
 
@@ -185,8 +185,8 @@ def test_what_a_sample_server_can_do_fits(text: str, handle: str, samples: Appli
 
 
 @pytest.mark.requirement("P-NOTHING-FITS")
-def test_an_exact_name_always_fits(everyday: Application, generated: Application, samples: Application) -> None:
-    for application in (everyday, generated, samples):
+def test_an_exact_name_always_fits(well_known: Application, generated: Application, samples: Application) -> None:
+    for application in (well_known, generated, samples):
         for tool in application[0].tools.values():
             for spelling in (tool.handle, tool.id.name, tool.listed):
                 assert ask(application, spelling, 1).fits

@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import generate
-from tests.everyday import EVERYDAY
+from tests.well_known_tools import WELL_KNOWN
 
 from portico.catalog.publisher import Publisher
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Caller
 from portico.domain.disclosure import Findings, Hit, Query
 from portico.domain.server import Offering
-from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import ToolId
-from portico.search.index import ToolIndex, build_index
-from portico.search.postings import DETAIL_LIMIT, document, read
+from portico.search.index import STORED_AS, ToolIndex, build_index, index_tools
+from portico.search.words import DETAIL_LIMIT, document, read
+from portico.storage.memory import MemoryDefinitions
 from portico.testing import definition, make_test_app
 
 
@@ -120,7 +121,7 @@ def test_names_in_other_alphabets_are_told_apart() -> None:
 
 @pytest.mark.requirement("P-SEARCH-EXACT-FIRST")
 def test_a_name_is_exact_in_every_spelling() -> None:
-    snapshot = make_test_app({**EVERYDAY, "my.files": [definition("read_file", "Read a file")]}).gateway.snapshot
+    snapshot = make_test_app({**WELL_KNOWN, "my.files": [definition("read_file", "Read a file")]}).gateway.snapshot
     index = build_index(snapshot, None)
     for tool in snapshot.tools.values():
         for spelling in (tool.handle, tool.listed, str(tool.id), tool.handle.upper(), f"\n{tool.handle} "):
@@ -152,7 +153,7 @@ def test_any_handle_finds_its_tool_first(names: list[str]) -> None:
     ],
 )
 def test_the_beginning_of_a_name_comes_early(beginning: str, name: str) -> None:
-    snapshot = make_test_app(EVERYDAY).gateway.snapshot
+    snapshot = make_test_app(WELL_KNOWN).gateway.snapshot
     first = ask(build_index(snapshot, None), snapshot, beginning)[0]
     assert first.name == name
     assert first.why["name begins so"] > 0
@@ -265,11 +266,11 @@ def test_ties_are_settled_by_handle() -> None:
 
 @pytest.mark.requirement("P-EXPLAIN")
 @pytest.mark.parametrize(
-    "text", [*QUERIES, " ".join(QUERIES), " ".join(t["description"] for s in EVERYDAY for t in EVERYDAY[s])]
+    "text", [*QUERIES, " ".join(QUERIES), " ".join(t["description"] for s in WELL_KNOWN for t in WELL_KNOWN[s])]
 )
 def test_the_parts_of_every_score_add_up(text: str) -> None:
-    copies = {f"copy{number}": EVERYDAY["files"] for number in range(4)}
-    snapshot = make_test_app({**EVERYDAY, **copies}).gateway.snapshot
+    copies = {f"copy{number}": WELL_KNOWN["files"] for number in range(4)}
+    snapshot = make_test_app({**WELL_KNOWN, **copies}).gateway.snapshot
     hits = ask(build_index(snapshot, None), snapshot, text)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     for hit in hits:
@@ -289,7 +290,7 @@ def test_words_too_small_to_be_told_one_by_one_are_told_together() -> None:
 
 @pytest.mark.requirement("P-EXPLAIN")
 def test_rounding_alone_is_no_part_of_a_score() -> None:
-    snapshot = make_test_app(EVERYDAY).gateway.snapshot
+    snapshot = make_test_app(WELL_KNOWN).gateway.snapshot
     for text in ("create a new issue", "remove the directory", "convert currency"):
         for hit in ask(build_index(snapshot, None), snapshot, text):
             assert not {"several needs", "other words"} & hit.why.keys()
@@ -308,7 +309,7 @@ def same(one: Findings, other: Findings) -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(sorted(EVERYDAY)),
+        st.sampled_from(sorted(WELL_KNOWN)),
         st.sampled_from(["offer", "change", "withdraw", "shelve"]),
         st.integers(0, 99),
     ),
@@ -320,7 +321,7 @@ STEPS = st.lists(
 def take(publisher: Publisher, step: tuple[str, str, int]) -> None:
     """One change of what is offered."""
     server, change, number = step
-    tools = EVERYDAY[server]
+    tools = WELL_KNOWN[server]
     if change == "withdraw":
         publisher.withdraw(server)
     elif change == "shelve":
@@ -336,7 +337,7 @@ def take(publisher: Publisher, step: tuple[str, str, int]) -> None:
 @given(steps=STEPS)
 def test_any_sequence_of_editions_answers_like_one_that_is_built_at_once(steps: list[tuple[str, str, int]]) -> None:
     publisher = Publisher(build_index=build_index)
-    publisher.accept([offer(server, EVERYDAY[server]) for server in ("github", "files", "weather")])
+    publisher.accept([offer(server, WELL_KNOWN[server]) for server in ("github", "files", "weather")])
     for step in steps:
         take(publisher, step)
         current = publisher.current
@@ -352,11 +353,11 @@ def test_any_sequence_of_editions_answers_like_one_that_is_built_at_once(steps: 
 @pytest.mark.requirement("P-EDITION-AGREES", "F46")
 def test_an_older_edition_answers_as_before(snapshot: CatalogSnapshot) -> None:
     publisher = Publisher(build_index=build_index)
-    publisher.accept([offer(server, EVERYDAY[server]) for server in ("github", "files")])
+    publisher.accept([offer(server, WELL_KNOWN[server]) for server in ("github", "files")])
     kept = publisher.current
     visible = frozenset(kept.snapshot.tools)
     before = [kept.index.query(text, within=visible, limit=20) for text in QUERIES]
-    publisher.accept([offer(server, EVERYDAY[server]) for server in EVERYDAY])
+    publisher.accept([offer(server, WELL_KNOWN[server]) for server in WELL_KNOWN])
     publisher.withdraw("files")
     assert [kept.index.query(text, within=visible, limit=20) for text in QUERIES] == before
 
@@ -437,3 +438,32 @@ def test_a_product_that_no_tool_knows_is_answered_by_none(query: str):
     both = make_test_app({**FLEETING, "crm": [definition("make_deal", "Create an opportunity in Salesforce")]})
     assert both.gateway.hits(Caller(), Query(text=query)).hits[0].handle in ("crm.make_deal", "word.create_document")
     assert both.gateway.hits(Caller(), Query(text=query)).fits
+
+
+def test_an_index_is_taken_from_the_store_as_it_would_be_built_anew() -> None:
+    store, tools = MemoryDefinitions(), list(make_test_app(generate(5, 60)).gateway.snapshot.tools.values())
+    fresh = index_tools(tools)
+    index_tools(tools, store=store)
+    assert_same(index_tools(tools, store=store), fresh)
+
+
+def test_a_stored_index_of_other_tools_or_a_broken_one_is_built_anew() -> None:
+    store, tools = MemoryDefinitions(), list(make_test_app(generate(5, 60)).gateway.snapshot.tools.values())
+    index_tools(tools, store=store)
+    assert_same(index_tools(tools[1:], store=store), index_tools(tools[1:]))
+    index_tools(tools, store=store)
+    blob = store.load_vectors(STORED_AS, [STORED_AS])[STORED_AS]
+    for broken in (b"", blob[:40], blob[:-1], blob[:200] + b"x" + blob[201:]):
+        store.save_vectors(STORED_AS, {STORED_AS: broken})
+        assert_same(index_tools(tools, store=store), index_tools(tools))
+
+
+def assert_same(one: ToolIndex, other: ToolIndex) -> None:
+    assert one.postings.words == other.postings.words
+    assert list(one.postings.words) == list(other.postings.words)
+    pairs = [(getattr(one.postings, name), getattr(other.postings, name)) for name in ("starts", "tools", "values")]
+    pairs += [(getattr(one.vectors, name), getattr(other.vectors, name)) for name in ("numbers", "scales", "unpacked")]
+    pairs += [*zip(one.vectors.signs, other.vectors.signs, strict=True)]
+    for mine, others in pairs:
+        assert mine.dtype == others.dtype
+        assert mine.tobytes() == others.tobytes()

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from portico.catalog.prompts_and_resources import Items, collect
+from portico.config.safe_regex import read_pattern
 from portico.domain.call import Call, Caller
 from portico.domain.disclosure import Query
-from portico.domain.foreign_text import fence
-from portico.domain.items import Items, collect
-from portico.domain.journal import Lookup
-from portico.domain.patterns import read_pattern
+from portico.domain.journal_entries import Lookup
 from portico.domain.profile import Profile
 from portico.domain.server import Offering, Server, ServerSpec, ToolFilter
 from portico.errors import InvalidArguments, UnknownItem, UpstreamError, UpstreamGone
-from portico.search.items import ItemIndex
+from portico.search.item_search import ItemIndex
 from portico.testing import FakeApplication, FakeProvider, definition, make_test_app
+from portico.text.untrusted import fence
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("S0-P1")]
 
@@ -258,7 +258,7 @@ async def test_who_sees_no_tool_of_a_server_is_not_told_its_guide() -> None:
     spec = ServerSpec(name="office", transport="stdio", tools=ToolFilter(deny=("*",)))
     application = house_with(offering(prompts=(), resources=(), templates=()), specs=[spec])
     assert "Always" not in search(application, "customer number before an invoice")
-    assert application.gateway.guide(AGENT, "catalog://guide/office") is None
+    assert application.gateway.item(AGENT, "catalog://guide/office") is None
     with pytest.raises(UnknownItem):
         await read(application, "read_resource", uri="catalog://guide/office")
 

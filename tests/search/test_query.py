@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.search.postings import FIELDS, Postings, post
 from portico.search.query import MOST_NEEDS, QueryPart, QueryReader
 from portico.search.word_vectors import shipped_table
-from portico.search.words import QUERY_LIMIT, SYNONYMS, words
+from portico.search.words import FIELDS, QUERY_LIMIT, SYNONYMS, Postings, post, words
 
 NAMES = [
     "create issue",

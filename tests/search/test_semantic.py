@@ -17,8 +17,9 @@ from portico.errors import EmbedderAway
 from portico.protocols import Embedder
 from portico.search.embeddings.cache import Meanings, Pause
 from portico.search.embeddings.endpoint import Endpoint
-from portico.search.index import NAMED, SAID, build_index, text_of
-from portico.storage.database import MemoryStore
+from portico.search.index import build_index
+from portico.search.word_vectors import NAMED, SAID, text_of
+from portico.storage.memory import MemoryDefinitions
 from portico.testing import AGENT, FakeApplication, definition, make_test_app, tool
 
 QUERIES = ["send an invoice", "resize", "make a picture smaller", "bill the customer, then shrink a picture", QUERY]
@@ -49,7 +50,7 @@ def opened() -> Iterator[Callable[..., Meanings]]:
 
     def open_(embedder: Embedder, *, timeout: float = 5.0, clock: Clock | None = None) -> Meanings:
         pauses = {"pause": Pause(clock=clock), "slow": Pause(clock=clock)} if clock else {}
-        made.append(Meanings(embedder, MemoryStore(), timeout=timeout, **pauses))
+        made.append(Meanings(embedder, MemoryDefinitions(), timeout=timeout, **pauses))
         return made[-1]
 
     yield open_

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from portico.search.vectors import leading
+from portico.search.word_vectors import leading
 
 FLOATS = hnp.arrays(
     np.float32, st.integers(0, 300), elements=st.floats(-2, 2, width=32, allow_nan=False, allow_subnormal=False)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.search.vectors import FEW, Vectors, pack
+from portico.search.word_vectors import FEW, Vectors, pack
 
 Matrix = np.ndarray
 

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.search.postings import plain
-from portico.search.words import QUERY_LIMIT, STOP_WORDS, SYNONYMS, WORD_LENGTH, query_words, spelled_words, stem, words
+from portico.search.words import (
+    QUERY_LIMIT,
+    STOP_WORDS,
+    SYNONYMS,
+    WORD_LENGTH,
+    plain,
+    query_words,
+    spelled_words,
+    stem,
+    words,
+)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from portico.domain.server import Offering
 from portico.domain.tool import Category, ToolId
 from portico.errors import StoreError
 from portico.server import background as upkeep
-from portico.server.background import Upkeep
-from portico.storage.catalog import DatabaseStore, DatabaseTiers
-from portico.storage.database import Database
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_change_feed, open_database
+from portico.server.background import BackgroundJobs
+from portico.storage.catalog_tables import TierRecords
+from portico.storage.database_interface import Database
+from portico.storage.journal_tables import Ledger
+from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.storage import Storage, open_change_feed, open_database
 from portico.testing import FakeApplication, definition, make_test_app
-from portico.tiers.tiers import TierAnswers
+from portico.tiers.tier_requests import TierAnswers
 
 
 @pytest.fixture(autouse=True)
@@ -49,18 +50,20 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callabl
 
 @asynccontextmanager
 async def running(database: Database, *tools: str) -> AsyncIterator[FakeApplication]:
-    """A house over a database that is kept up until the end of the block."""
+    """An application over a database that is kept up until the end of the block."""
     signals = open_change_feed(database)
     application = make_test_app(
         {"s": [definition(name) for name in tools]},
-        store=DatabaseStore(database),
-        ledger=DatabaseLedger(database),
-        records=DatabaseTiers(database),
-        signals=signals,
+        storage=Storage(
+            definitions=DatabaseDefinitions(database),
+            ledger=Ledger(database),
+            tiers=TierRecords(database),
+            changes=signals,
+        ),
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(
-            Upkeep(
+            BackgroundJobs(
                 application.admin, TierAnswers(gateway=application.gateway, standings=application.admin.standings)
             ).run
         )
@@ -121,14 +124,14 @@ async def test_a_store_that_is_away_is_waited_for(
 ) -> None:
     opened = database()
     is_away = [True]
-    keep = DatabaseTiers.keep_catalog
+    keep = TierRecords.keep_catalog
 
     def keep_or_fail(*args: object, **named: object) -> None:
         if is_away[0]:
             raise StoreError("the store is away")
         keep(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(DatabaseTiers, "keep_catalog", keep_or_fail)
+    monkeypatch.setattr(TierRecords, "keep_catalog", keep_or_fail)
     async with running(opened, "a") as application:
         await until(lambda: "the store is away" in caplog.text)
         assert application.gateway.snapshot.tools
@@ -138,9 +141,9 @@ async def test_a_store_that_is_away_is_waited_for(
 
 
 def test_an_offering_is_what_the_store_holds(database: Callable[[], Database]) -> None:
-    store = DatabaseStore(database())
+    store = DatabaseDefinitions(database())
     store.save(Offering(server="s"), "1")
-    assert DatabaseStore(database()).load({"s": "1"}) == {"s": Offering(server="s")}
+    assert DatabaseDefinitions(database()).load({"s": "1"}) == {"s": Offering(server="s")}
 
 
 @pytest.mark.parametrize("error", [KeyError("b"), StoreError("away")])
@@ -174,7 +177,7 @@ async def test_a_store_that_another_process_holds_does_not_hold_the_gateway(tmp_
             with anyio.fail_after(5):
                 await application.admin.refresher.refresh("s")
             assert ToolId("s", "b") in application.gateway.snapshot.tools
-        store, mark = DatabaseStore(opened), application.provider("s").fingerprint
+        store, mark = DatabaseDefinitions(opened), application.provider("s").fingerprint
         await until(lambda: [len(found.tools) for found in store.load({"s": mark}).values()] == [2])
         tasks.cancel_scope.cancel()
     opened.close()

@@ -1,4 +1,4 @@
-"""`create_mcp_app`: Portico inside a program, static or progressive, over one house and one executor."""
+"""`create_mcp_app`: Portico inside a program, static or progressive, over one application and one executor."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_one_app_serves_clients_at_once_and_one_after_the_other(era: str):
             assert await listed(first) == NAMES
 
 
-async def test_clients_of_other_tasks_share_the_house():
+async def test_clients_of_other_tasks_share_the_application():
     mcp, done = app(), anyio.Event()
     opened: list[str] = []
 
@@ -178,7 +178,7 @@ async def test_a_config_file_is_the_ground_and_the_program_comes_on_top(folder: 
     found = settings_of(Settings(config=config, python=["tools.py"], servers={"b": {"command": "y"}}))
     assert found.surface == "static", "a program says what it wants"
     assert [spec.name for spec in found.servers] == ["a", "b"]
-    assert (found.pins, found.store) == (("own",), "memory")
+    assert (found.catalog.pins, found.storage.store) == (("own",), "memory")
     async with Client(app(config=config, servers={"a": {"command": "x", "enabled": False}}, pins=[])) as connected:
         assert await listed(connected) == [*NAMES, "own"]
 
@@ -186,8 +186,8 @@ async def test_a_config_file_is_the_ground_and_the_program_comes_on_top(folder: 
 def test_without_a_config_no_file_is_read_and_nothing_is_remembered(folder: Path):
     (folder / "portico.yaml").write_text("surface: discover\npins: [x]\n")
     found = settings_of(Settings())
-    assert (found.surface, found.pins, found.store, found.file) == ("static", (), "memory", None)
-    assert settings_of(Settings(store="sqlite")).store == "sqlite"
+    assert (found.surface, found.catalog.pins, found.storage.store, found.home.file) == ("static", (), "memory", None)
+    assert settings_of(Settings(store="sqlite")).storage.store == "sqlite"
 
 
 @pytest.mark.requirement("S0-43", "S0-67")

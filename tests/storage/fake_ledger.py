@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from portico.domain.journal import Batch, CallQuery, Entry, Losses, RecordedCall, Report
+from portico.domain.journal_entries import Batch, CallQuery, Entry, Losses, RecordedCall, Report
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import StoreError
-from portico.storage.ledger import fold_usage as fold
+from portico.storage.journal_tables import fold_usage as fold
 
 WAIT_SECONDS = 20
 

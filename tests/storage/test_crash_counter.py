@@ -11,8 +11,8 @@ import pytest
 from tests.storage.fake_ledger import FakeLedger
 
 from portico.errors import StoreError
-from portico.storage import crash_counter as losses
-from portico.storage.crash_counter import MARK, SUFFIX, WriterCounter
+from portico.storage import journal as losses
+from portico.storage.journal import MARK, SUFFIX, WriterCounter
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_where_no_file_can_be_had_nothing_is_counted_and_nothing_fails(
     tmp_path: Path, ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    with caplog.at_level(logging.DEBUG, "portico.storage.crash_counter"):
+    with caplog.at_level(logging.DEBUG, "portico.storage.journal"):
         blocked = WriterCounter(tmp_path / "file" / "writers")
     assert len(caplog.records) == 1
     monkeypatch.setattr(losses, "fcntl", None)

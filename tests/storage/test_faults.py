@@ -18,16 +18,15 @@ import psycopg
 import pytest
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import Batch
+from portico.domain.journal_entries import Batch
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.errors import StoreError, StoreRefused
-from portico.storage.addresses import postgres_address
-from portico.storage.catalog import DatabaseStore
-from portico.storage.database import Database
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database
+from portico.storage.database_interface import Database, postgres_address
+from portico.storage.journal_tables import Ledger
 from portico.storage.postgres import PostgresDatabase
+from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.storage import open_database
 
 TOOL = ToolId("serena", "find_symbol")
 CALL = Invocation(tool=TOOL, spelled="x" * 200, caller="ana", surface="rest", outcome=Outcome.DONE, seconds=0.1, at=1.0)
@@ -38,9 +37,9 @@ import resource, sys
 from pathlib import Path
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
-from portico.storage.catalog import DatabaseStore
-from portico.storage.open import open_database
-store = DatabaseStore(open_database("sqlite", Path(sys.argv[1])))
+from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.storage import open_database
+store = DatabaseDefinitions(open_database("sqlite", Path(sys.argv[1])))
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
 try:
@@ -125,7 +124,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_a_full_disk_is_named_and_nothing_is_half_written(tmp_path: Path) -> None:
     database = open_database("sqlite", tmp_path)
-    ledger = DatabaseLedger(database)
+    ledger = Ledger(database)
     with database.transaction() as work:
         ((pages,),) = work.rows("PRAGMA page_count")
         work.rows(f"PRAGMA max_page_count = {pages + 3}")
@@ -155,7 +154,7 @@ def test_a_disk_that_is_really_full_is_named_and_works_again_when_there_is_room(
 
 def test_a_file_that_another_process_holds_is_named_and_can_still_be_read(tmp_path: Path) -> None:
     database = open_database("sqlite", tmp_path, busy_seconds=0.05)
-    ledger, store = DatabaseLedger(database), DatabaseStore(database)
+    ledger, store = Ledger(database), DatabaseDefinitions(database)
     store.save(Offering(server="s"), "1")
     with closing(sqlite3.connect(tmp_path / "portico.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -180,7 +179,7 @@ def test_a_new_file_that_another_process_holds_is_named(tmp_path: Path) -> None:
 
 def test_whoever_reads_does_not_wait_for_a_writer_of_the_same_process(tmp_path: Path) -> None:
     database = open_database("sqlite", tmp_path)
-    store = DatabaseStore(database)
+    store = DatabaseDefinitions(database)
     store.save(Offering(server="s"), "1")
     with database.transaction() as work, ThreadPoolExecutor(1) as pool:
         work.run("DELETE FROM offerings")
@@ -232,7 +231,7 @@ def test_a_statement_that_cannot_be_run_is_no_refusal_of_what_it_was_given(datab
 @pytest.mark.requirement("P-STORE-CORRUPT")
 def test_a_file_damaged_while_it_is_open_is_named(tmp_path: Path) -> None:
     database = open_database("sqlite", tmp_path)
-    store = DatabaseStore(database)
+    store = DatabaseDefinitions(database)
     for number in range(100):
         store.save(Offering(server=str(number), description="x" * 2_000), "1")
     database.close()
@@ -241,13 +240,13 @@ def test_a_file_damaged_while_it_is_open_is_named(tmp_path: Path) -> None:
     content[len(content) // 2 :] = b"\xaa" * (len(content) - len(content) // 2)
     (tmp_path / "portico.db").write_bytes(content)
     with pytest.raises(StoreError, match=r"malformed. The file is damaged: stop Portico and move it away"):
-        DatabaseStore(database).load({"1": "1"})
+        DatabaseDefinitions(database).load({"1": "1"})
     database.close()
 
 
 @pytest.mark.requirement("F35")
 def test_connections_that_the_server_ended_are_replaced(server: Database, migrated_url: str) -> None:
-    ledger = DatabaseLedger(server)
+    ledger = Ledger(server)
     ledger.append(BATCH)
     with psycopg.connect(migrated_url, autocommit=True) as admin:
         ended = admin.execute(
@@ -263,7 +262,7 @@ def test_connections_that_the_server_ended_are_replaced(server: Database, migrat
 def test_an_append_whose_connection_is_ended_is_written_once_when_it_is_sent_again(
     server: Database, migrated_url: str
 ) -> None:
-    ledger = DatabaseLedger(server)
+    ledger = Ledger(server)
     with psycopg.connect(migrated_url) as other, psycopg.connect(migrated_url, autocommit=True) as admin:
         other.execute("LOCK TABLE usage_latencies IN EXCLUSIVE MODE")
         blocked = "pid <> pg_backend_pid() AND datname = current_database() AND wait_event_type = 'Lock'"
@@ -287,7 +286,7 @@ def test_a_batch_whose_commit_was_never_answered_is_written_once(migrated_url: s
     with TemporaryDirectory() as folder:  # a socket's path must be short
         wire = LossyWire(Path(folder), f"{address.options['host']}/.s.PGSQL.5432")
         database = PostgresDatabase(replace(address, options={"host": folder}))
-        ledger = DatabaseLedger(database)
+        ledger = Ledger(database)
         database.check()
         wire.loses_commit = True
         with pytest.raises(StoreError, match="did not answer"):

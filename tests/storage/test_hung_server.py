@@ -19,11 +19,10 @@ from tests.storage.test_journal_faults import invocation, spelled
 
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
-from portico.storage.addresses import PostgresAddress, postgres_address
-from portico.storage.changes import DatabaseChangeFeed
-from portico.storage.database import Work
+from portico.storage.change_feed import ChangeFeed
+from portico.storage.database_interface import PostgresAddress, Work, postgres_address
 from portico.storage.journal import Pace, StoredJournal
-from portico.storage.ledger import DatabaseLedger
+from portico.storage.journal_tables import Ledger
 from portico.storage.postgres import PostgresChanges, PostgresDatabase
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be stopped there")
@@ -101,7 +100,7 @@ def test_a_commit_that_is_never_answered_is_given_up(hasty: PostgresDatabase, mi
 
 
 def test_connections_that_hung_are_replaced_by_others(hasty: PostgresDatabase, migrated_url: str) -> None:
-    ledger = DatabaseLedger(hasty)
+    ledger = Ledger(hasty)
     assert ledger.usage() == {}
     with stopped(*backends(migrated_url)):
         assert in_time(ledger.usage) == {}
@@ -109,7 +108,7 @@ def test_connections_that_hung_are_replaced_by_others(hasty: PostgresDatabase, m
 
 
 def test_whoever_follows_others_goes_on_with_a_new_connection(hasty: PostgresDatabase, migrated_url: str) -> None:
-    signals = DatabaseChangeFeed(hasty, PostgresChanges(hasty))
+    signals = ChangeFeed(hasty, PostgresChanges(hasty))
     signals.announce("tiers")
     assert signals.numbers() == {"tiers": 1}
     with stopped(*backends(migrated_url)):
@@ -119,7 +118,7 @@ def test_whoever_follows_others_goes_on_with_a_new_connection(hasty: PostgresDat
 
 
 def test_a_job_whose_lock_cannot_be_given_back_ends_all_the_same(hasty: PostgresDatabase, migrated_url: str) -> None:
-    signals = DatabaseChangeFeed(hasty, PostgresChanges(hasty))
+    signals = ChangeFeed(hasty, PostgresChanges(hasty))
     hanging: list[int] = []
 
     def work() -> bool:
@@ -139,7 +138,7 @@ def test_a_job_whose_lock_cannot_be_given_back_ends_all_the_same(hasty: Postgres
 
 @pytest.mark.requirement("P-JOURNAL-AWAY", "P-JOURNAL-ONCE", "P-STORE-HANGS")
 def test_the_journal_has_every_entry_once_when_its_server_has_hung(hasty: PostgresDatabase, migrated_url: str) -> None:
-    journal = StoredJournal(DatabaseLedger(hasty), pace=Pace(write=0.001, first_pause=0.01))
+    journal = StoredJournal(Ledger(hasty), pace=Pace(write=0.001, first_pause=0.01))
     journal.record(invocation(0))
     assert journal.flush(WAIT_SECONDS)
     with stopped(*backends(migrated_url)):

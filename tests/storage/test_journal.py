@@ -14,12 +14,11 @@ import pytest
 from tests.storage.fake_ledger import FakeLedger
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import Entry, Look, Lookup
+from portico.domain.journal_entries import Entry, JournalState, Look, Lookup
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import StoreError, StoreRefused
-from portico.storage.crash_counter import WriterCounter
-from portico.storage.journal import LARGEST, URGENT, JournalState, Pace, StoredJournal
+from portico.storage.journal import LARGEST, URGENT, Pace, StoredJournal, WriterCounter
 
 NEVER = 3_600.0
 QUICK = Pace(write=0.001, first_pause=0.001, longest_pause=0.01, close=10.0)

@@ -17,14 +17,13 @@ import pytest
 from psycopg import sql
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import Batch
+from portico.domain.journal_entries import Batch, JournalState
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
-from portico.storage.crash_counter import WriterCounter
-from portico.storage.database import Database
-from portico.storage.journal import JournalState, Pace, StoredJournal
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database
+from portico.storage.database_interface import Database
+from portico.storage.journal import Pace, StoredJournal, WriterCounter
+from portico.storage.journal_tables import Ledger
+from portico.storage.storage import open_database
 
 Faulty = tuple[Database, Callable[[], AbstractContextManager[None]]]
 
@@ -39,12 +38,12 @@ from time import time
 from portico.domain.call import Invocation, Outcome
 from portico.domain.tool import ToolId
 from portico.storage.journal import StoredJournal
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_database
+from portico.storage.journal_tables import Ledger
+from portico.storage.storage import open_database
 
 folder, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 database = open_database("sqlite", folder)
-journal = StoredJournal(DatabaseLedger(database), folder=folder / "writers")
+journal = StoredJournal(Ledger(database), folder=folder / "writers")
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(first, first + count):
@@ -56,7 +55,7 @@ print(journal.state.lost, flush=True)
 """
 
 
-class WatchedLedger(DatabaseLedger):
+class WatchedLedger(Ledger):
     """A ledger that tells when a batch could not be written."""
 
     def __init__(self, database: Database) -> None:
@@ -124,7 +123,7 @@ def faulty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Faulty]:
 
 @pytest.mark.requirement("S1-52", "P-JOURNAL-ONCE")
 def test_every_call_is_in_the_database_with_its_moment_and_usage_agrees(database: Database, tmp_path: Path) -> None:
-    ledger = DatabaseLedger(database)
+    ledger = Ledger(database)
     journal = StoredJournal(ledger, folder=tmp_path / "writers")
     begun = time()
     workers = [threading.Thread(target=lambda: [*map(journal.record, map(invocation, range(500)))]) for _ in range(4)]
@@ -186,7 +185,7 @@ def test_what_found_no_room_while_the_database_was_away_is_counted_exactly(
 
 def test_connections_that_are_cut_all_the_time_make_nothing_twice(migrated_url: str, postgres_url: str) -> None:
     database = open_database(migrated_url, Path())
-    journal = StoredJournal(DatabaseLedger(database), pace=QUICK)
+    journal = StoredJournal(Ledger(database), pace=QUICK)
     name = migrated_url.split("?")[0].rpartition("/")[2]
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         for number in range(3_000):
@@ -196,7 +195,7 @@ def test_connections_that_are_cut_all_the_time_make_nothing_twice(migrated_url: 
     assert journal.flush(WAIT_SECONDS)
     journal.close()
     assert spelled(database) == list(range(3_000))
-    assert sum(use.calls for use in DatabaseLedger(database).usage().values()) == 3_000
+    assert sum(use.calls for use in Ledger(database).usage().values()) == 3_000
     database.close()
 
 
@@ -230,14 +229,14 @@ def test_an_entry_that_the_database_refuses_holds_up_no_other(
     store = request.getfixturevalue("postgres_url") if kind == "postgresql" else "sqlite"
     database = open_database(store, tmp_path)
     database.run(POISON[kind])
-    journal = StoredJournal(DatabaseLedger(database), pace=QUICK)
+    journal = StoredJournal(Ledger(database), pace=QUICK)
     for number in range(300):
         journal.record(invocation(number))
     assert journal.flush(WAIT_SECONDS)
     journal.close()
     assert spelled(database) == [number for number in range(300) if number != 123]
     assert journal.state == JournalState(recorded=300, stored=299, dropped=1)
-    assert DatabaseLedger(database).report(days=1, limit=1).losses.dropped == 1
+    assert Ledger(database).report(days=1, limit=1).losses.dropped == 1
     database.close()
 
 
@@ -256,7 +255,7 @@ def test_processes_write_to_one_file_at_once_and_the_sums_are_right(tmp_path: Pa
         assert _told_to_go((one, other)) == [0, 0]
     database = open_database("sqlite", tmp_path)
     assert sorted(spelled(database)) == list(range(6_000))
-    assert sum(use.calls for use in DatabaseLedger(database).usage().values()) == 6_000
+    assert sum(use.calls for use in Ledger(database).usage().values()) == 6_000
     database.close()
 
 
@@ -273,7 +272,7 @@ def test_processes_that_start_at_once_settle_each_ended_writer_once(tmp_path: Pa
     expected = sum(range(10, 40))
     assert sum(found) == expected
     database = open_database("sqlite", tmp_path)
-    assert DatabaseLedger(database).report(days=1, limit=1).losses.lost == expected
+    assert Ledger(database).report(days=1, limit=1).losses.lost == expected
     assert len(spelled(database)) == PROCESSES
     assert not list(folder.iterdir())
     database.close()

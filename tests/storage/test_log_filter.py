@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from portico.errors import StoreError, StoreRefused
-from portico.storage.database import LONGEST, brief, refusal, trouble
-from portico.storage.open import AGAIN_SECONDS, BrieflyAgain
+from portico.storage.database_interface import LONGEST, brief, refusal, trouble
+from portico.surfaces.cli.output import AGAIN_SECONDS, StoreErrorFilter
 
 
 class Told:
@@ -20,7 +20,7 @@ class Told:
     def __init__(self) -> None:
         self.stream, self.clock = io.StringIO(), 1_000.0
         self.handler = logging.StreamHandler(self.stream)
-        self.handler.addFilter(BrieflyAgain(now=lambda: self.clock))
+        self.handler.addFilter(StoreErrorFilter(now=lambda: self.clock))
 
     def lines(self) -> list[str]:
         return self.stream.getvalue().splitlines()

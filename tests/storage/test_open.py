@@ -19,16 +19,15 @@ from psycopg import sql
 from tests.databases import OWNER
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import Batch
+from portico.domain.journal_entries import Batch
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
-from portico.storage.addresses import postgres_address
-from portico.storage.catalog import DatabaseStore
-from portico.storage.database import HEAD, REVISIONS, SCRIPT, Database
+from portico.storage.database_interface import HEAD, REVISIONS, SCRIPT, Database, postgres_address
 from portico.storage.journal import Pace, StoredJournal
-from portico.storage.ledger import DatabaseLedger
+from portico.storage.journal_tables import Ledger
 from portico.storage.migrate import configured, script, upgrade_file
-from portico.storage.open import open_database
+from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.storage import open_database
 
 OLD_LAYOUT = """
 CREATE TABLE offerings (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, saved_at REAL NOT NULL,
@@ -45,12 +44,12 @@ OPEN_AND_WRITE = """
 import sys
 from pathlib import Path
 from portico.domain.server import Offering
-from portico.storage.catalog import DatabaseStore
+from portico.storage.server_definitions import DatabaseDefinitions
 from portico.storage import migrate, postgres  # loading them takes longer than what is raced for
-from portico.storage.open import open_database
+from portico.storage.storage import open_database
 print("ready", flush=True)
 sys.stdin.read()
-store = DatabaseStore(open_database(sys.argv[1], Path(sys.argv[2])))
+store = DatabaseDefinitions(open_database(sys.argv[1], Path(sys.argv[2])))
 for number in range(20):
     store.save(Offering(server=f"{sys.argv[3]}-{number}"), "1")
 store.close()
@@ -135,7 +134,7 @@ def test_the_known_revisions_are_those_of_the_migrations() -> None:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_file_of_the_previous_layout_is_adopted_with_what_is_in_it(tmp_path: Path, version: int) -> None:
     old_file(tmp_path / "portico.db", version)
-    store = DatabaseStore(open_database("sqlite", tmp_path))
+    store = DatabaseDefinitions(open_database("sqlite", tmp_path))
     assert store.load({"s": "1"}) == {"s": Offering(server="s", title="kept")}
     assert store.load_vectors("m", ["a"]) == ({"a": b"1"} if version == 3 else {})
     store.save_vectors("m", {"b": b"2"})
@@ -201,7 +200,7 @@ def test_processes_that_open_a_new_store_at_once_all_succeed(
         process.stdin = None
     ended = [(process.communicate(timeout=60)[1], process.returncode) for process in processes]
     assert ended == [("", 0)] * 4
-    opened = DatabaseStore(open_database(store, tmp_path))
+    opened = DatabaseDefinitions(open_database(store, tmp_path))
     names = [f"{process}-{n}" for process in range(4) for n in range(20)]
     assert len(opened.load(dict.fromkeys(names, "1"))) == 80
     opened.close()
@@ -212,13 +211,13 @@ def test_a_sqlite_store_that_is_up_to_date_loads_no_library_for_databases(tmp_pa
     code = """
 import sys
 from pathlib import Path
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.catalog import DatabaseStore
-from portico.storage.open import open_database, open_change_feed
-from portico.storage.catalog import DatabaseTiers
+from portico.storage.journal_tables import Ledger
+from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.storage import open_database, open_change_feed
+from portico.storage.catalog_tables import TierRecords
 for _ in range(2):
     database = open_database("sqlite", Path(sys.argv[1]))
-    DatabaseStore(database).load({}), DatabaseLedger(database).usage(), DatabaseTiers(database).standings()
+    DatabaseDefinitions(database).load({}), Ledger(database).usage(), TierRecords(database).standings()
     open_change_feed(database).close()
     database.close()
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"sqlalchemy", "alembic", "psycopg", "mako"}))
@@ -230,7 +229,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"sqlalchemy", "
 
 @pytest.mark.parametrize("store", ["memory", "sqlite://", "sqlite:///:memory:"])
 def test_a_store_in_memory_ends_with_its_process(tmp_path: Path, store: str) -> None:
-    opened = DatabaseStore(open_database(store, tmp_path))
+    opened = DatabaseDefinitions(open_database(store, tmp_path))
     opened.save(Offering(server="s"), "1")
     assert opened.load({"s": "1"}) == {"s": Offering(server="s")}
     opened.close()
@@ -357,7 +356,7 @@ def test_one_that_turns_out_to_be_newer_when_it_is_back_refuses_no_entry(
             database.check()
     newer = Event()
 
-    class Watched(DatabaseLedger):
+    class Watched(Ledger):
         def append(self, batch: Batch) -> int:
             try:
                 return super().append(batch)
@@ -446,7 +445,7 @@ def test_a_damaged_store_that_the_config_names_is_refused_and_the_default_is_mov
 @pytest.mark.requirement("P-STORE-FOREIGN")
 def test_a_store_of_ours_that_was_not_closed_is_known_as_ours(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from portico.storage.open import open_database;"
+        "import os, sys; from pathlib import Path; from portico.storage.storage import open_database;"
         "open_database(sys.argv[1], Path(sys.argv[2])); os._exit(0)"
     )
     store = f"sqlite:///{tmp_path}/killed.db"

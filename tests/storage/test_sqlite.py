@@ -9,8 +9,8 @@ import pytest
 
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
-from portico.storage.catalog import DatabaseStore
-from portico.storage.open import open_database
+from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.storage import open_database
 
 OFFERING = Offering(server="s", tools=({"name": "x"},))
 
@@ -20,8 +20,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "portico.db"
 
 
-def open_sqlite(file: Path) -> DatabaseStore:
-    return DatabaseStore(open_database(f"sqlite:///{file}", file.parent))
+def open_sqlite(file: Path) -> DatabaseDefinitions:
+    return DatabaseDefinitions(open_database(f"sqlite:///{file}", file.parent))
 
 
 def saved(file: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.storage.database import KEY_BYTES, clean, key
+from portico.storage.database_interface import KEY_BYTES, clean, key
 
 ANY_TEXT = st.text(st.characters(), max_size=50).flatmap(lambda text: st.sampled_from([text, text * 40, text * 41]))
 

@@ -13,18 +13,17 @@ from time import time
 import pytest
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import Batch
+from portico.domain.journal_entries import Batch, JournalState
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.errors import StoreError
-from portico.storage import open as opening
-from portico.storage.catalog import DatabaseStore
-from portico.storage.crash_counter import WriterCounter, settle
-from portico.storage.database import Database
-from portico.storage.journal import JournalState, Pace, StoredJournal
-from portico.storage.ledger import DatabaseLedger
-from portico.storage.open import open_change_feed, open_database
+from portico.storage import storage as opening
+from portico.storage.database_interface import Database
+from portico.storage.journal import Pace, StoredJournal, WriterCounter, settle
+from portico.storage.journal_tables import Ledger
+from portico.storage.server_definitions import DatabaseDefinitions
 from portico.storage.sqlite import SqliteDatabase
+from portico.storage.storage import open_change_feed, open_database
 
 WAIT_SECONDS = 30
 TOOL = ToolId("s", "t")
@@ -32,7 +31,7 @@ TOOL = ToolId("s", "t")
 HOLD = """
 import sys
 from pathlib import Path
-from portico.storage.open import open_database
+from portico.storage.storage import open_database
 database = open_database("sqlite", Path(sys.argv[1]))
 print("open", flush=True)
 sys.stdin.read()
@@ -67,7 +66,7 @@ def spelled(folder: Path) -> list[int]:
 
 
 def lost(database: Database) -> int:
-    return DatabaseLedger(database).report(days=1, limit=1).losses.lost
+    return Ledger(database).report(days=1, limit=1).losses.lost
 
 
 @contextmanager
@@ -97,7 +96,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 def test_entries_go_on_in_a_new_file_when_theirs_is_deleted_and_what_was_in_it_is_lost(
     database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal = StoredJournal(DatabaseLedger(database), folder=tmp_path / "writers")
+    journal = StoredJournal(Ledger(database), folder=tmp_path / "writers")
     recorded(journal, range(40))
     delete(tmp_path)
     recorded(journal, range(40, 100))
@@ -114,7 +113,7 @@ def test_entries_go_on_in_a_new_file_when_theirs_is_deleted_and_what_was_in_it_i
 
 @pytest.mark.requirement("P-JOURNAL-LOSSES")
 def test_a_file_that_is_deleted_after_the_last_entry_is_missed_at_the_end(database: Database, tmp_path: Path) -> None:
-    journal = StoredJournal(DatabaseLedger(database), folder=tmp_path / "writers")
+    journal = StoredJournal(Ledger(database), folder=tmp_path / "writers")
     recorded(journal, range(40))
     delete(tmp_path)
     journal.close()
@@ -126,7 +125,7 @@ def test_a_writer_that_was_killed_after_its_file_was_deleted_lost_all_that_is_no
     database: Database, tmp_path: Path
 ) -> None:
     ledger, tally, entries = (
-        DatabaseLedger(database),
+        Ledger(database),
         WriterCounter(tmp_path / "writers"),
         tuple(map(invocation, range(10))),
     )
@@ -142,7 +141,7 @@ def test_a_writer_that_was_killed_after_its_file_was_deleted_lost_all_that_is_no
 
 @pytest.mark.requirement("P-JOURNAL-LOSSES")
 def test_a_file_that_was_replaced_by_an_older_copy_has_lost_what_came_after(database: Database, tmp_path: Path) -> None:
-    journal = StoredJournal(DatabaseLedger(database), pace=Pace(write=0.005))
+    journal = StoredJournal(Ledger(database), pace=Pace(write=0.005))
     recorded(journal, range(30))
     database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
     copy = (tmp_path / "portico.db").read_bytes()
@@ -157,7 +156,7 @@ def test_a_file_that_was_replaced_by_an_older_copy_has_lost_what_came_after(data
 
 
 def test_whatever_is_asked_first_notices_that_the_file_is_gone(database: Database, tmp_path: Path) -> None:
-    store, signals = DatabaseStore(database), open_change_feed(database)
+    store, signals = DatabaseDefinitions(database), open_change_feed(database)
     store.save(Offering(server="s"), "1")
     delete(tmp_path)
     assert store.load({"s": "1"}) == {}
@@ -172,7 +171,7 @@ def test_a_folder_that_is_gone_is_made_again(database: Database, tmp_path: Path)
     deep = open_database("sqlite", tmp_path / "deep")
     delete(tmp_path / "deep")
     (tmp_path / "deep").rmdir()
-    DatabaseStore(deep).save(Offering(server="s"), "1")
+    DatabaseDefinitions(deep).save(Offering(server="s"), "1")
     assert (tmp_path / "deep" / "portico.db").exists()
     deep.close()
 
@@ -181,7 +180,7 @@ def test_a_folder_that_is_gone_is_made_again(database: Database, tmp_path: Path)
 def test_a_file_that_cannot_be_used_in_the_place_of_the_old_one_is_named_until_one_can(
     database: Database, tmp_path: Path
 ) -> None:
-    store = DatabaseStore(database)
+    store = DatabaseDefinitions(database)
     delete(tmp_path)
     damage(tmp_path / "portico.db")
     for _ in range(2):

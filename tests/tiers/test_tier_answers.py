@@ -16,9 +16,10 @@ from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.protocols import TokenCounter
 from portico.rendering.budget import ExactTokens, TokenEstimate, Variants
-from portico.rendering.json_forms import forms, latency_text, performance, performance_words, success_text
-from portico.tiers.budget import Allowance, Step
-from portico.tiers.view import TierOutline, compose
+from portico.rendering.cards import latency_text, performance_words, success_text
+from portico.tiers.fit_to_budget import TierOutline, compose
+from portico.tiers.token_budgets import Allowance, Step
+from portico.tiers.tools_as_json import json_variants, performance
 
 EXACT = [ExactTokens()] if find_spec("splintr") else []
 """Its extra need not be installed."""
@@ -38,7 +39,7 @@ class Letters:
 def item(name: str, words: int) -> Variants:
     """An item with a description of so many words, then with half of it, then bare."""
     texts = [{"tool": name, "description": "word " * words}, {"tool": name, "description": "word " * (words // 2)}]
-    return Variants(handle=name, texts=forms([lambda: texts[0], lambda: texts[1], lambda: {"tool": name}]))
+    return json_variants(name, lambda: texts[0], lambda: texts[1], lambda: {"tool": name})
 
 
 def view(sizes: list[int], tokens: int, counter: TokenCounter | None = None, **outline: Any) -> View:

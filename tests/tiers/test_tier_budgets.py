@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from portico.domain.tool import ToolId
 from portico.errors import InvalidArguments
-from portico.rendering.budget import water_level
-from portico.tiers.budget import Step, allowance, check_page, raised_level, report, served_cost
+from portico.rendering.budget import equal_share
+from portico.tiers.token_budgets import Step, allowance, check_page, raise_level, report, served_cost
 
 
 @pytest.mark.requirement("S1-8", "S1-3")
@@ -56,13 +56,13 @@ def test_any_other_page_may_be_asked_for(page: int, size: int):
     ],
 )
 def test_small_ones_stay_whole_and_large_ones_share_the_rest(sizes: list[int], room: int, level: int):
-    assert water_level(sizes, room) == level
+    assert equal_share(sizes, room) == level
 
 
 @pytest.mark.requirement("S1-E17")
 @given(st.lists(st.integers(1, 5_000), min_size=1, max_size=10), st.integers(0, 20_000))
 def test_the_level_fits_the_room_and_no_higher_one_does(sizes: list[int], room: int):
-    level = water_level(sizes, room)
+    level = equal_share(sizes, room)
     assert sum(min(size, level) for size in sizes) <= room
     if level < max(sizes):
         assert sum(min(size, level + 1) for size in sizes) > room
@@ -71,11 +71,11 @@ def test_the_level_fits_the_room_and_no_higher_one_does(sizes: list[int], room: 
 @pytest.mark.requirement("S1-E17")
 def test_what_a_shortened_answer_leaves_over_raises_the_level():
     huge, large = (20_000, 9_000, 60), (1_240, 354)
-    assert water_level([20_000, 1_240, 1_240], 3_600) == 1_200
-    level = raised_level(1_200, [huge, large, large], 3_600, 3)
+    assert equal_share([20_000, 1_240, 1_240], 3_600) == 1_200
+    level = raise_level(1_200, [huge, large, large], 3_600, 3)
     assert [served_cost(variants, level) for variants in (huge, large)] == [60, 1_240]
-    assert raised_level(1_200, [huge, large, large], 2_400, 3) == 1_220, "both of the large ones would be too much"
-    assert raised_level(200, [(200,), (100,)], 500) == 200
+    assert raise_level(1_200, [huge, large, large], 2_400, 3) == 1_220, "both of the large ones would be too much"
+    assert raise_level(200, [(200,), (100,)], 500) == 200
 
 
 @pytest.mark.requirement("S1-E17")
@@ -83,10 +83,10 @@ def test_what_a_shortened_answer_leaves_over_raises_the_level():
     st.lists(st.lists(st.integers(1, 9_000), min_size=1, max_size=6), min_size=1, max_size=20),
     st.integers(4_000, 9_000),
 )
-def test_any_ten_answers_fit_the_room_at_the_raised_level(ladders: list[list[int]], room: int):
-    low = water_level(sorted((variants[0] for variants in ladders), reverse=True)[:10], room)
-    level = raised_level(low, ladders, room)
-    costs = sorted((served_cost(variants, level) for variants in ladders), reverse=True)
+def test_any_ten_answers_fit_the_room_at_the_raise_level(costs_of_all: list[list[int]], room: int):
+    low = equal_share(sorted((variants[0] for variants in costs_of_all), reverse=True)[:10], room)
+    level = raise_level(low, costs_of_all, room)
+    costs = sorted((served_cost(variants, level) for variants in costs_of_all), reverse=True)
     assert level >= low
     assert sum(costs[:10]) <= room
 

@@ -13,24 +13,24 @@ import anyio
 import jsonschema_rs
 import pytest
 from tests.house.source import modules
-from tests.hundred import HIGHEST, LOWEST, hundred
+from tests.hundred_servers import HIGHEST, LOWEST, hundred_servers
 
-from portico.catalog.categories import Standings
-from portico.catalog.policies import GlobPolicy
+from portico.catalog.categories_and_order import Standings
+from portico.catalog.snapshot import CatalogSnapshot
+from portico.catalog.view import CatalogPolicy
 from portico.config import load_settings
 from portico.domain.call import Call, Caller, Invocation, Outcome
 from portico.domain.disclosure import Query, View
-from portico.domain.journal import Look
-from portico.domain.server import Offering, Packaging, ServerSpec, ToolFilter
-from portico.domain.snapshot import CatalogSnapshot
+from portico.domain.journal_entries import Look
+from portico.domain.server import Offering, Packaging, ServerLabels, ServerSpec, ToolFilter
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Standing, Tier, standing_of
 from portico.errors import InvalidArguments, NextCall, UnknownFilter, UnknownTool
-from portico.rendering.budget import TokenEstimate, water_level
+from portico.rendering.budget import TokenEstimate, equal_share
 from portico.rendering.cache import AnswerCache
-from portico.storage.database import RecentJournal
+from portico.storage.memory import MemoryJournal
 from portico.testing import AGENT, FakeApplication, FakeIndex, definition, make_test_app
-from portico.tiers.tiers import TierAnswers
+from portico.tiers.tier_requests import TierAnswers
 from portico.wiring import build
 
 FIND_SYMBOL: dict[str, Any] = {
@@ -56,13 +56,13 @@ SERVERS = {
     "github": [definition(f"tool_{n:02}", f"Do thing {n}.", owner="string", body="string?") for n in range(45)],
 }
 SPECS = [
-    ServerSpec(name="serena-mcp-server", transport="stdio", alias="serena"),
+    ServerSpec(name="serena-mcp-server", transport="stdio", labels=ServerLabels(alias="serena")),
     ServerSpec(name="playwright", transport="stdio"),
     ServerSpec(name="github", transport="stdio"),
 ]
 
 
-def walking(
+def tiers(
     servers: dict[str, list[dict[str, Any]]] = SERVERS, specs: Sequence[ServerSpec] = SPECS, **parts: Any
 ) -> tuple[FakeApplication, TierAnswers]:
     application = make_test_app(servers, specs=specs, **parts)
@@ -108,7 +108,7 @@ FIND = ToolId("serena-mcp-server", "find_symbol")
     "S1-E21",
 )
 async def test_the_hot_list_is_as_the_design_shows_it():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     called(application, FIND)
     view = await tier_answers.hot(AGENT)
     found = body(view)
@@ -137,7 +137,7 @@ async def test_the_hot_list_is_as_the_design_shows_it():
 
 @pytest.mark.requirement("S1-9", "S1-19", "S1-E10")
 async def test_the_hot_list_has_fifteen_tools_before_anything_was_called():
-    _, tier_answers = walking(pins=("github.tool_44",))
+    _, tier_answers = tiers(pins=("github.tool_44",))
     view = await tier_answers.hot(AGENT)
     assert names(view)[:4] == [
         "github::tool_44",
@@ -150,21 +150,21 @@ async def test_the_hot_list_has_fifteen_tools_before_anything_was_called():
 
 @pytest.mark.requirement("S1-4", "S1-9")
 async def test_the_hot_list_of_a_hundred_servers_has_fifteen_tools_and_keeps_to_its_tokens():
-    _, tier_answers = walking(hundred(), specs=())
+    _, tier_answers = tiers(hundred_servers(), specs=())
     view = await tier_answers.hot(AGENT)
     assert (len(view.shown), view.truncated) == (15, False)
     assert view.tokens <= 2_000
 
 
 @pytest.mark.requirement("S1-9")
-async def test_a_small_house_shows_all_that_it_has():
-    _, tier_answers = walking({"a": [definition("one"), definition("two")]}, specs=())
+async def test_a_small_catalog_shows_all_that_it_has():
+    _, tier_answers = tiers({"a": [definition("one"), definition("two")]}, specs=())
     assert names(await tier_answers.hot(AGENT)) == ["a::one", "a::two"]
 
 
 @pytest.mark.requirement("S1-19")
 async def test_the_hot_list_follows_what_was_written_down():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     tier_answers.standings.replace_tiers({ToolId("github", "tool_30"): Standing(tier=Tier.HOT, score=0.93)})
     assert names(await tier_answers.hot(AGENT))[0] == "github::tool_30"
 
@@ -186,7 +186,7 @@ async def test_the_hot_list_follows_what_was_written_down():
     "S1-E7",
 )
 async def test_the_overview_has_every_category_also_an_empty_one():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     called(application, FIND)
     view = await tier_answers.categories(AGENT)
     found = body(view)
@@ -212,7 +212,7 @@ async def test_the_overview_has_every_category_also_an_empty_one():
 
 @pytest.mark.requirement("S1-21", "S1-30", "S1-E6")
 async def test_categories_come_from_the_config_the_store_and_the_tools():
-    _, tier_answers = walking(
+    _, tier_answers = tiers(
         {"github": [definition("a")], "odd": [definition("b"), definition("c")], "ends": [definition("d")]},
         specs=(),
         explicit_categories={"odd.b": "seasonal", "nobody.at_all": "empty shelf", "odd.c": "tidy"},
@@ -239,7 +239,7 @@ async def test_the_stored_tools_of_a_server_that_is_not_enabled_are_in_no_tier(t
         for name, provider in made.admin.providers.items():
             made.admin.refresher.store.save(Offering(server=name, tools=(definition("t"),)), provider.fingerprint)
         made.admin.refresher.load()
-        closing.extend(made.closing)
+        closing.extend(made.admin.storage.closing)
         return made.tier_answers
 
     closing: list[Any] = []
@@ -260,7 +260,7 @@ async def test_the_stored_tools_of_a_server_that_is_not_enabled_are_in_no_tier(t
 @pytest.mark.requirement("S1-E8")
 async def test_hidden_tools_are_in_no_tier():
     hidden = [ServerSpec(name="github", transport="stdio", tools=ToolFilter(deny=("*",)))]
-    _, tier_answers = walking(specs=hidden)
+    _, tier_answers = tiers(specs=hidden)
     assert not any(name.startswith("github") for name in names(await tier_answers.hot(AGENT)))
     assert {
         entry["category"]: entry["tool_count"] for entry in body(await tier_answers.categories(AGENT))["categories"]
@@ -272,7 +272,7 @@ async def test_hidden_tools_are_in_no_tier():
 
 @pytest.mark.requirement("S1-32", "S1-33", "S1-34", "S1-35", "S1-36", "S1-37", "S1-38", "S1-63", "S1-E13", "S1-E7")
 async def test_the_tools_of_a_category_are_as_the_design_shows_them():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     called(application, FIND)
     found = body(await tier_answers.category(AGENT, "code_analysis"))
     assert list(found)[:4] == ["tier", "filter", "tools", "pagination"]
@@ -297,7 +297,7 @@ async def test_the_tools_of_a_category_are_as_the_design_shows_them():
 
 @pytest.mark.requirement("S1-62", "S1-63", "S1-E13", "S1-E14", "S1-39")
 async def test_pages_hold_every_tool_once_best_first():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     tier_answers.standings.replace_tiers({ToolId("github", "tool_30"): Standing(tier=Tier.HOT, score=0.93)})
     pages = [await tier_answers.category(AGENT, "source_control", page=page) for page in (1, 2, 3, 4)]
     assert [len(view.shown) for view in pages] == [20, 20, 5, 0]
@@ -320,7 +320,7 @@ async def test_pages_hold_every_tool_once_best_first():
 @pytest.mark.requirement("S1-E14")
 @pytest.mark.parametrize("asked", [{"page": 0}, {"page": -1}, {"page_size": 0}, {"page_size": 51}, {"budget": 49}])
 async def test_numbers_that_cannot_be_are_refused(asked: dict[str, int]):
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     with pytest.raises(InvalidArguments):
         await tier_answers.category(AGENT, "files", **asked)
     with pytest.raises(InvalidArguments):
@@ -328,7 +328,7 @@ async def test_numbers_that_cannot_be_are_refused(asked: dict[str, int]):
 
 
 async def test_a_category_that_does_not_exist_is_told_with_the_nearest():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     with pytest.raises(UnknownFilter, match="nearest first: source_control") as caught:
         await tier_answers.category(AGENT, "source-controll")
     assert caught.value.next_call is not None
@@ -341,7 +341,7 @@ async def test_a_category_that_does_not_exist_is_told_with_the_nearest():
 
 
 async def test_a_category_that_no_other_is_like_is_told_without_guesses():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     with pytest.raises(UnknownFilter) as caught:
         await tier_answers.category(AGENT, "§§§§§§")
     assert caught.value.details == ("all of them: /api/v1/tools/categories",)
@@ -351,7 +351,7 @@ async def test_a_category_that_no_other_is_like_is_told_without_guesses():
 
 @pytest.mark.requirement("S1-41", "S1-42", "S1-43", "S1-44", "S1-45", "S1-46", "S1-48")
 async def test_one_tool_is_told_with_everything():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     called(application, FIND)
     tier_answers.standings.replace_packaging(
         {"serena-mcp-server": Packaging(docker_image="ghcr.io/serena", network_mode="none")}
@@ -386,7 +386,7 @@ async def test_one_tool_is_told_with_everything():
 @pytest.mark.requirement("S1-45")
 async def test_examples_of_the_schema_come_before_made_ones():
     told = {**FIND_SYMBOL, "inputSchema": {**FIND_SYMBOL["inputSchema"], "examples": [{"name_path_pattern": "run"}, 7]}}
-    _, tier_answers = walking({"a": [told, definition("bare")]}, specs=())
+    _, tier_answers = tiers({"a": [told, definition("bare")]}, specs=())
     given = body(await tier_answers.tool(AGENT, "a", "find_symbol"))["examples"]
     assert given == [{"query": {"name_path_pattern": "run"}, "description": "As the server gives it"}]
     assert body(await tier_answers.tool(AGENT, "a", "bare"))["examples"] == [
@@ -397,18 +397,18 @@ async def test_examples_of_the_schema_come_before_made_ones():
 @pytest.mark.requirement("S1-47", "S1-93")
 @pytest.mark.parametrize("server", ["serena-mcp-server", "serena", "SERENA"])
 async def test_a_tool_is_found_by_server_and_name(server: str):
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     view = await tier_answers.tool(AGENT, server, "find_symbol")
     assert view.shown == (FIND,)
     shown = body(view)["tool"]
-    assert application.gateway.find(AGENT, shown) is not None
+    assert application.gateway.view(AGENT).find(shown) is not None
     with pytest.raises(UnknownTool, match="find_symbol"):
         await tier_answers.tool(AGENT, "serena", "find_symbl")
 
 
 @pytest.mark.requirement("S1-47", "S1-E12")
 async def test_the_exact_pair_comes_before_every_other_reading():
-    _, tier_answers = walking({"a": [definition("b::c"), definition("x/y")], "a::b": [definition("c")]}, specs=())
+    _, tier_answers = tiers({"a": [definition("b::c"), definition("x/y")], "a::b": [definition("c")]}, specs=())
     assert (await tier_answers.tool(AGENT, "a", "b::c")).shown == (ToolId("a", "b::c"),)
     assert (await tier_answers.tool(AGENT, "a::b", "c")).shown == (ToolId("a::b", "c"),)
     assert (await tier_answers.tool(AGENT, "a", "x/y")).shown == (ToolId("a", "x/y"),)
@@ -416,19 +416,19 @@ async def test_the_exact_pair_comes_before_every_other_reading():
 
 @pytest.mark.requirement("S1-47", "S1-13")
 async def test_an_alias_that_is_no_identifier_is_shown_as_one_and_understood_as_it_is():
-    spec = ServerSpec(name="long-name", transport="stdio", alias="my-alias")
-    application, tier_answers = walking({"long-name": [definition("x")]}, specs=[spec])
+    spec = ServerSpec(name="long-name", transport="stdio", labels=ServerLabels(alias="my-alias"))
+    application, tier_answers = tiers({"long-name": [definition("x")]}, specs=[spec])
     for server in ("long-name", "my-alias", "my_alias", "long_name"):
         shown = body(await tier_answers.tool(AGENT, server, "x"))["tool"] if server != "long_name" else "my_alias::x"
         assert shown == "my_alias::x"
-    found = application.gateway.find(AGENT, "my_alias::x")
+    found = application.gateway.view(AGENT).find("my_alias::x")
     assert found is not None
     assert found.id == ToolId("long-name", "x")
 
 
 @pytest.mark.requirement("S1-92", "S1-94", "S1-34")
 async def test_a_search_goes_to_the_summaries_at_once():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     called(application, FIND)
     view = await tier_answers.search(AGENT, Query(text="find references to a symbol", max_latency_ms=100))
     found = body(view)
@@ -442,7 +442,7 @@ async def test_a_search_goes_to_the_summaries_at_once():
 
 @pytest.mark.requirement("S1-92", "S1-32")
 async def test_without_words_all_that_pass_the_filters_come_best_first():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     called(application, ToolId("github", "tool_20"))
     called(application, ToolId("github", "tool_21"), seconds=0.9)
     view = await tier_answers.search(AGENT, Query(server="github", max_latency_ms=100), page=1, page_size=50)
@@ -456,23 +456,23 @@ async def test_without_words_all_that_pass_the_filters_come_best_first():
 @pytest.mark.requirement("S1-94")
 async def test_a_search_that_nothing_fits_says_so_and_shows_the_nearest():
     index = FakeIndex(scores={f"github.tool_{n:02}": 0.1 for n in range(9)}, fits=False)
-    application, tier_answers = walking(index=index)
+    application, tier_answers = tiers(index=index)
     view = await tier_answers.search(AGENT, Query(text="bake a cake"))
     found = body(view)
     assert (found["fits"], found["shown"]) == (False, 3)
     assert found["next"] == "other words for one thing to do, or /api/v1/tools/categories"
-    (found,) = cast(RecentJournal, application.gateway.executor.journal).lookups
+    (found,) = cast(MemoryJournal, application.gateway.executor.journal).lookups
     assert (found.look, found.fits, found.text) == (Look.SEARCH, False, "bake a cake")
 
 
 async def test_a_search_by_a_filter_that_no_tool_has_is_refused():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     with pytest.raises(UnknownFilter, match="github"):
         await tier_answers.search(AGENT, Query(server="gitub"))
 
 
 async def test_long_questions_are_repeated_in_part_only():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     found = body(await tier_answers.search(AGENT, Query(text="find symbols " * 200), page_size=1))
     assert len(found["filter"]) < 120
     assert found["next"] == "the same path with ?page=2&page_size=1"
@@ -480,7 +480,7 @@ async def test_long_questions_are_repeated_in_part_only():
 
 @pytest.mark.requirement("S1-57", "S1-53", "S1-54", "S1-55", "S1-56")
 async def test_every_step_says_what_the_walk_has_cost_so_far():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     steps = [
         await tier_answers.hot(AGENT),
         await tier_answers.categories(AGENT),
@@ -496,14 +496,14 @@ async def test_every_step_says_what_the_walk_has_cost_so_far():
 
 @pytest.mark.requirement("S1-57")
 async def test_every_look_is_written_to_the_journal_kept_or_not():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     caller = Caller(name="ana", surface="rest")
     for _ in range(2):
         await tier_answers.hot(caller)
         await tier_answers.categories(caller)
         await tier_answers.category(caller, "source_control")
         await tier_answers.tool(caller, "github", "tool_01")
-    found = list(cast(RecentJournal, application.gateway.executor.journal).lookups)
+    found = list(cast(MemoryJournal, application.gateway.executor.journal).lookups)
     assert [(entry.look, entry.shown, entry.found) for entry in found[:4]] == [
         (Look.BROWSE, 15, 48),
         (Look.BROWSE, 0, 10),
@@ -517,18 +517,18 @@ async def test_every_look_is_written_to_the_journal_kept_or_not():
 
 
 async def test_only_a_search_with_words_gives_tools_a_place():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     search_rank, shown = application.gateway.executor.search_rank, ToolId("github", "tool_02")
     await tier_answers.category(AGENT, "source_control")
     await tier_answers.search(AGENT, Query(server="github"))
-    assert search_rank.rank(AGENT, shown) == 0
+    assert search_rank.take(AGENT, shown) == 0
     found = await tier_answers.search(AGENT, Query(text="find a symbol"), page=2, page_size=1)
-    assert search_rank.rank(AGENT, found.shown[0]) == 2
+    assert search_rank.take(AGENT, found.shown[0]) == 2
 
 
 @pytest.mark.requirement("S1-89")
 async def test_answers_are_kept_until_something_in_them_changes():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
 
     async def ask() -> None:
         await tier_answers.hot(AGENT)
@@ -545,8 +545,8 @@ async def test_answers_are_kept_until_something_in_them_changes():
 
 
 @pytest.mark.requirement("S1-E2")
-async def test_a_new_edition_and_new_standings_are_seen_at_once():
-    application, tier_answers = walking()
+async def test_a_new_snapshot_and_new_standings_are_seen_at_once():
+    application, tier_answers = tiers()
     await tier_answers.hot(AGENT)
     tier_answers.standings.replace_tiers({ToolId("github", "tool_40"): Standing(tier=Tier.HOT, score=0.99)})
     assert names(await tier_answers.hot(AGENT))[0] == "github::tool_40"
@@ -557,12 +557,11 @@ async def test_a_new_edition_and_new_standings_are_seen_at_once():
 
 @pytest.mark.requirement("T17")
 async def test_callers_who_see_different_tools_are_given_different_answers():
-    class Choosy(GlobPolicy):
+    class Choosy(CatalogPolicy):
         def visible(self, caller: Caller, snapshot: CatalogSnapshot) -> frozenset[ToolId]:
             return frozenset(id for id in snapshot.tools if caller.name == "all" or id.server == caller.name)
 
-    application, tier_answers = walking()
-    application.gateway.policy = Choosy()
+    _, tier_answers = tiers(policy=Choosy())
     every = await tier_answers.hot(Caller(name="all"))
     some = await tier_answers.hot(Caller(name="playwright"))
     assert (len(every.shown), names(some)) == (15, ["playwright::browser_snapshot"])
@@ -571,7 +570,7 @@ async def test_callers_who_see_different_tools_are_given_different_answers():
 
 @pytest.mark.requirement("S1-9", "S1-19", "S1-39", "S1-28")
 async def test_what_is_used_is_seen_first_also_on_the_day_of_the_first_start():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     unused = standing_of(None, 0.0)
     tier_answers.standings.replace_tiers(dict.fromkeys(application.gateway.snapshot.tools, unused))
     for ask in (tier_answers.hot, tier_answers.categories):
@@ -589,7 +588,7 @@ async def test_what_is_used_is_seen_first_also_on_the_day_of_the_first_start():
 
 @pytest.mark.requirement("S1-83", "S1-E17")
 async def test_what_has_no_pages_is_not_asked_for_by_pages():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     for view in (await tier_answers.hot(AGENT, budget=120), await tier_answers.categories(AGENT, budget=120)):
         says = body(view)["warning"]
         assert says.startswith("Token budget exhausted at ")
@@ -597,14 +596,14 @@ async def test_what_has_no_pages_is_not_asked_for_by_pages():
 
 
 async def test_an_empty_category_leads_back_to_the_others():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     assert body(await tier_answers.category(AGENT, "databases"))["next"] == "/api/v1/tools/categories"
     assert body(await tier_answers.as_resources().category(AGENT, "databases"))["next"] == "catalog://categories"
 
 
 @pytest.mark.requirement("S1-82", "S1-83", "S1-E18")
 async def test_tools_are_loaded_until_the_budget_is_spent():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     whole = await tier_answers.load_tools_with_budget(AGENT, "source_control")
     assert (len(whole.shown), whole.truncated) == (45, False)
     some = await tier_answers.load_tools_with_budget(AGENT, "source_control", max_tokens=300)
@@ -639,10 +638,10 @@ async def test_tools_are_loaded_until_the_budget_is_spent():
 )
 async def test_a_hundred_servers_cost_a_twelfth(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO)
-    _, tier_answers = walking(hundred(), specs=())
+    _, tier_answers = tiers(hundred_servers(), specs=())
     every = sum(
         tier_answers.estimate_tokens(json.dumps(d, separators=(",", ":")))
-        for tools in hundred().values()
+        for tools in hundred_servers().values()
         for d in tools
     )
     assert LOWEST <= every <= HIGHEST
@@ -668,7 +667,7 @@ async def test_a_hundred_servers_cost_a_twelfth(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.requirement("S1-2")
 async def test_every_tool_of_a_hundred_servers_is_still_found_for_a_twelfth():
-    application, tier_answers = walking(hundred(), specs=())
+    application, tier_answers = tiers(hundred_servers(), specs=())
     tools = application.gateway.snapshot.tools
     report = await tier_answers.verify(AGENT)
     listed = sum(
@@ -694,7 +693,7 @@ async def test_every_tool_of_a_hundred_servers_is_still_found_for_a_twelfth():
 async def test_what_servers_write_is_sent_letter_by_letter():
     says = "Sort 📁 folders → newest first, naïvely."
     field = {"type": "string", "description": "📁 → é", "enum": ["→", "📁"]}
-    _, tier_answers = walking({"a": [definition("sort", says, größe=field)]}, specs=())
+    _, tier_answers = tiers({"a": [definition("sort", says, größe=field)]}, specs=())
     told = await tier_answers.tool(AGENT, "a", "sort")
     assert says.encode() in told.body
     assert json.dumps(field, ensure_ascii=False, separators=(",", ":")).encode() in told.body
@@ -723,11 +722,11 @@ def test_no_text_of_ours_was_decoded_twice():
 @pytest.mark.requirement("S1-78", "S1-79")
 async def test_the_largest_category_and_tools_are_found():
     heavy = definition("heavy", "Word. " * 300, **{f"parameter_{n}": "string" for n in range(90)})
-    _, tier_answers = walking({**SERVERS, "postgres": [heavy, *(definition(f"q{n}") for n in range(10))]}, specs=())
+    _, tier_answers = tiers({**SERVERS, "postgres": [heavy, *(definition(f"q{n}") for n in range(10))]}, specs=())
     largest = await tier_answers.get_largest_tools(AGENT)
     assert (len(largest), largest[0].id) == (10, ToolId("postgres", "heavy"))
     assert await tier_answers.get_largest_category(AGENT) == "databases"
-    assert await walking()[1].get_largest_category(AGENT) == "source_control"
+    assert await tiers()[1].get_largest_category(AGENT) == "source_control"
     assert await TierAnswers(gateway=make_test_app({}).gateway).get_largest_category(AGENT) == ""
 
 
@@ -736,8 +735,10 @@ async def test_of_very_many_categories_the_most_expensive_one_is_found():
     cheap = {f"s{s}": [definition(f"tool_{n}", "Does it.") for n in range(6)] for s in range(60)}
     fields = {f"field_{number}": "string" for number in range(30)}
     servers = {**cheap, "wide": [definition(f"wide_{n}", "Does a great deal. " * 9, **fields) for n in range(2)]}
-    specs = [ServerSpec(name=name, transport="stdio", category=f"shelf {name}") for name in servers]
-    _, tier_answers = walking(servers, specs=specs, index=FakeIndex())
+    specs = [
+        ServerSpec(name=name, transport="stdio", labels=ServerLabels(category=f"shelf {name}")) for name in servers
+    ]
+    _, tier_answers = tiers(servers, specs=specs, index=FakeIndex())
     counts = {
         c["category"]: c["tool_count"] for c in body(await tier_answers.categories(AGENT, budget=9_000))["categories"]
     }
@@ -753,7 +754,7 @@ async def test_the_parameters_of_a_summary_are_an_object_in_every_budget():
     says = (
         "Does it. Returns what was done, by whom it was done and when it was done, in the order in which it was done."
     )
-    _, tier_answers = walking({"a": [definition("wide", says, key="string", **fields)]}, specs=())
+    _, tier_answers = tiers({"a": [definition("wide", says, key="string", **fields)]}, specs=())
     seen = set()
     for budget in range(50, 1_200, 10):
         (line,) = body(await tier_answers.category(AGENT, "misc", budget=budget))["tools"]
@@ -782,7 +783,7 @@ async def test_a_schema_that_has_no_room_is_told_as_a_smaller_one_with_what_is_r
             "$defs": {"kind": kind},
         },
     }
-    application, tier_answers = walking({"a": [raw]}, specs=())
+    application, tier_answers = tiers({"a": [raw]}, specs=())
     whole = application.gateway.snapshot.tools[ToolId("a", "create")].input_schema
     seen = set()
     for budget in range(150, 1_000, 20):
@@ -804,14 +805,14 @@ async def test_what_a_huge_schema_leaves_of_its_share_is_given_to_the_others():
     huge = definition("huge", "Does all. " * 90, **{f"a_long_parameter_{n}": "string?" for n in range(900)})
     fields = {f"parameter_{n}": {"type": "string", "description": "what it is for " * 4} for n in range(43)}
     issues = [definition(f"create_issue_{n}", "Creates an issue.", **fields) for n in range(4)]
-    _, tier_answers = walking({"tracker": [huge, *issues], "other": [definition(f"t{n}") for n in range(30)]}, specs=())
+    _, tier_answers = tiers({"tracker": [huge, *issues], "other": [definition(f"t{n}") for n in range(30)]}, specs=())
     report = await tier_answers.verify(AGENT)
     assert report.ok
     assert (await tier_answers.tool(AGENT, "tracker", "huge")).truncated
     sizes = [await tier_answers.tool(AGENT, "tracker", f"create_issue_{n}") for n in range(4)]
     whole = await tier_answers.tool(AGENT, "tracker", "create_issue_1", budget=9_000)
     assert (whole.truncated, [view.truncated for view in sizes]) == (False, [False] * 4)
-    level = water_level([20_000, *[whole.tokens] * 4, *[150] * 5], 12_000 - report.rows[2].cumulative - 200)
+    level = equal_share([20_000, *[whole.tokens] * 4, *[150] * 5], 12_000 - report.rows[2].cumulative - 200)
     assert level < whole.tokens, "each had to be shortened if the huge one took its whole share"
 
 
@@ -819,7 +820,7 @@ async def test_what_a_huge_schema_leaves_of_its_share_is_given_to_the_others():
 async def test_a_schema_that_is_too_large_is_shortened_and_says_how_to_get_it_whole():
     fields = {f"parameter_{n}": {"type": "string", "description": "what it is for " * 20} for n in range(30)}
     tools = [definition(f"wide_{n}", "Does it. " * 100, **fields) for n in range(12)]
-    application, tier_answers = walking({"a": tools}, specs=())
+    application, tier_answers = tiers({"a": tools}, specs=())
     view = await tier_answers.tool(AGENT, "a", "wide_3")
     found = body(view)
     assert (view.truncated, "examples" in found) == (True, False)
@@ -832,8 +833,8 @@ async def test_a_schema_that_is_too_large_is_shortened_and_says_how_to_get_it_wh
     assert (await tier_answers.verify(AGENT)).ok
 
 
-async def test_an_empty_house_answers_every_tier():
-    _, tier_answers = walking({}, specs=())
+async def test_an_empty_application_answers_every_tier():
+    _, tier_answers = tiers({}, specs=())
     assert names(await tier_answers.hot(AGENT)) == []
     assert len(body(await tier_answers.categories(AGENT))["categories"]) == 10
     assert names(await tier_answers.category(AGENT, "misc")) == []
@@ -841,11 +842,11 @@ async def test_an_empty_house_answers_every_tier():
     assert (await tier_answers.verify(AGENT)).ok
 
 
-async def test_an_edition_that_is_published_meanwhile_does_not_disturb_an_answer():
+async def test_a_snapshot_that_is_published_meanwhile_does_not_disturb_an_answer():
     def offering(server: str) -> Offering:
         return Offering(server=server, tools=(definition("t", "word " * 500, x="string"),))
 
-    application, tier_answers = walking({"a": [definition("t")]}, specs=(), pins=("b.t", "c.t"))
+    application, tier_answers = tiers({"a": [definition("t")]}, specs=(), pins=("b.t", "c.t"))
     answers: list[list[str]] = []
     reported: list[ToolId] = []
 
@@ -871,7 +872,7 @@ async def test_an_edition_that_is_published_meanwhile_does_not_disturb_an_answer
 
 
 async def test_what_comes_next_is_spelled_as_the_caller_asks_and_costs_what_it_says():
-    _, tier_answers = walking()
+    _, tier_answers = tiers()
     views = [
         (await each.hot(AGENT), await each.categories(AGENT), await each.category(AGENT, "source_control"))
         for each in (tier_answers, tier_answers.as_resources(), tier_answers)
@@ -886,20 +887,20 @@ async def test_what_comes_next_is_spelled_as_the_caller_asks_and_costs_what_it_s
 
 
 async def test_a_quiet_walk_leaves_no_trace():
-    application, tier_answers = walking()
+    application, tier_answers = tiers()
     quiet = tier_answers.as_resources(is_quiet=True)
     await quiet.hot(AGENT)
     await quiet.category(AGENT, "source_control")
     await quiet.tool(AGENT, *FIND)
-    assert list(cast(RecentJournal, application.gateway.executor.journal).lookups) == []
+    assert list(cast(MemoryJournal, application.gateway.executor.journal).lookups) == []
     assert tier_answers.cache.counts() == {}
-    assert application.gateway.executor.search_rank.rank(AGENT, ToolId("github", "tool_02")) == 0
+    assert application.gateway.executor.search_rank.take(AGENT, ToolId("github", "tool_02")) == 0
 
 
 @pytest.mark.requirement("S1-E12")
 async def test_a_server_that_is_called_like_a_path_goes_by_its_identifier():
     wide = definition("change_case", "Change the case. " * 40, **{f"parameter_{n}": "string" for n in range(90)})
-    _, tier_answers = walking({"category": [wide]}, specs=())
+    _, tier_answers = tiers({"category": [wide]}, specs=())
     short = body(await tier_answers.tool(AGENT, "_category", "change_case", budget=200))
     assert short["next"].startswith("/api/v1/tools/_category/change_case?budget=")
     as_resource = body(await tier_answers.as_resources().tool(AGENT, "category", "change_case", budget=200))
@@ -914,8 +915,8 @@ async def test_a_server_that_is_called_like_a_path_goes_by_its_identifier():
 
 @pytest.mark.requirement("S1-E12")
 async def test_an_alias_that_is_like_a_path_leads_to_the_server():
-    spec = ServerSpec(name="letters", transport="stdio", alias="category")
-    _, tier_answers = walking({"letters": [definition("change_case")]}, specs=[spec])
+    spec = ServerSpec(name="letters", transport="stdio", labels=ServerLabels(alias="category"))
+    _, tier_answers = tiers({"letters": [definition("change_case")]}, specs=[spec])
     with pytest.raises(UnknownFilter, match="/api/v1/tools/letters/change_case"):
         await tier_answers.category(AGENT, "change_case")
 
@@ -923,7 +924,7 @@ async def test_an_alias_that_is_like_a_path_leads_to_the_server():
 @pytest.mark.requirement("S1-E17")
 async def test_a_huge_tool_is_told_with_as_many_types_as_have_room():
     huge = definition("huge", "Does all.", **{f"a_long_parameter_{n}": "string" for n in range(3_000)})
-    _, tier_answers = walking({"a": [huge]}, specs=())
+    _, tier_answers = tiers({"a": [huge]}, specs=())
     found = body(await tier_answers.tool(AGENT, "a", "huge"))
     assert len(found["parameters"]["properties"]) >= 250
     assert found["parameter_count"] == 3_000
@@ -934,7 +935,7 @@ async def test_a_huge_tool_is_told_with_as_many_types_as_have_room():
 
 
 async def test_what_a_tool_was_seen_to_return_is_told_in_both_tiers():
-    application, tier_answers = walking({"a": [definition("weather", "Tells the weather.", city="string")]}, specs=())
+    application, tier_answers = tiers({"a": [definition("weather", "Tells the weather.", city="string")]}, specs=())
     assert body(await tier_answers.tool(AGENT, "a", "weather"))["returns"] is None
     application.provider("a").returns("weather", {"content": [], "structuredContent": {"degrees": 5, "wind": "calm"}})
     await application.gateway.call(AGENT, Call(tool="a.weather", arguments={"city": "Oslo"}))
@@ -946,6 +947,6 @@ async def test_what_a_tool_was_seen_to_return_is_told_in_both_tiers():
 
 
 async def test_the_report_of_budgets_spells_tools_with_the_alias_of_their_server():
-    spec = ServerSpec(name="long-server-name", transport="stdio", command="x", alias="short")
-    _, tier_answers = walking({"long-server-name": [definition("weather")]}, specs=(spec,))
+    spec = ServerSpec(name="long-server-name", transport="stdio", command="x", labels=ServerLabels(alias="short"))
+    _, tier_answers = tiers({"long-server-name": [definition("weather")]}, specs=(spec,))
     assert (await tier_answers.verify(AGENT)).as_data()["tools"] == ["short::weather"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from portico.domain.disclosure import Query, View
 from portico.testing import AGENT, FakeIndex, definition, make_test_app
-from portico.tiers.tiers import TierAnswers
+from portico.tiers.tier_requests import TierAnswers
 
 LETTERS = st.sampled_from(["a", "Zz", "_", "-", "😀", "漢", "é", "7", "/", "::", ".", '"', "\\", "{", " x"])
 NAMES = st.builds(lambda letter, times: (letter * times)[:512].strip() or "n", LETTERS, st.integers(1, 512))
@@ -57,7 +57,7 @@ def fits(tier_answers: TierAnswers, view: View, tokens: int) -> None:
     assert found["tokens"] == view.tokens == tier_answers.estimate_tokens(view.body.decode()) <= tokens
 
 
-async def walked(tier_answers: TierAnswers, budget: int) -> None:
+async def check_tiers(tier_answers: TierAnswers, budget: int) -> None:
     """Every tier as it is served, and every tier within a budget."""
     hot = await tier_answers.hot(AGENT)
     fits(tier_answers, hot, 2_000)
@@ -89,7 +89,7 @@ async def walked(tier_answers: TierAnswers, budget: int) -> None:
 @settings(max_examples=12)
 @given(catalogues(), st.integers(50, 3_000))
 def test_no_catalogue_makes_a_tier_cost_more_than_it_may(servers: dict[str, list[dict[str, Any]]], budget: int):
-    anyio.run(walked, TierAnswers(gateway=make_test_app(servers).gateway), budget)
+    anyio.run(check_tiers, TierAnswers(gateway=make_test_app(servers).gateway), budget)
 
 
 @pytest.mark.requirement("S1-8", "S1-E17", "S1-E18")

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
-from tests.hundred import hundred
+from tests.hundred_servers import hundred_servers
 
-from portico.catalog.categories import Standings
+from portico.catalog.categories_and_order import Standings
 from portico.domain.call import Invocation, Outcome
 from portico.domain.disclosure import Query, View
 from portico.domain.tool import ToolId
 from portico.domain.usage import Standing, Tier
 from portico.rendering.cache import AnswerCache
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
-from portico.tiers.tiers import TierAnswers
+from portico.tiers.tier_requests import TierAnswers
 
 HOUR = 3_600
 SERVERS = {
@@ -87,7 +87,7 @@ async def test_each_category_is_kept_for_itself():
 async def test_many_conversations_are_answered_from_the_cache():
     """Each begins with T0, most browse, some look at a shelf, half read a schema, and a few tools are called."""
     chance = random.Random(1)
-    application = make_test_app(hundred())
+    application = make_test_app(hundred_servers())
     tier_answers = TierAnswers(gateway=application.gateway)
     tools = list(application.gateway.snapshot.tools.values())
     favourites = chance.sample(tools, 40)
@@ -174,7 +174,7 @@ async def test_the_first_call_of_a_tool_makes_answers_anew_and_later_ones_do_not
 async def test_once_many_tools_are_in_use_one_more_is_noticed_within_a_minute():
     clock = Clock()
     application, tier_answers = keeping()
-    application.gateway.first_calls.clock = clock
+    application.gateway.standings.first_calls.clock = clock
     for number in range(16):
         called(application, ToolId("github", f"tool_{number:02}"))
     await tier_answers.hot(AGENT)

@@ -24,16 +24,14 @@ _OBJECT = (dict, Mapping)
 class Definition(NamedTuple):
     """A definition that passed: ready for a name of ours. A tuple, because a start makes one for every tool."""
 
-    given: Mapping[str, Any]
-    """The definition as its server gave it."""
+    given: Mapping[str, Any]  # the definition as its server gave it
     name: str
     title: str
     description: str
     input_schema: Mapping[str, Any]
     output_schema: Mapping[str, Any] | None
     effect: Effect
-    raw: Mapping[str, Any]
-    """The definition as it will be listed, but for its name."""
+    raw: Mapping[str, Any]  # the definition as it will be listed, but for its name
     notes: tuple[str, ...]
     tags: tuple[str, ...] = ()
 
@@ -359,12 +357,8 @@ def _resolve(schema: Mapping[str, Any], reference: str) -> Mapping[str, Any] | N
         step = unquote(part).replace("~1", "/").replace("~0", "~")
         if isinstance(found, Mapping):
             found = found.get(step)
-        elif isinstance(found, list) and _is_place(step) and int(step) < len(found):
+        elif isinstance(found, list) and step.isascii() and step.isdigit() and len(step) < 7 and int(step) < len(found):
             found = found[int(step)]
         else:
             return None
     return found if isinstance(found, Mapping) else None
-
-
-def _is_place(step: str) -> bool:
-    return step.isascii() and step.isdigit() and len(step) < 7

@@ -2,152 +2,81 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 
-from portico.domain.foreign_text import strangeness
-from portico.domain.items import refusals
 from portico.domain.server import Offering, Server
-from portico.domain.snapshot import ServerSection
-from portico.domain.tool import (
-    LISTED_LIMIT,
-    META_TOOLS,
-    Owners,
-    Rejected,
-    Tool,
-    ToolId,
-    distinct,
-    identifier,
-    listable,
-    server_identifier,
-)
+from portico.domain.suggestions import LONGEST_NAME
+from portico.domain.tool import Rejected, Tool, ToolId
 from portico.errors import InvalidDefinition
 
-from .categories import CategoryRule
+from .categories_and_order import CategoryRule
+from .naming import identifier, name_tools, strangeness, wish_names
 from .normalise import Definition, normalise
-
-BARE = frozenset({"local", "database"})
-"""The sources whose tools are listed without their server."""
+from .prompts_and_resources import refusals
 
 
-def name_servers(aliases: Mapping[str, str]) -> dict[str, str]:
-    """Identifiers for servers; `aliases` maps each configured name to its alias, or to an empty string."""
-    return distinct((name, server_identifier(alias or name)) for name, alias in aliases.items())
+class SpellingTable:
+    """Tools by spelling; nearly every spelling means one tool only, and the others of a shared one stand aside."""
+
+    __slots__ = ("_first", "_others")
+
+    def __init__(self, spelled: Iterable[tuple[str, Tool]]) -> None:
+        self._first: dict[str, Tool] = {}
+        self._others: dict[str, list[Tool]] = {}
+        for spelling, tool in spelled:
+            if self._first.setdefault(spelling, tool) is not tool:
+                self._others.setdefault(spelling, []).append(tool)
+
+    def find(self, spelling: str) -> Sequence[Tool]:
+        """Every tool that is spelled so."""
+        first = self._first.get(spelling)
+        return () if first is None else (first, *self._others.get(spelling, ()))
 
 
-def name_tools(names: Iterable[str]) -> dict[str, str]:
-    """Identifiers for the tools of one server, in sorted order of their names."""
-    return distinct((name, identifier(name)) for name in names)
+class Spellings:
+    """How one server's tools can be spelled, under one way of folding letters."""
+
+    __slots__ = ("identifiers", "names", "whole")
+
+    def __init__(self, tools: Collection[Tool], fold: Callable[[str], str]) -> None:
+        handles = ((fold(tool.handle), tool) for tool in tools)
+        listed = ((fold(tool.listed), tool) for tool in tools)
+        names = ((fold(tool.id.name), tool) for tool in tools)
+        identifiers = ((fold(tool.handle.partition(".")[2]), tool) for tool in tools)
+        self.whole = SpellingTable(chain(handles, listed))
+        """Those that need no server beside them."""
+        self.names = SpellingTable(names)
+        """The names as the server spells them."""
+        self.identifiers = SpellingTable(identifiers)
 
 
-def wish_names(server: str, names: Iterable[str], source: str) -> dict[str, str]:
-    """The name that each tool of a server has in `tools/list`, unless another tool wants it too.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ServerSection:
+    """What one server gives to a snapshot; the same object in every snapshot until something in it changes."""
 
-    A tool of our own or of a registry is listed bare, unless a surface lists a tool of its own under that name.
-    """
-    prefix = f"{listable(server)}__"
-    return {name: _wish(prefix, ToolId(server, name), source) for name in names}
+    server: Server
+    tools: Mapping[ToolId, Tool]
+    rejected: tuple[Rejected, ...] = ()
 
+    @cached_property
+    def exact(self) -> Spellings:
+        """The spellings, letter by letter."""
+        return Spellings(self.tools.values(), str)
 
-def prefixed(server: str, name: str) -> str:
-    """The name in `tools/list` that tells the server too."""
-    return _fitted(f"{listable(server)}__{listable(name)}", ToolId(server, name))
+    @cached_property
+    def folded(self) -> Spellings:
+        """The spellings without regard to case."""
+        return Spellings(self.tools.values(), str.casefold)
 
-
-class Apart:
-    """Names in `tools/list` that speak for no other server; worked out again only for servers that have changed."""
-
-    def __init__(self) -> None:
-        self._identifiers: Mapping[str, str] = {}
-        self._owners = Owners({})
-        self._known: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {}
-
-    def of(
-        self, wishes: Mapping[str, Mapping[str, str]], identifiers: Mapping[str, str]
-    ) -> dict[str, Mapping[str, str]]:
-        """The names of every server's tools, by server."""
-        if identifiers != self._identifiers:
-            self._identifiers, self._owners, self._known = identifiers, Owners(identifiers), {}
-        known = self._known
-        self._known = {
-            server: known[server]
-            if server in known and known[server][0] is own
-            else (own, spell_apart(server, own, self._owners))
-            for server, own in wishes.items()
-        }
-        return {server: found for server, (_, found) in self._known.items()}
-
-
-def spell_apart(server: str, wishes: Mapping[str, str], owners: Owners) -> Mapping[str, str]:
-    """The same names, but for those that would speak for another server, which say whose they really are."""
-    begin = f"{listable(server)}__"
-    if all(wish.startswith(begin) for wish in wishes.values()) and not owners.begins_another(listable(server), server):
-        return wishes
-    foreign = {name for name, wish in wishes.items() if owners.speaks_for_another(wish, server)}
-    if not foreign:
-        return wishes
-    return {name: _marked(server, name) if name in foreign else wish for name, wish in wishes.items()}
-
-
-def _marked(server: str, name: str) -> str:
-    id = ToolId(server, name)
-    return f"{prefixed(server, name)[: LISTED_LIMIT - 21]}_{_hash(id)}"
-
-
-def tell_apart(wishes: Mapping[str, Mapping[str, str]], handles: Container[str]) -> dict[str, dict[str, str]]:
-    """Other names, by server and tool, for those that cannot be listed as they wish.
-
-    Two tools are never listed under one name, and none under the handle of any tool. Only a contested wish is looked
-    at again: which suffix it leads to depends on those who share it, and on what all others want.
-    """
-    wanted = Counter(chain.from_iterable(own.values() for own in wishes.values()))
-    contested = {wish for wish, count in wanted.items() if count > 1 or ("." in wish and wish in handles)}
-    shared = {
-        (server, name): wish
-        for server, own in (wishes.items() if contested else ())
-        for name, wish in own.items()
-        if wish in contested
-    }
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    for (server, name), listed in distinct(shared.items(), taken=handles, wanted=wanted).items():
-        if listed != shared[server, name]:
-            found[server][name] = listed
-    return found
-
-
-class Handles:
-    """Every handle there is, known by its two halves: a server's identifier, and one among its tools' identifiers."""
-
-    __slots__ = ("_tools",)
-
-    def __init__(self, tools: Mapping[str, Container[str]]) -> None:
-        self._tools = tools
-
-    def __contains__(self, spelling: object) -> bool:
-        server, _, tool = str(spelling).partition(".")
-        return tool in self._tools.get(server, ())
-
-
-def _wish(prefix: str, id: ToolId, source: str) -> str:
-    bare = listable(id.name)
-    if source in BARE and identifier(bare) not in META_TOOLS:
-        return _fitted(bare, id)
-    return _fitted(prefix + bare, id)
-
-
-def _fitted(spelling: str, id: ToolId) -> str:
-    """A name over the limit is cut and marked with a hash of the whole, so that no cut merges two tools."""
-    room = LISTED_LIMIT - 8  # for the `_2` of a collision
-    if len(spelling) <= room:
-        return spelling
-    return f"{spelling[: room - 13]}_{_hash(id)}"
-
-
-def _hash(id: ToolId) -> str:
-    return hashlib.sha256(f"{id.server}\0{id.name}".encode()).hexdigest()[:12]
+    @cached_property
+    def compared(self) -> tuple[list[Tool], list[str], list[str]]:
+        """The tools, their handles and their bare names, as they are compared with a wrong name."""
+        tools = [*self.tools.values()]
+        handles = [tool.handle.casefold().replace(".", "_")[:LONGEST_NAME] for tool in tools]
+        return tools, handles, [identifier(tool.id.name).casefold()[:LONGEST_NAME] for tool in tools]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,15 +85,11 @@ class Accepted:
 
     offering: Offering
     source: str
-    definitions: Mapping[str, Definition]
-    """By original name."""
-    names: Mapping[str, str]
-    """Original names by their identifiers, in the order of the snapshot."""
-    wishes: Mapping[str, str]
-    """The names in `tools/list` by original name, unless another tool wants one of them too."""
+    definitions: Mapping[str, Definition]  # by original name
+    names: Mapping[str, str]  # original names by their identifiers, in the order of the snapshot
+    wishes: Mapping[str, str]  # the names in `tools/list` by original name, unless another tool wants one of them too
     rejected: tuple[Rejected, ...]
-    is_strange: bool = False
-    """Whether a name has other letters than plain ones, so that it may look like another."""
+    is_strange: bool = False  # whether a name has other letters than plain ones, so that it may look like another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,18 +98,15 @@ class SectionInputs:
 
     accepted: Accepted
     identifier: str
-    description: str
-    """What the config says of the server, which counts more than what it says of itself."""
+    description: str  # what the config says of the server, which counts more than what it says of itself
     wishes: Mapping[str, str] = field(default_factory=dict)
     """The names in `tools/list` where they are others than the offering alone would lead to."""
     told_apart: Mapping[str, str] = field(default_factory=dict)
     """Tools that cannot be listed as they wish, with the names that they have instead."""
-    shelves: Mapping[str, str] = field(default_factory=dict)
-    """Tools that were put on a shelf one by one."""
+    shelves: Mapping[str, str] = field(default_factory=dict)  # tools that were put on a shelf one by one
     examples: Mapping[str, str] = field(default_factory=dict)
     """Example prompts of the config by handle, which count more than those that tools bring."""
-    without: frozenset[str] = frozenset()
-    """Tools that a registered one takes the place of."""
+    without: frozenset[str] = frozenset()  # tools that a registered one takes the place of
     instead: Mapping[str, str] = field(default_factory=dict)
     """Registered tools that take the place of others, with whose."""
     imitations: Mapping[str, str] = field(default_factory=dict)
@@ -229,9 +151,11 @@ def write(terms: SectionInputs, rule: CategoryRule, known: ServerSection | None 
     for spelling, name in accepted.names.items():
         if name in terms.without or name in terms.imitations:
             continue
-        handle = f"{server.identifier}.{spelling}"
+        handle, definition = f"{server.identifier}.{spelling}", accepted.definitions[name]
+        if instead := terms.instead.get(name):
+            definition = definition._replace(notes=(*definition.notes, f"takes the place of {instead}"))
         tool = _tool(
-            _noted(accepted.definitions[name], terms.instead.get(name)),
+            definition,
             ToolId(server.name, name),
             handle=handle,
             listed=terms.told_apart.get(name) or terms.wishes.get(name) or accepted.wishes[name],
@@ -251,12 +175,6 @@ def _imitating(server: str, terms: SectionInputs) -> list[Rejected]:
         Rejected(server=server, name=ascii(name)[1:-1][:80], reason=reason.format(like))
         for name, like in sorted(terms.imitations.items())
     ]
-
-
-def _noted(definition: Definition, instead: str | None) -> Definition:
-    if not instead:
-        return definition
-    return definition._replace(notes=(*definition.notes, f"takes the place of {instead}"))
 
 
 def _known(before: Mapping[str, Definition], raw: object) -> Definition | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 from portico.documents.document import Document, dotted
-from portico.documents.tree import TreePath
+from portico.documents.values_with_positions import Duplicate, TreePath
 from portico.errors import ConfigError
 
-from .reader import meant
+from .reader import suggest
 from .settings import home_folder
 
 Dialect = Literal["portico", "mcpServers", "vscode", "codex", "gemini", "zed", "opencode", "goose", "continue", "amp"]
@@ -43,12 +43,8 @@ _RENAMED: Mapping[str, TreePath] = {
 }
 """Fields that clients spell in their own way, and where ours are."""
 
-_REFERENCES: Mapping[str, tuple[str, Callable[[str], str]]] = {
-    "env_http_headers": ("headers", lambda name: f"${{{name}}}"),
-    "env_vars": ("env", lambda name: f"${{{name}}}"),
-    "env_keys": ("env", lambda name: f"${{{name}}}"),
-}
-"""Fields of Codex and Goose that name variables instead of referring to them."""
+_REFERENCES = {"env_http_headers": "headers", "env_vars": "env", "env_keys": "env"}
+"""Fields of Codex and Goose that name variables instead of referring to them, and where ours are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +59,19 @@ def normalise(entry: Mapping[str, Any], dialect: Dialect) -> Normal:
     """Bring one entry into Portico's shape, variables unexpanded; what does not fit stays, for the reader to refuse."""
     draft = _Draft(_flat(entry) if dialect == "goose" else entry)
     draft.open_command()
-    draft.move_renamed()
+    for theirs, ours in _RENAMED.items():
+        if theirs in draft.entry:
+            draft.put(ours, draft.entry.pop(theirs), (theirs,))
     draft.move_references()
     draft.open_tools()
     if "httpUrl" in entry:
         draft.entry["type"] = "http"
-    if dialect == "gemini":
-        if "url" in entry and "httpUrl" not in entry:
-            draft.entry.setdefault("type", "sse")
-        draft.entry = _braced(draft.entry)
-    if dialect == "opencode":
-        draft.entry = _with_variables(draft.entry)
+    elif dialect == "gemini" and "url" in entry:
+        draft.entry.setdefault("type", "sse")
+    if dialect == "gemini":  # it expands `$NAME` too
+        draft.entry = _replaced(draft.entry, _BARE_VARIABLE)
+    if dialect == "opencode":  # it writes `{env:NAME}`
+        draft.entry = _replaced(draft.entry, _BRACED_VARIABLE)
     return Normal(entry=draft.entry, moved=draft.moved)
 
 
@@ -86,18 +84,13 @@ class _Draft:
         """Zed nests the whole command line; others write it as one list."""
         command = self.entry.get("command")
         if isinstance(command, dict) and "path" in command:
-            self._put(("command",), command["path"], ("command", "path"))
+            self.put(("command",), command["path"], ("command", "path"))
             for field in ("args", "env"):
                 if field in command:
-                    self._put((field,), command[field], ("command", field))
+                    self.put((field,), command[field], ("command", field))
         elif isinstance(command, list) and command and "args" not in self.entry:
-            self._put(("command",), command[0], ("command", 0))
-            self._put(("args",), command[1:], ("command",))
-
-    def move_renamed(self) -> None:
-        for theirs, ours in _RENAMED.items():
-            if theirs in self.entry:
-                self._put(ours, self.entry.pop(theirs), (theirs,))
+            self.put(("command",), command[0], ("command", 0))
+            self.put(("args",), command[1:], ("command",))
 
     def open_tools(self) -> None:
         """A plain list of tools, as the Copilot CLI writes it, names those that are allowed."""
@@ -105,29 +98,28 @@ class _Draft:
         if isinstance(tools, list):
             del self.entry["tools"]
             if tools != ["*"]:  # which means all of them
-                self._put(("tools", "allow"), tools, ("tools",))
+                self.put(("tools", "allow"), tools, ("tools",))
 
     def move_references(self) -> None:
-        for theirs, (ours, refer) in _REFERENCES.items():
+        for theirs, ours in _REFERENCES.items():
             names = self.entry.pop(theirs, None)
             if isinstance(names, list):
                 names = {name: name for name in names if isinstance(name, str)}
             for key, name in (names if isinstance(names, dict) else {}).items():
-                self._put((ours, key), refer(str(name)), (theirs, key))
+                self.put((ours, key), f"${{{name}}}", (theirs, key))
         variable = self.entry.pop("bearer_token_env_var", None)
         if variable:
-            self._put(("headers", "Authorization"), f"Bearer ${{{variable}}}", ("bearer_token_env_var",))
+            self.put(("headers", "Authorization"), f"Bearer ${{{variable}}}", ("bearer_token_env_var",))
 
-    def _put(self, ours: TreePath, value: Any, theirs: TreePath) -> None:
+    def put(self, ours: TreePath, value: Any, theirs: TreePath) -> None:
+        """Set one of our fields, and note where its value was written."""
         self.moved[ours] = theirs
-        if len(ours) == 1:
-            self.entry[str(ours[0])] = value
-            return
-        field, key = str(ours[0]), ours[1]
+        field, *inner = map(str, ours)
         table = self.entry.get(field)
-        # A field of the wrong kind stays as it is: the reader names it.
-        if table is None or isinstance(table, dict):
-            self.entry[field] = {**(table or {}), key: value}
+        if not inner:
+            self.entry[field] = value
+        elif table is None or isinstance(table, dict):  # of another kind it stays as it is: the reader names it
+            self.entry[field] = {**(table or {}), inner[0]: value}
 
 
 def _flat(entry: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -137,22 +129,13 @@ def _flat(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in whole.items() if not (key == "available_tools" and value == [])}
 
 
-def _with_variables(value: Any) -> Any:
-    """opencode writes `{env:NAME}`."""
+def _replaced(value: Any, variable: re.Pattern[str]) -> Any:
+    """A value with each variable of a client's spelling written as `${NAME}`."""
     if isinstance(value, dict):
-        return {key: _with_variables(item) for key, item in value.items()}
+        return {key: _replaced(item, variable) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_variables(item) for item in value]
-    return _BRACED_VARIABLE.sub(r"${\1}", value) if type(value) is str else value
-
-
-def _braced(value: Any) -> Any:
-    """Gemini also expands `$NAME`; Portico wants the braces."""
-    if isinstance(value, dict):
-        return {key: _braced(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_braced(item) for item in value]
-    return _BARE_VARIABLE.sub(r"${\1}", value) if type(value) is str else value
+        return [_replaced(item, variable) for item in value]
+    return variable.sub(r"${\1}", value) if type(value) is str else value
 
 
 OWN_KEYS = (
@@ -161,15 +144,11 @@ OWN_KEYS = (
 )
 """The top-level keys of a Portico config."""
 
-_BY_NAME: Mapping[str, Dialect] = {
-    "claude_desktop_config.json": "mcpServers",
-    ".mcp.json": "mcpServers",
-    ".claude.json": "mcpServers",
-    "mcp_config.json": "mcpServers",
-    "cline_mcp_settings.json": "mcpServers",
-    "mcp_settings.json": "mcpServers",
-    "mcp-config.json": "mcpServers",
-}
+_BY_NAME = frozenset(
+    "claude_desktop_config.json .mcp.json .claude.json mcp_config.json cline_mcp_settings.json mcp_settings.json"
+    " mcp-config.json".split()
+)
+"""Files whose dialect is `mcpServers`."""
 _BY_FOLDER: Mapping[str, Dialect] = {
     ".cursor": "mcpServers",
     ".vscode": "vscode",
@@ -178,6 +157,19 @@ _BY_FOLDER: Mapping[str, Dialect] = {
     "zed": "zed",
     ".zed": "zed",
 }
+_TABLES: Mapping[Dialect, tuple[TreePath, ...]] = {
+    "portico": (("servers",), ("mcpServers",)),
+    "mcpServers": (("mcpServers",), ("projects", "FOLDER", "mcpServers")),
+    "vscode": (("servers",), ("mcp", "servers")),
+    "codex": (("mcp_servers",),),
+    "gemini": (("mcpServers",),),
+    "zed": (("context_servers",),),
+    "opencode": (("mcp",),),
+    "goose": (("extensions",),),
+    "continue": (("mcpServers",),),
+    "amp": (("amp.mcpServers",),),
+}
+"""Where each dialect keeps its servers; FOLDER stands for the working directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +190,8 @@ class ServerEntries:
     problems: tuple[ConfigError, ...]
     unusable: tuple[str, ...] = ()
     """Where servers should be, and something else stands."""
+    has_table: bool = False
+    """Whether there is a table of servers at all, be it empty."""
 
 
 def recognise(document: Document) -> Dialect:
@@ -209,27 +203,26 @@ def recognise(document: Document) -> Dialect:
         return "codex"
     if "context_servers" in data:
         return "zed"
-    if not file.name.startswith("portico.") and (told := _by_shape(data)) is not None:
-        return told
-    if _has_http_url(data.get("mcpServers")):
+    is_ours = file.name.startswith("portico.")
+    if not is_ours and (shape := _by_shape(data)) is not None:
+        return shape
+    if _entries_with(data.get("mcpServers"), ("httpUrl",)):
         return "gemini"
-    by_place = _BY_NAME.get(file.name) or _BY_FOLDER.get(file.parent.name)
-    if by_place is not None and not file.name.startswith("portico."):
-        return by_place
-    return _by_keys(document, data)
+    by_place = "mcpServers" if file.name in _BY_NAME else _BY_FOLDER.get(file.parent.name)
+    return by_place if by_place is not None and not is_ours else _by_keys(document, data)
 
 
 def find_entries(document: Document, dialect: Dialect, folder: Path) -> ServerEntries:
     """All server entries of a document; of two with one name the first counts and the second is a problem."""
     found: dict[str, FoundEntry] = {}
-    problems: list[ConfigError] = []
     unusable: list[str] = []
-    tables = _server_tables(document.data, dialect, folder)
-    problems += (
-        again(document, twice.path, first=twice.first, second=twice.second)
+    tables = [tuple(str(folder) if part == "FOLDER" else part for part in path) for path in _TABLES[dialect]]
+    tables = [path for path in tables if _holds(document.data, path)]
+    problems = [
+        repeated_key(document, twice)
         for twice in document.duplicates()
         if any(twice.path[: len(table)] == table for table in tables)
-    )
+    ]
     for table in tables:
         raw, words = document.value(*table) or {}, document.words(*table)
         if isinstance(raw, list) and dialect == "continue":
@@ -245,36 +238,17 @@ def find_entries(document: Document, dialect: Dialect, folder: Path) -> ServerEn
         for name in raw:
             entry = FoundEntry(name=name, path=(*table, name), words=words[name], raw=raw[name])
             if found.setdefault(name, entry) is not entry:
-                first, second = document.line(found[name].path), document.line(entry.path)
-                problems.append(again(document, entry.path, first=first or 1, second=second or 1))
-    return ServerEntries(found=tuple(found.values()), problems=tuple(problems), unusable=tuple(unusable))
+                first, second = (document.line(path) or 1 for path in (found[name].path, entry.path))
+                problems.append(repeated_key(document, Duplicate(path=entry.path, first=first, second=second)))
+    return ServerEntries(
+        found=tuple(found.values()), problems=tuple(problems), unusable=tuple(unusable), has_table=bool(tables)
+    )
 
 
-def has_table(document: Document, dialect: Dialect, folder: Path) -> bool:
-    """Whether a document has a table of servers at all, be it empty."""
-    return bool(_server_tables(document.data, dialect, folder))
-
-
-def again(document: Document, path: TreePath, *, first: int, second: int) -> ConfigError:
+def repeated_key(document: Document, twice: Duplicate) -> ConfigError:
     """The problem of a key that stands twice: the first one counts."""
-    fix = f"Rename or delete one of the two; the one on line {first} is in force."
-    return document.error(f"this key already stands on line {first}", path, line=second, fix=fix)
-
-
-def _server_tables(data: Any, dialect: Dialect, folder: Path) -> tuple[TreePath, ...]:
-    candidates: dict[Dialect, tuple[TreePath, ...]] = {
-        "portico": (("servers",), ("mcpServers",)),
-        "mcpServers": (("mcpServers",), ("projects", str(folder), "mcpServers")),
-        "vscode": (("servers",), ("mcp", "servers")),
-        "codex": (("mcp_servers",),),
-        "gemini": (("mcpServers",),),
-        "zed": (("context_servers",),),
-        "opencode": (("mcp",),),
-        "goose": (("extensions",),),
-        "continue": (("mcpServers",),),
-        "amp": (("amp.mcpServers",),),
-    }
-    return tuple(path for path in candidates[dialect] if _holds(data, path))
+    fix = f"Rename or delete one of the two; the one on line {twice.first} is in force."
+    return document.error(f"this key already stands on line {twice.first}", twice.path, line=twice.second, fix=fix)
 
 
 def _by_shape(data: dict[str, Any]) -> Dialect | None:
@@ -305,11 +279,6 @@ def _by_keys(document: Document, data: dict[str, Any]) -> Dialect:
     return "mcpServers" if own == {"mcpServers"} and document.format == "json" else "portico"
 
 
-def _has_http_url(table: Any) -> bool:
-    entries = table.values() if isinstance(table, dict) else ()
-    return any(isinstance(entry, dict) and "httpUrl" in entry for entry in entries)
-
-
 def _holds(data: Any, path: TreePath) -> bool:
     for part in path:
         if not isinstance(data, dict) or part not in data:
@@ -320,227 +289,84 @@ def _holds(data: Any, path: TreePath) -> bool:
 
 Scope = Literal["user", "project"]
 Via = Literal["stdio", "http"]
+Folder = Literal["home", "config", "xdg"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Client:
-    """One client's habits."""
+    """The place and the shape of one client's entries."""
 
     name: str
     title: str
     dialect: Dialect
-    table: str
-    """The key of its servers in its file."""
-    folder: Literal["home", "config", "xdg"]
-    """What the user's file is relative to: the home folder, where the platform keeps its applications' config, or
+    folder: Folder
+    """The base of the user's file: the home folder, where the platform keeps its applications' config, or
     `~/.config` on every platform."""
     user: str
     project: str | None = None
     home_variable: str = ""
     """An environment variable that moves the folder of the user's file."""
-    typed: bool = False
-    """Whether an entry says its transport in `type`."""
     url_field: str | None = "url"
     """The field of an HTTP server's address; None when the client starts programs only."""
-    starting: tuple[tuple[str, int], ...] = ()
-    """Fields that give a program more time to start."""
     local: str | None = None
     """The key of the user's file that holds servers of single folders, by their paths."""
     kinds: Mapping[Via, str] = field(default_factory=dict)
-    """What a typed entry calls its transports, where it has words of its own."""
+    """The words of an entry's `type` for the transports; an entry without them says no type."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Fields that every entry of this client has."""
+    starting: Mapping[str, int] = field(default_factory=dict)
+    """Fields that give a program more time to start."""
+
+    @property
+    def table(self) -> str:
+        """The key of its servers in its file."""
+        return str(_TABLES[self.dialect][0][0])
 
 
-CLIENTS: Mapping[str, Client] = {
-    client.name: client
-    for client in (
-        Client(
-            name="claude-desktop",
-            title="Claude Desktop",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="config",
-            user="Claude/claude_desktop_config.json",
-            url_field=None,
-        ),
-        Client(
-            name="claude-code",
-            title="Claude Code",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="home",
-            user=".claude.json",
-            project=".mcp.json",
-            home_variable="CLAUDE_CONFIG_DIR",
-            typed=True,
-            local="projects",
-        ),
-        Client(
-            name="cursor",
-            title="Cursor",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="home",
-            user=".cursor/mcp.json",
-            project=".cursor/mcp.json",
-        ),
-        Client(
-            name="vscode",
-            title="Visual Studio Code",
-            dialect="vscode",
-            table="servers",
-            folder="config",
-            user="Code/User/mcp.json",
-            project=".vscode/mcp.json",
-            typed=True,
-        ),
-        Client(
-            name="codex",
-            title="Codex",
-            dialect="codex",
-            table="mcp_servers",
-            folder="home",
-            user=".codex/config.toml",
-            project=".codex/config.toml",
-            home_variable="CODEX_HOME",
-            # A busy machine may need longer than the ten seconds that Codex waits by itself.
-            starting=(("startup_timeout_sec", 30),),
-        ),
-        Client(
-            name="gemini",
-            title="Gemini CLI",
-            dialect="gemini",
-            table="mcpServers",
-            folder="home",
-            user=".gemini/settings.json",
-            project=".gemini/settings.json",
-            url_field="httpUrl",
-        ),
-        Client(
-            name="windsurf",
-            title="Windsurf",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="home",
-            user=".codeium/windsurf/mcp_config.json",
-            url_field="serverUrl",
-        ),
-        Client(
-            name="copilot-cli",
-            title="Copilot CLI",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="home",
-            user=".copilot/mcp-config.json",
-            project=".github/mcp.json",
-            typed=True,
-            kinds={"stdio": "local"},
-            extra={"tools": ["*"]},
-        ),
-        Client(
-            name="opencode",
-            title="opencode",
-            dialect="opencode",
-            table="mcp",
-            folder="xdg",
-            user="opencode/opencode.json",
-            project="opencode.json",
-            typed=True,
-            kinds={"stdio": "local", "http": "remote"},
-            extra={"enabled": True},
-        ),
-        Client(
-            name="goose",
-            title="Goose",
-            dialect="goose",
-            table="extensions",
-            folder="xdg",
-            user="goose/config.yaml",
-            typed=True,
-            kinds={"http": "streamable_http"},
-            url_field="uri",
-            extra={"name": "portico", "enabled": True, "timeout": 300},
-        ),
-        Client(
-            name="zed",
-            title="Zed",
-            dialect="zed",
-            table="context_servers",
-            folder="xdg",
-            user="zed/settings.json",
-            project=".zed/settings.json",
-            extra={"source": "custom"},
-        ),
-        Client(
-            name="continue",
-            title="Continue",
-            dialect="continue",
-            table="mcpServers",
-            folder="home",
-            user=".continue/config.yaml",
-            project=".continue/mcpServers/portico.json",
-            typed=True,
-            kinds={"http": "streamable-http"},
-        ),
-        Client(
-            name="cline",
-            title="Cline",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="config",
-            user="Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
-            typed=True,
-            kinds={"http": "streamableHttp"},
-        ),
-        Client(
-            name="roo",
-            title="Roo Code",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="config",
-            user="Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
-            project=".roo/mcp.json",
-            typed=True,
-            kinds={"http": "streamable-http"},
-        ),
-        Client(
-            name="lm-studio",
-            title="LM Studio",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="home",
-            user=".lmstudio/mcp.json",
-        ),
-        Client(
-            name="amp",
-            title="Amp",
-            dialect="amp",
-            table="amp.mcpServers",
-            folder="xdg",
-            user="amp/settings.json",
-            project=".amp/settings.json",
-        ),
-        Client(
-            name="kiro",
-            title="Kiro",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="home",
-            user=".kiro/settings/mcp.json",
-            project=".kiro/settings/mcp.json",
-        ),
-        Client(
-            name="warp",
-            title="Warp",
-            dialect="mcpServers",
-            table="mcpServers",
-            folder="home",
-            user=".warp/.mcp.json",
-            project=".warp/.mcp.json",
-        ),
-    )
+def _kinds(stdio: str, http: str) -> Mapping[Via, str]:
+    return {"stdio": stdio, "http": http}
+
+
+_CLINE, _ROO = (f"Code/User/globalStorage/{name}" for name in ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline"))
+_GOOSE = {"name": "portico", "enabled": True, "timeout": 300}
+_PLACES: tuple[tuple[str, str, Dialect, Folder, str, str | None], ...] = (
+    ("claude-desktop", "Claude Desktop", "mcpServers", "config", "Claude/claude_desktop_config.json", None),
+    ("claude-code", "Claude Code", "mcpServers", "home", ".claude.json", ".mcp.json"),
+    ("cursor", "Cursor", "mcpServers", "home", ".cursor/mcp.json", ".cursor/mcp.json"),
+    ("vscode", "Visual Studio Code", "vscode", "config", "Code/User/mcp.json", ".vscode/mcp.json"),
+    ("codex", "Codex", "codex", "home", ".codex/config.toml", ".codex/config.toml"),
+    ("gemini", "Gemini CLI", "gemini", "home", ".gemini/settings.json", ".gemini/settings.json"),
+    ("windsurf", "Windsurf", "mcpServers", "home", ".codeium/windsurf/mcp_config.json", None),
+    ("copilot-cli", "Copilot CLI", "mcpServers", "home", ".copilot/mcp-config.json", ".github/mcp.json"),
+    ("opencode", "opencode", "opencode", "xdg", "opencode/opencode.json", "opencode.json"),
+    ("goose", "Goose", "goose", "xdg", "goose/config.yaml", None),
+    ("zed", "Zed", "zed", "xdg", "zed/settings.json", ".zed/settings.json"),
+    ("continue", "Continue", "continue", "home", ".continue/config.yaml", ".continue/mcpServers/portico.json"),
+    ("cline", "Cline", "mcpServers", "config", f"{_CLINE}/settings/cline_mcp_settings.json", None),
+    ("roo", "Roo Code", "mcpServers", "config", f"{_ROO}/settings/mcp_settings.json", ".roo/mcp.json"),
+    ("lm-studio", "LM Studio", "mcpServers", "home", ".lmstudio/mcp.json", None),
+    ("amp", "Amp", "amp", "xdg", "amp/settings.json", ".amp/settings.json"),
+    ("kiro", "Kiro", "mcpServers", "home", ".kiro/settings/mcp.json", ".kiro/settings/mcp.json"),
+    ("warp", "Warp", "mcpServers", "home", ".warp/.mcp.json", ".warp/.mcp.json"),
+)
+"""Name, title, dialect, base folder, the user's file, the project's file."""
+_HABITS: Mapping[str, Mapping[str, Any]] = {
+    "claude-desktop": {"url_field": None},
+    "claude-code": {"home_variable": "CLAUDE_CONFIG_DIR", "kinds": _kinds("stdio", "http"), "local": "projects"},
+    "vscode": {"kinds": _kinds("stdio", "http")},
+    # A busy machine may need longer than the ten seconds that Codex waits by itself.
+    "codex": {"home_variable": "CODEX_HOME", "starting": {"startup_timeout_sec": 30}},
+    "gemini": {"url_field": "httpUrl"},
+    "windsurf": {"url_field": "serverUrl"},
+    "copilot-cli": {"kinds": _kinds("local", "http"), "extra": {"tools": ["*"]}},
+    "opencode": {"kinds": _kinds("local", "remote"), "extra": {"enabled": True}},
+    "goose": {"kinds": _kinds("stdio", "streamable_http"), "url_field": "uri", "extra": _GOOSE},
+    "zed": {"extra": {"source": "custom"}},
+    "continue": {"kinds": _kinds("stdio", "streamable-http")},
+    "cline": {"kinds": _kinds("stdio", "streamableHttp")},
+    "roo": {"kinds": _kinds("stdio", "streamable-http")},
 }
+CLIENTS: Mapping[str, Client] = {place[0]: Client(*place, **_HABITS.get(place[0], {})) for place in _PLACES}
 """All clients by the name that the command line uses."""
 
 
@@ -551,7 +377,7 @@ def find_client(name: str) -> Client:
         ConfigError: no client has it; the nearest is named.
     """
     if name not in CLIENTS:
-        raise ConfigError(f"{name!r} is not a client we know", fix=meant(name, CLIENTS))
+        raise ConfigError(f"{name!r} is not a client we know", fix=suggest(name, CLIENTS))
     return CLIENTS[name]
 
 
@@ -563,18 +389,16 @@ def client_file(
     Raises:
         ConfigError: the client has no file of that scope.
     """
-    match scope:
-        case "project":
-            if client.project is None:
-                raise ConfigError(f"{client.title} has no config file per project", fix="Use the user's own.")
-            return cwd / client.project
-        case "user":
-            moved = environ.get(client.home_variable) if client.home_variable else None
-            if moved:
-                return Path(moved) / Path(client.user).name
-            return _base(client, environ, platform) / client.user
-        case _:
-            assert_never(scope)
+    if scope == "project":
+        if client.project is None:
+            raise ConfigError(f"{client.title} has no config file per project", fix="Use the user's own.")
+        return cwd / client.project
+    moved = environ.get(client.home_variable) if client.home_variable else None
+    if moved:
+        return Path(moved) / Path(client.user).name
+    if client.folder == "home":
+        return home_folder(environ) / client.user
+    return _config_folder(environ, "linux" if client.folder == "xdg" else platform) / client.user
 
 
 def client_files(
@@ -586,41 +410,25 @@ def client_files(
 
 
 def portico_entry(client: Client, *, via: Via, port: int, command: str, args: Sequence[str]) -> dict[str, Any]:
-    """How the entry for Portico looks in a client's file.
+    """The entry for Portico in a client's file.
 
     Raises:
         ConfigError: the client cannot reach servers over HTTP.
     """
-    kind = {"type": client.kinds.get(via, via)} if client.typed else {}
-    extra = dict(client.extra)
+    kind = {"type": client.kinds[via]} if client.kinds else {}
     if via == "stdio":
-        return {**kind, **_command_line(client, command, args), **extra, **dict(client.starting)}
+        match client.dialect:
+            case "opencode":
+                line: dict[str, Any] = {"command": [command, *args]}
+            case "goose":
+                line = {"cmd": command, "args": list(args)}
+            case _:
+                line = {"command": command, "args": list(args)}
+        return {**kind, **line, **client.extra, **client.starting}
     if client.url_field is None:
         raise ConfigError(f"{client.title} starts programs only; it reads no url", fix="Install it through stdio.")
-    extra.pop("source", None)
+    extra = {key: value for key, value in client.extra.items() if key != "source"}
     return {**kind, client.url_field: f"http://127.0.0.1:{port}/mcp", **extra}
-
-
-def _command_line(client: Client, command: str, args: Sequence[str]) -> dict[str, Any]:
-    match client.dialect:
-        case "opencode":
-            return {"command": [command, *args]}
-        case "goose":
-            return {"cmd": command, "args": list(args)}
-        case _:
-            return {"command": command, "args": list(args)}
-
-
-def _base(client: Client, environ: Mapping[str, str], platform: str) -> Path:
-    match client.folder:
-        case "home":
-            return home_folder(environ)
-        case "config":
-            return _config_folder(environ, platform)
-        case "xdg":
-            return _config_folder(environ, "linux")
-        case _:
-            assert_never(client.folder)
 
 
 def _config_folder(environ: Mapping[str, str], platform: str) -> Path:

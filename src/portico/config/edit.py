@@ -5,104 +5,41 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from portico.documents import json_text as jsontext
+from portico.documents import toml_text as tomltext
 from portico.documents import yaml_text as yamltext
-from portico.documents.document import Document, format_of, parse_document, read_document, read_text
+from portico.documents.document import (
+    Document,
+    Format,
+    format_of,
+    parse_document,
+    read_document,
+    read_text,
+    write_atomically,
+)
+from portico.domain.server import PORT
 from portico.errors import ConfigError
 
-from .clients import CLIENTS, Dialect, FoundEntry, client_files, find_entries, has_table, normalise, recognise
-from .reader import meant
+from .clients import CLIENTS, Dialect, FoundEntry, client_files, find_entries, normalise, recognise
+from .reader import suggest
 from .redact import mask
-from .servers import KNOWN, read_server
-from .settings import PORT, absolute
+from .servers import KNOWN, EntryOutcome, read_server
+from .settings import absolute
 from .variables import Variables, names_in
 
-_PRIVATE = 0o600
-"""Config files hold secrets: a new one is for its owner alone."""
-
-
-def write_atomically(file: Path, content: bytes, *, like: Path | None = None) -> None:
-    """Put content in the place of a file's, with the mode and owner of that file, or of another one it is `like`.
-
-    A link keeps pointing at its target.
-
-    Raises:
-        ConfigError: the folder or file cannot be written; nothing has changed then.
-    """
-    target = Path(os.path.realpath(file))
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise _unwritable(file, error) from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        _dress(name, like or target)
-        os.replace(name, target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise _unwritable(file, error) from None
-
-
-def free_name(file: Path, suffix: str) -> Path:
-    """A name beside a file that nothing has yet: `NAME.suffix`, then `NAME.suffix.2` and so on."""
-    return _numbered(file, suffix, (_latest_number(file, suffix) or 0) + 1)
-
-
-def latest_name(file: Path, suffix: str) -> Path | None:
-    """The newest of the numbered files beside a file."""
-    number = _latest_number(file, suffix)
-    return _numbered(file, suffix, number) if number is not None else None
-
-
-def _latest_number(file: Path, suffix: str) -> int | None:
-    """The highest number among the numbered files beside a file; the plain name is number one."""
-    number = None
-    with contextlib.suppress(OSError):
-        plain = f"{file.name}.{suffix}"
-        for name in os.listdir(file.parent):
-            tail = name.removeprefix(plain)
-            if name == plain:
-                number = max(number or 1, 1)
-            elif name.startswith(plain) and tail[0] == "." and tail[1:].isdecimal():
-                number = max(number or 0, int(tail[1:]))
-    return number
-
-
-def _numbered(file: Path, suffix: str, number: int) -> Path:
-    return file.with_name(f"{file.name}.{suffix}" + (f".{number}" if number > 1 else ""))
-
-
-def _dress(name: str, model: Path) -> None:
-    try:
-        status = os.stat(model)
-    except FileNotFoundError:
-        os.chmod(name, _PRIVATE)
-        return
-    os.chmod(name, status.st_mode & 0o7777)
-    # Under sudo the file must go on belonging to its user; anyone else may not give files away, and need not.
-    if hasattr(os, "chown"):
-        with contextlib.suppress(PermissionError):
-            os.chown(name, status.st_uid, status.st_gid)
-
-
-def _unwritable(file: Path, error: OSError) -> ConfigError:
-    fix = "Check the folder's permissions and the free space."
-    return ConfigError(f"the file cannot be written ({error.strerror or error})", file=str(file), fix=fix)
-
-
 _TABLES = ("servers", "mcpServers")
+EDITS: Mapping[Format, tuple[Callable[..., str], Callable[..., str]]] = {
+    "json": (jsontext.put_member, jsontext.drop_member),
+    "toml": (tomltext.put_table, tomltext.drop_table),
+    "yaml": (yamltext.put_entry, yamltext.drop_entry),
+}
+"""Functions that put an entry into a text of a format, and that drop one, by its path."""
 
 
 def add_server(file: Path, name: str, entry: Mapping[str, Any]) -> None:
@@ -136,7 +73,7 @@ def remove_server(file: Path, name: str) -> None:
 
 
 def assign_category(file: Path, key: str, category: str) -> None:
-    """Put a server, a `server.tool` or the tools of a `prefix*` on a shelf in a config file, created when missing.
+    """Put a server, a `server.tool` or the tools of a `prefix*` into a category in a config file, created when missing.
 
     Raises:
         ConfigError: the file is a client's own, or it cannot be read or written; nothing has changed.
@@ -152,15 +89,14 @@ def with_category(text: str, file: Path, key: str, category: str) -> str:
         ConfigError: it is a client's own file, which has no categories, or the text cannot be read.
     """
     document = _table_document(text, file)
-    if not isinstance(document.value("categories"), dict | None):
+    categories = document.value("categories") or {}
+    if not isinstance(categories, dict):
         fix = "Write it as {SERVER: category}."
         raise document.error("the categories must be a table", ("categories",), fix=fix)
-    wanted = dict(document.data or {})
-    wanted["categories"] = {**(wanted.get("categories") or {}), key: category}
-    if document.format == "json":
-        edited = _verified(document, wanted, lambda: jsontext.put_member(text, ("categories", key), category))
-    else:
-        edited = _verified(document, wanted, lambda: yamltext.put_text(text, "categories", key, category))
+    put, _ = EDITS[document.format]
+    edited = _verified(
+        document, "categories", {**categories, key: category}, lambda: put(text, ("categories", key), category)
+    )
     if recognise(parse_document(edited, file)) != "portico":
         fix = "Keep a portico.yaml of your own, for example with: portico import FILE --write"
         raise ConfigError("this is a client's own file, and categories are not read from it", file=str(file), fix=fix)
@@ -174,16 +110,16 @@ def with_server(text: str, file: Path, name: str, entry: Mapping[str, Any]) -> s
         ConfigError: a server of that name is there already, or the text cannot be read.
     """
     document = _table_document(text, file)
-    for table in _TABLES:
-        if name in _names(document, table):
+    tables = {table: document.value(table) or {} for table in _TABLES}
+    for table, servers in tables.items():
+        if name in servers:
             fix = f"Choose another name, or remove {name!r} first."
             raise document.error("a server of that name is there already", (table, name), fix=fix)
-    table = next((table for table in _TABLES if _names(document, table)), _empty_table(document))
-    wanted = dict(document.data or {})
-    wanted[table] = {**(wanted.get(table) or {}), name: dict(entry)}
-    if document.format == "json":
-        return _verified(document, wanted, lambda: jsontext.put_member(text, (table, name), entry))
-    return _verified(document, wanted, lambda: yamltext.put_entry(text, table, name, entry))
+    filled = (table for table, servers in tables.items() if servers)
+    written = (table for table in _TABLES if table in (document.data or {}))
+    table = next(iter((*filled, *written, "servers")))
+    put, _ = EDITS[document.format]
+    return _verified(document, table, {**tables[table], name: dict(entry)}, lambda: put(text, (table, name), entry))
 
 
 def without_server(text: str, file: Path, name: str) -> str:
@@ -193,16 +129,15 @@ def without_server(text: str, file: Path, name: str) -> str:
         ConfigError: there is no such server, or the text cannot be read.
     """
     document = _table_document(text, file)
-    table = next((table for table in _TABLES if name in _names(document, table)), None)
+    tables = {table: document.value(table) or {} for table in _TABLES}
+    table = next((table for table, servers in tables.items() if name in servers), None)
     if table is None:
-        known = [known for table in _TABLES for known in _names(document, table)]
-        fix = meant(name, known) if known else "There are no servers to remove."
+        known = [known for servers in tables.values() for known in servers]
+        fix = suggest(name, known) if known else "There are no servers to remove."
         raise document.error(f"there is no server {name!r}", fix=fix)
-    wanted = dict(document.data)
-    wanted[table] = {key: value for key, value in wanted[table].items() if key != name}
-    if document.format == "json":
-        return _verified(document, wanted, lambda: jsontext.drop_member(text, (table, name)))
-    return _verified(document, wanted, lambda: yamltext.drop_entry(text, table, name))
+    _, drop = EDITS[document.format]
+    rest = {key: value for key, value in tables[table].items() if key != name}
+    return _verified(document, table, rest, lambda: drop(text, (table, name)))
 
 
 def server_entries(file: Path) -> dict[str, Any]:
@@ -229,29 +164,22 @@ def _table_document(text: str, file: Path) -> Document:
     return document
 
 
-def _names(document: Document, table: str) -> Iterable[str]:
-    return document.value(table) or {}
-
-
-def _empty_table(document: Document) -> str:
-    return next((table for table in _TABLES if table in (document.data or {})), _TABLES[0])
-
-
-def _verified(document: Document, wanted: Mapping[str, Any], edit: Callable[[], str]) -> str:
+def _verified(document: Document, table: str, content: Mapping[str, Any], edit: Callable[[], str]) -> str:
     """The edited text when it reads back as wanted; or else the whole file written anew, without its comments."""
-    try:
+    wanted = {**(document.data or {}), table: content}
+    with contextlib.suppress(ConfigError):
         edited = edit()
-        if _same(parse_document(edited, document.file).data, wanted):
+        data = parse_document(edited, document.file).data
+        if isinstance(data, dict) and _filled(data) == _filled(wanted):
             return edited
-    except ConfigError:
-        pass
+    return write_anew(document, wanted)
+
+
+def write_anew(document: Document, data: Mapping[str, Any]) -> str:
+    """Data as the whole text of a JSON or YAML document, without its comments."""
     if document.format == "json":
-        return jsontext.dump(wanted, indent=jsontext.indent_of(document.text)) + "\n"
-    return yamltext.dump(wanted)
-
-
-def _same(data: Any, wanted: Mapping[str, Any]) -> bool:
-    return isinstance(data, dict) and _filled(data) == _filled(wanted)
+        return jsontext.dump(data, indent=jsontext.indent_of(document.text)) + "\n"
+    return yamltext.dump(data)
 
 
 def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,7 +199,7 @@ class ImportItem:
     file: Path
     line: int | None
     entry: Mapping[str, Any] = field(repr=False)
-    """What is written into our config, variables unexpanded."""
+    """The entry for our config, variables unexpanded."""
     reason: str = ""
 
     @property
@@ -282,13 +210,13 @@ class ImportItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """What an import would do; nothing is written until it is applied."""
+    """The outcome of an import; nothing is written until it is applied."""
 
     source: str
     files: tuple[Path, ...]
     items: tuple[ImportItem, ...]
     problems: tuple[ConfigError, ...] = ()
-    """What was wrong with the files beside single entries, such as a name that stands twice."""
+    """Problems of the files beside single entries, such as a name that stands twice."""
 
     @property
     def additions(self) -> dict[str, Mapping[str, Any]]:
@@ -320,15 +248,18 @@ def plan_import(
     items, problems = list[ImportItem](), list[ConfigError]()
     for document in map(read_document, files):
         dialect = recognise(document)
-        look = _Look(document=document, dialect=dialect, environ=environ, port=port)
         entries = find_entries(document, dialect, cwd)
         problems += entries.problems
-        if source not in CLIENTS and not has_table(document, dialect, cwd):
+        if source not in CLIENTS and not entries.has_table:
             fix = "Its servers should stand under mcpServers, servers, mcp, mcp_servers, context_servers or extensions."
             raise ConfigError("no servers were found: this is no config that we know", file=str(document.file), fix=fix)
         is_held = not project and document.file in _project_files(source, environ, cwd, platform)
         for found in entries.found:
-            item = _held(look.judge(found)) if is_held else _beside(look.judge(found), known, rename)
+            item = _judge(document, dialect, found, environ, port)
+            if is_held and item.action == "add":
+                item = replace(item, action="skip", reason="it is of this folder; add --project to bring it in")
+            elif not is_held:
+                item = _beside(item, known, rename)
             if item.action == "add":
                 known[item.name] = _comparable(item.entry, "portico")
             items.append(item)
@@ -350,7 +281,7 @@ def _files(source: str, environ: Mapping[str, str], cwd: Path, platform: str) ->
     if client is None:
         file = absolute(source, environ, cwd)
         if not os.path.exists(file):
-            fix = f"{meant(source, CLIENTS)} Or name a file."
+            fix = f"{suggest(source, CLIENTS)} Or name a file."
             raise ConfigError(f"{source!r} is neither a client we know nor a file", file=str(file), fix=fix)
         return (file,)
     places = client_files(client, environ=environ, cwd=cwd, platform=platform)
@@ -371,47 +302,30 @@ def _project_files(source: str, environ: Mapping[str, str], cwd: Path, platform:
     return () if theirs == own else (theirs,)
 
 
-def _held(item: ImportItem) -> ImportItem:
-    if item.action != "add":
-        return item
-    return replace(item, action="skip", reason="it is of this folder; add --project to bring it in")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    document: Document
-    dialect: Dialect
-    environ: Mapping[str, str] = field(repr=False)
-    port: int
-
-    def judge(self, found: FoundEntry) -> ImportItem:
-        """What one entry would become if nothing else were there."""
-        folder = self.document.file.absolute().parent
-        variables = Variables(environ=self.environ, folder=folder, lenient=True)
+def _judge(
+    document: Document, dialect: Dialect, found: FoundEntry, environ: Mapping[str, str], port: int
+) -> ImportItem:
+    """The outcome for one entry if nothing else were there."""
+    variables = Variables(environ=environ, folder=document.file.absolute().parent, lenient=True)
+    outcome = EntryOutcome(spec=None)
+    own = _own_part(found.raw) if dialect == "goose" else ""
+    if not own:
         outcome = read_server(
-            found.name,
-            found.words,
-            document=self.document,
-            path=found.path,
-            variables=variables,
-            dialect=self.dialect,
+            found.name, found.words, document=document, path=found.path, variables=variables, dialect=dialect
         )
-        own = _own_part(found.raw) if self.dialect == "goose" else ""
-        item = ImportItem(
-            name=found.name,
-            action="skip" if own else "add",
-            file=self.document.file,
-            line=self.document.line(found.path),
-            entry=_settled(_comparable(found.raw, self.dialect), variables),
-            reason=own or _missing(found.raw, self.environ),
-        )
-        if own:
-            return item
-        if outcome.spec is None:
-            return replace(item, action="problem", reason="; ".join(map(str, outcome.problems)))
-        if _is_portico(outcome.spec.command, outcome.spec.args, outcome.spec.url, self.port):
-            return replace(item, action="skip", reason="this is Portico itself")
-        return item
+    spec = outcome.spec
+    action: Action = "skip" if own else "add" if spec else "problem"
+    reason = own or (_missing(found.raw, environ) if spec else "; ".join(map(str, outcome.problems)))
+    if spec and _is_portico(spec.command, spec.args, spec.url, port):
+        action, reason = "skip", "this is Portico itself"
+    return ImportItem(
+        name=found.name,
+        action=action,
+        file=document.file,
+        line=document.line(found.path),
+        entry=_absolute(_comparable(found.raw, dialect), variables),
+        reason=reason,
+    )
 
 
 def _own_part(entry: Any) -> str:
@@ -442,14 +356,14 @@ def _comparable(entry: Any, dialect: Dialect) -> dict[str, Any]:
     return {key: value for key, value in normal.items() if key in KNOWN and value is not None}
 
 
-def _settled(entry: dict[str, Any], variables: Variables) -> dict[str, Any]:
+def _absolute(entry: dict[str, Any], variables: Variables) -> dict[str, Any]:
     """The entry without words that mean the folder of the file it came from."""
-    wait_until_ready: dict[str, Any] = _replaced(entry, variables)
+    found: dict[str, Any] = _replaced(entry, variables)
     for key in ("cwd", "envFile"):
-        path = wait_until_ready.get(key)
+        path = found.get(key)
         if isinstance(path, str) and path and not path.startswith(("$", "~")):
-            wait_until_ready[key] = os.fspath(variables.folder / path)
-    return wait_until_ready
+            found[key] = os.fspath(variables.folder / path)
+    return found
 
 
 def _replaced(value: Any, variables: Variables) -> Any:

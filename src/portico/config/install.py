@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import json
@@ -14,15 +15,15 @@ from typing import Any
 
 from portico.documents import json_text as jsontext
 from portico.documents import toml_text as tomltext
-from portico.documents import yaml_text as yamltext
-from portico.documents.document import Document, parse_document, read_text
+from portico.documents.document import Document, parse_document, read_text, write_atomically
+from portico.domain.server import PORT
 from portico.errors import ConfigError
 
 from .clients import Client, Scope, Via, client_file, find_client, portico_entry, recognise
-from .edit import free_name, latest_name, write_atomically
+from .edit import EDITS, write_anew
 from .redact import masked_text
 from .servers import read_server
-from .settings import PORT, find_paths
+from .settings import find_paths
 from .variables import Variables
 
 
@@ -39,13 +40,18 @@ def edited(document: Document, table: str, changes: Mapping[str, Any], dropped: 
     }
     if wanted == before:
         return document.text
-    after = _edited_text(document, table, changes, gone)
-    if _reads_as(after, document.file, whole := {**(document.data or {}), table: wanted}):
-        return after
-    if document.format == "json":
-        return jsontext.dump(whole, indent=jsontext.indent_of(document.text)) + "\n"
-    if document.format == "yaml":
-        return yamltext.dump(whole)
+    put, drop = EDITS[document.format]
+    after = document.text
+    for name in gone:
+        after = drop(after, (table, name))
+    for name, entry in changes.items():
+        after = put(after, (table, name), entry)
+    whole = {**(document.data or {}), table: wanted}
+    with contextlib.suppress(ConfigError):
+        if parse_document(after, document.file).data == whole:
+            return after
+    if document.format != "toml":
+        return write_anew(document, whole)
     block = " | ".join(tomltext.put_table("", (table, n), e).strip().replace("\n", " | ") for n, e in changes.items())
     fix = f"Add this table by hand: {block}" if block else f"Delete by hand: {', '.join(gone)}."
     raise document.error("the servers are written in a way that cannot be edited here", (table,), fix=fix)
@@ -59,41 +65,9 @@ def difference(before: Document, after: Document) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
-def _edited_text(document: Document, table: str, changes: Mapping[str, Any], gone: Iterable[str]) -> str:
-    text = document.text
-    for name in gone:
-        match document.format:
-            case "toml":
-                text = tomltext.drop_table(text, (table, name))
-            case "yaml":
-                text = yamltext.drop_entry(text, table, name)
-            case _:
-                text = jsontext.drop_member(text, (table, name))
-    for name, entry in changes.items():
-        match document.format:
-            case "toml":
-                text = tomltext.put_table(text, (table, name), entry)
-            case "yaml":
-                text = _put_yaml(text, table, name, entry)
-            case _:
-                text = jsontext.put_member(text, (table, name), entry)
-    return text
-
-
-def _put_yaml(text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
-    return yamltext.put_entry(yamltext.drop_entry(text, table, name), table, name, entry)
-
-
-def _reads_as(text: str, file: Path, wanted: Mapping[str, Any]) -> bool:
-    try:
-        return bool(parse_document(text, file).data == wanted)
-    except ConfigError:
-        return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallPlan:
-    """What an installation would change; nothing is written until it is applied."""
+    """The change of an installation; nothing is written until it is applied."""
 
     client: str
     path: Path
@@ -107,7 +81,7 @@ class InstallPlan:
     kept: tuple[str, ...] = ()
     """Those that stay although all others go, because Portico cannot serve them."""
     entry: Mapping[str, Any] | None = field(default=None, repr=False)
-    """What is entered; None where servers are only taken out."""
+    """The new entry; None where servers are only taken out."""
     records: Path | None = None
     """Where it is written down what was installed."""
 
@@ -143,23 +117,17 @@ def plan_install(
         fix = "Add --project, or write a list item with name, command and args under mcpServers by hand."
         raise ConfigError("Continue's own file holds a list, which is not edited here", file=str(path), fix=fix)
     entry = portico_entry(known, via=via, port=port, command=command, args=args)
-    before = read_text(path) if os.path.exists(path) else None
-    document = parse_document(before or "", path)
-    _refuse_unusable(document, known)
+    document, is_new = _client_document(path, known)
     goes, stays = _others(document, known, environ) if replace else ((), ())
-    after = edited(document, known.table, {NAME: entry}, goes)
-    diff = difference(document, parse_document(after, path)) if after != before else ""
-    records = find_paths(environ, cwd).data / RECORDS
-    return InstallPlan(
-        client=client,
-        path=path,
-        before=before,
-        after=after,
-        diff=diff,
+    return _plan(
+        known,
+        document,
+        edited(document, known.table, {NAME: entry}, goes),
+        is_new=is_new,
         removed=goes,
         kept=stays,
         entry=entry,
-        records=records,
+        records=find_paths(environ, cwd).data / RECORDS,
     )
 
 
@@ -174,35 +142,39 @@ def plan_local_removal(
     known = find_client(client)
     plans: list[InstallPlan] = []
     if known.project is not None:
-        plans.append(_removal(known, client_file(known, "project", environ=environ, cwd=cwd), known.table, environ))
-    if known.local is not None:
-        user = client_file(known, "user", environ=environ, cwd=cwd, platform=platform)
-        plans.append(_local_removal(known, user, cwd, environ))
+        document, is_new = _client_document(client_file(known, "project", environ=environ, cwd=cwd), known)
+        goes, stays = _others(document, known, environ)
+        after = edited(document, known.table, {}, goes) if goes else document.text
+        plans.append(_plan(known, document, after, is_new=is_new, removed=goes, kept=stays))
+    if known.local is not None:  # Claude Code keeps servers of one folder in the user's file, below the folder's path
+        path = client_file(known, "user", environ=environ, cwd=cwd, platform=platform)
+        document, is_new = _document(path)
+        place = (known.local, str(cwd), known.table)
+        entries = document.value(*place)
+        goes = tuple(name for name in entries if name != NAME) if isinstance(entries, dict) else ()
+        after = document.text
+        for name in goes:
+            after = jsontext.drop_member(after, (*place, name))
+        plans.append(_plan(known, document, after, is_new=is_new, removed=goes))
     return tuple(plan for plan in plans if plan.removed)
 
 
-def _removal(client: Client, path: Path, table: str, environ: Mapping[str, str]) -> InstallPlan:
-    before = read_text(path) if os.path.exists(path) else None
-    document = parse_document(before or "", path)
+def _document(path: Path) -> tuple[Document, bool]:
+    """A client's file, and whether there is none yet."""
+    is_new = not os.path.exists(path)
+    return parse_document("" if is_new else read_text(path), path), is_new
+
+
+def _client_document(path: Path, client: Client) -> tuple[Document, bool]:
+    document, is_new = _document(path)
     _refuse_unusable(document, client)
-    goes, stays = _others(document, client, environ)
-    after = edited(document, table, {}, goes) if goes else document.text
-    diff = difference(document, parse_document(after, path))
-    return InstallPlan(client=client.name, path=path, before=before, after=after, diff=diff, removed=goes, kept=stays)
+    return document, is_new
 
 
-def _local_removal(client: Client, path: Path, cwd: Path, environ: Mapping[str, str]) -> InstallPlan:
-    """Claude Code keeps servers of one folder in the user's file, below the folder's path."""
-    before = read_text(path) if os.path.exists(path) else None
-    document = parse_document(before or "", path)
-    place = (str(client.local), str(cwd), client.table)
-    entries = document.value(*place)
-    goes = tuple(name for name in entries if name != NAME) if isinstance(entries, dict) else ()
-    after = document.text
-    for name in goes:
-        after = jsontext.drop_member(after, (*place, name))
-    diff = difference(document, parse_document(after, path))
-    return InstallPlan(client=client.name, path=path, before=before, after=after, diff=diff, removed=goes)
+def _plan(client: Client, document: Document, after: str, *, is_new: bool, **more: Any) -> InstallPlan:
+    path, before = document.file, None if is_new else document.text
+    diff = difference(document, parse_document(after, path)) if after != document.text else ""
+    return InstallPlan(client=client.name, path=path, before=before, after=after, diff=diff, **more)
 
 
 def apply(plan: InstallPlan) -> Path | None:
@@ -223,9 +195,10 @@ def apply(plan: InstallPlan) -> Path | None:
     write_atomically(backup, plan.path.read_bytes() if current is not None else b"", like=plan.path)
     write_atomically(plan.path, plan.after.encode())
     if plan.records is not None and plan.entry is not None:
-        digest = digest_of(plan.after)
-        record = InstallRecord(entry=plan.entry, removed=plan.removed, after=digest, backup=backup.name)
-        remember_install(plan.records, plan.path, record)
+        record = {"entry": dict(plan.entry), "removed": list(plan.removed), "after": digest_of(plan.after)}
+        known = _read(plan.records)
+        known.setdefault(os.path.abspath(plan.path), []).append({**record, "backup": backup.name})
+        write_atomically(plan.records, json.dumps(known, indent=1).encode())
     return backup
 
 
@@ -235,18 +208,13 @@ def _others(document: Document, client: Client, environ: Mapping[str, str]) -> t
     names = [name for name in table if name != NAME] if isinstance(table, dict) else []
     variables = Variables(environ=environ, folder=document.file.absolute().parent, lenient=True)
     dialect = recognise(document)
-    served = {
-        name: read_server(
-            name,
-            words[name],
-            document=document,
-            path=(client.table, name),
-            variables=variables,
-            dialect=dialect,
-        ).spec
-        is not None
-        for name in names
-    }
+
+    def can_serve(name: str) -> bool:
+        path = (client.table, name)
+        found = read_server(name, words[name], document=document, path=path, variables=variables, dialect=dialect)
+        return found.spec is not None
+
+    served = {name: can_serve(name) for name in names}
     return tuple(n for n in names if served[n]), tuple(n for n in names if not served[n])
 
 
@@ -263,7 +231,7 @@ def _refuse_unusable(document: Document, client: Client) -> None:
 
 
 NAME = "portico"
-"""What the entry is called in every client."""
+"""The name of the entry in every client."""
 BACKUP = "portico-backup"
 UNDONE = "portico-undone"
 RECORDS = "installed.json"
@@ -272,7 +240,7 @@ RECORDS = "installed.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallRecord:
-    """What one installation wrote: its entry, the servers that it took out, and the whole text as a hash."""
+    """The traces of one installation: its entry, the servers that it took out, and the whole text as a hash."""
 
     entry: Mapping[str, Any]
     removed: tuple[str, ...]
@@ -283,7 +251,7 @@ class InstallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoPlan:
-    """What an undo would change; nothing is written until it is applied."""
+    """The change of an undo; nothing is written until it is applied."""
 
     path: Path
     before: str = field(repr=False)
@@ -294,30 +262,38 @@ class UndoPlan:
     records: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
-    """What an undo did: the file, the backup that is no longer needed, and where the file's last text is kept."""
-
-    path: Path
-    backup: Path | None
-    kept: Path | None
-    exists: bool
-    """False when the file held nothing but our entry, and there is none now."""
-    diff: str = field(default="", repr=False)
-
-
-def remember_install(records: Path, path: Path, record: InstallRecord) -> None:
-    """Write down what was installed, so that it can be told later whether it has changed."""
-    known = _read(records)
-    rows = known.setdefault(os.path.abspath(path), [])
-    rows.append({"entry": dict(record.entry), "removed": list(record.removed), "after": record.after})
-    rows[-1]["backup"] = record.backup
-    write_atomically(records, json.dumps(known, indent=1).encode())
-
-
 def digest_of(text: str) -> str:
-    """What tells one text from another."""
+    """The SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def free_name(file: Path, suffix: str) -> Path:
+    """A name beside a file that nothing has yet: `NAME.suffix`, then `NAME.suffix.2` and so on."""
+    return _numbered(file, suffix, (_latest_number(file, suffix) or 0) + 1)
+
+
+def latest_name(file: Path, suffix: str) -> Path | None:
+    """The newest of the numbered files beside a file."""
+    number = _latest_number(file, suffix)
+    return _numbered(file, suffix, number) if number is not None else None
+
+
+def _latest_number(file: Path, suffix: str) -> int | None:
+    """The highest number among the numbered files beside a file; the plain name is number one."""
+    number = None
+    with contextlib.suppress(OSError):
+        plain = f"{file.name}.{suffix}"
+        for name in os.listdir(file.parent):
+            tail = name.removeprefix(plain)
+            if name == plain:
+                number = max(number or 1, 1)
+            elif name.startswith(plain) and tail[0] == "." and tail[1:].isdecimal():
+                number = max(number or 0, int(tail[1:]))
+    return number
+
+
+def _numbered(file: Path, suffix: str, number: int) -> Path:
+    return file.with_name(f"{file.name}.{suffix}" + (f".{number}" if number > 1 else ""))
 
 
 def plan_undo(
@@ -350,8 +326,8 @@ def plan_undo(
     return UndoPlan(path=path, before=document.text, after=after, diff=shown, backup=backup, records=records)
 
 
-def apply_undo(plan: UndoPlan) -> Undone:
-    """Write what a plan leaves, after saving the present text beside it.
+def apply_undo(plan: UndoPlan) -> Path:
+    """Write what a plan leaves, after saving the present text in a file beside it, whose path is returned.
 
     Raises:
         ConfigError: the file has changed since the plan was made, or cannot be written.
@@ -372,24 +348,7 @@ def apply_undo(plan: UndoPlan) -> Undone:
         reason = f"the file cannot be changed ({error.strerror or error})"
         raise ConfigError(reason, file=str(plan.path), fix="Check the permissions of its folder.") from None
     _forget(plan.records, plan.path)
-    return Undone(path=plan.path, backup=plan.backup, kept=kept, exists=plan.after is not None, diff=plan.diff)
-
-
-def undo(
-    client: str,
-    *,
-    environ: Mapping[str, str],
-    cwd: Path,
-    scope: Scope = "user",
-    platform: str = sys.platform,
-    force: bool = False,
-) -> Undone:
-    """Take our entry out of a client's file; its present text is kept beside it.
-
-    Raises:
-        ConfigError: there is no such entry, it has changed since, or the file cannot be written.
-    """
-    return apply_undo(plan_undo(client, environ=environ, cwd=cwd, scope=scope, platform=platform, force=force))
+    return kept
 
 
 def _backup(path: Path, record: InstallRecord | None) -> Path | None:
@@ -401,18 +360,12 @@ def _backup(path: Path, record: InstallRecord | None) -> Path | None:
 
 
 def _refuse_changed(document: Document, client: Client, entry: Any, record: InstallRecord | None) -> None:
-    if record is not None and entry == record.entry:
-        return
-    if record is None and _looks_like_ours(entry):
+    words = json.dumps(entry)
+    # An entry of which nothing is written down is one that we wrote if it looks like it.
+    if entry == record.entry if record is not None else "portico" in words or "/mcp" in words:
         return
     fix = "Look at it, then take it out by hand, or add --force to take it out as it is."
     raise document.error("the entry has changed since it was installed", (client.table, NAME), fix=fix)
-
-
-def _looks_like_ours(entry: Any) -> bool:
-    """Whether an entry of which nothing is written down is one that we wrote."""
-    words = json.dumps(entry)
-    return "portico" in words or "/mcp" in words
 
 
 def _undone_text(document: Document, client: Client, record: InstallRecord | None, backup: Path | None) -> str | None:
@@ -451,7 +404,7 @@ def _forget(records: Path, path: Path) -> None:
 
 
 def _read(records: Path) -> dict[str, list[dict[str, Any]]]:
-    """What was installed where; a damaged file says nothing, and then only what looks like ours is taken out."""
+    """The installations by file; a damaged record says nothing, and then only what looks like ours is taken out."""
     try:
         data = json.loads(records.read_text(encoding="utf-8"))
     except (OSError, ValueError):

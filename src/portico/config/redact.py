@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from portico.documents.document import Document
-from portico.documents.tree import Node
-from portico.domain.foreign_text import ASSIGNMENT, ENV_FLAGS, SECRET_NAME, TOKEN
+from portico.documents.values_with_positions import Node
+from portico.text.redaction import ASSIGNMENT, ENV_FLAGS, SECRET_NAME, TOKEN
 
 MASK = "***"
 
@@ -68,7 +68,7 @@ def _argument(value: str, before: str) -> str:
 
 
 def _hidden(value: Any) -> Any:
-    """What may be shown of a value that is secret by its place."""
+    """The part that may be shown of a value that is secret by its place."""
     if isinstance(value, Mapping):
         return {name: _hidden(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

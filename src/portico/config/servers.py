@@ -1,21 +1,22 @@
-"""One server entry becomes a specification, or problems that say how to mend it."""
+"""Server and database entries become specifications, or problems that say how to mend them."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from portico.documents.document import Document
-from portico.documents.tree import TreePath
-from portico.domain.server import ServerSpec, Timeouts, ToolFilter, Transport
+from portico.documents.values_with_positions import TreePath
+from portico.domain.server import DatabaseSpec, ServerLabels, ServerSpec, Timeouts, ToolFilter, Transport
 from portico.errors import ConfigError
 
 from .clients import Dialect, normalise
-from .reader import LEAST_TOKENS, MOST_TOKENS, Fields, is_address, meant
+from .reader import SECONDS, Fields, Kind, is_address, number, suggest, whole
 from .settings import SERVER, absolute, is_meant
 from .variables import Variables, read_env_file
 
@@ -41,17 +42,17 @@ _TRANSPORTS: Mapping[str, Transport] = {
     "remote": "http",
     "sse": "sse",
 }
+TIMEOUTS: Mapping[str, Kind] = {"start": SECONDS, "call": SECONDS, "total": SECONDS, "idle": number()}
 _MILLISECONDS = 1000
 """Some clients write timeouts in milliseconds; nobody waits for a quarter of an hour by intent."""
 _NAME_LIMIT = 128
 _PUBLIC_VARIABLES = frozenset("HOME USER LOGNAME PATH PWD SHELL LANG TMPDIR HOSTNAME TERM".split())
-LEAST_VALUES, MOST_VALUES = 1_000, 50_000_000
-"""JSON values that one answer of a server may be allowed."""
+LEAST_TOKENS, MOST_TOKENS = 500, 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryOutcome:
-    """What became of one entry: a specification, problems, or a specification with remarks."""
+    """A specification, problems, or a specification with remarks: the result of reading one entry."""
 
     spec: ServerSpec | None
     problems: tuple[ConfigError, ...] = ()
@@ -64,13 +65,11 @@ def read_server(
 
     No message ever shows a value of `env`, `headers`, `args` or `url`.
     """
-    if (refusal := _refuse_name(name)) is not None:
-        return EntryOutcome(
-            spec=None, problems=(document.error(refusal, path, fix="Give the server a short, plain name."),)
-        )
-    if not isinstance(entry, dict):
-        fix = "Write a table with command and args, or with url."
-        return EntryOutcome(spec=None, problems=(document.error("a server must be a table", path, fix=fix),))
+    refusal, fix = _refuse_name(name), "Give the server a short, plain name."
+    if not refusal and not isinstance(entry, dict):
+        refusal, fix = "a server must be a table", "Write a table with command and args, or with url."
+    if refusal:
+        return EntryOutcome(spec=None, problems=(document.error(refusal, path, fix=fix),))
     normal = normalise(entry, dialect)
     variables = replace(variables, used={})  # of this server alone
     fields = Fields(normal.entry, document=document, path=path, variables=variables, moved=normal.moved)
@@ -78,16 +77,16 @@ def read_server(
     if not enabled:
         fields.variables = replace(variables, lenient=True)
     _report_unknown(fields, is_ours=dialect == "portico")
-    spec = _spec(name, fields, enabled)
+    spec = _server(name, fields, enabled)
     return EntryOutcome(spec=spec if fields.is_usable else None, problems=tuple(fields.problems))
 
 
-def _refuse_name(name: str) -> str | None:
+def _refuse_name(name: str) -> str:
     if not name.strip():
         return "a server needs a name"
     if len(name) > _NAME_LIMIT:
         return f"the server's name is longer than {_NAME_LIMIT} characters"
-    return None if name.isprintable() else "the server's name holds a control character"
+    return "" if name.isprintable() else "the server's name holds a control character"
 
 
 def _enabled(fields: Fields) -> bool:
@@ -104,16 +103,26 @@ def _report_unknown(fields: Fields, *, is_ours: bool) -> None:
             continue
         is_restriction = is_meant(key, SERVER)
         if is_ours or is_restriction:
-            fix = "Write tools: {allow: [...], deny: [...]}." if is_restriction else meant(key, KNOWN)
+            fix = "Write tools: {allow: [...], deny: [...]}." if is_restriction else suggest(key, KNOWN)
             # A misspelt `tools` or `enabled` would open what it was meant to close.
             fatal = is_restriction or fix.startswith("Did you mean")
             fields.report("this field is not known", key, fix=fix, fatal=fatal)
 
 
-def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:
+def _server(name: str, fields: Fields, enabled: bool) -> ServerSpec:
     command, args = _command_line(fields)
     url = _url(fields)
-    secrets = {name: value for name, value in fields.variables.used.items() if _may_be_secret(name, value)}
+    # A folder or the name of a user is not secret.
+    secrets = {
+        name: value
+        for name, value in fields.variables.used.items()
+        if name not in _PUBLIC_VARIABLES and not value.startswith(("/", "~", "./", "../"))
+    }
+    labels = ServerLabels(
+        alias=fields.text("alias").strip(),
+        description=fields.text("description"),
+        category=fields.text("category").strip(),
+    )
     return ServerSpec(
         name=name,
         transport=_transport(fields, command, url),
@@ -125,19 +134,12 @@ def _spec(name: str, fields: Fields, enabled: bool) -> ServerSpec:
         headers=_headers(fields),
         secrets=secrets,
         enabled=enabled,
-        alias=fields.text("alias").strip(),
-        description=fields.text("description"),
-        category=fields.text("category").strip(),
-        tools=_filter(fields),
+        labels=labels,
+        tools=ToolFilter(**fields.given("tools", {"allow": Fields.texts, "deny": Fields.texts})),
         timeouts=_timeouts(fields),
         result_tokens=fields.whole("result_tokens", least=LEAST_TOKENS, most=MOST_TOKENS) or 0,
-        answer_values=fields.whole("answer_values", least=LEAST_VALUES, most=MOST_VALUES) or 0,
+        answer_values=fields.whole("answer_values", least=1_000, most=50_000_000) or 0,
     )
-
-
-def _may_be_secret(name: str, value: str) -> bool:
-    """Whether the value of a variable is nobody's business; a folder or the name of a user is not secret."""
-    return name not in _PUBLIC_VARIABLES and not value.startswith(("/", "~", "./", "../"))
 
 
 def _transport(fields: Fields, command: str, url: str) -> Transport:
@@ -148,30 +150,32 @@ def _transport(fields: Fields, command: str, url: str) -> Transport:
         fields.report("a server needs a command or a url", fix="Write command and args, or url.")
     declared = _declared(fields)
     if declared is None:
-        return "stdio" if has_command else "sse" if _path_of(url).endswith("/sse") else "http"
+        return "stdio" if has_command else "sse" if _ends_with_sse(url) else "http"
     if has_command != has_url and (declared == "stdio") != has_command:
         wanted = "command" if declared == "stdio" else "url"
-        fields.report(
-            f"this type of server needs a {wanted}", _type_field(fields), fix="Delete the type, or correct it."
-        )
+        field = "type" if fields.table.get("type") is not None else "transport"
+        fields.report(f"this type of server needs a {wanted}", field, fix="Delete the type, or correct it.")
     return declared
 
 
 def _declared(fields: Fields) -> Transport | None:
     found = set[Transport]()
     for field in ("type", "transport"):
-        word = fields.text(field)
-        if word and word.casefold() not in _TRANSPORTS:
-            fields.report("this is not a transport", field, fix=meant(word.casefold(), ("stdio", "http", "sse")))
+        word = fields.text(field).casefold()
+        if word and word not in _TRANSPORTS:
+            fields.report("this is not a transport", field, fix=suggest(word, ("stdio", "http", "sse")))
         elif word:
-            found.add(_TRANSPORTS[word.casefold()])
+            found.add(_TRANSPORTS[word])
     if len(found) > 1:
         fields.report("type and transport contradict each other", "transport", fix="Keep one of the two.")
     return next(iter(found), None)
 
 
-def _type_field(fields: Fields) -> str:
-    return "type" if fields.table.get("type") is not None else "transport"
+def _ends_with_sse(url: str) -> bool:
+    try:
+        return urlsplit(url).path.rstrip("/").endswith("/sse")
+    except ValueError:
+        return False
 
 
 def _command_line(fields: Fields) -> tuple[str, tuple[str, ...]]:
@@ -197,9 +201,8 @@ def _split(fields: Fields, command: str) -> tuple[str, tuple[str, ...]]:
     try:
         first, *rest = shlex.split(command)
     except ValueError:
-        fields.report(
-            "the command has a quote that is never closed", "command", fix="Write command and a list of args."
-        )
+        fix = "Write command and a list of args."
+        fields.report("the command has a quote that is never closed", "command", fix=fix)
         return "", ()
     return first, tuple(rest)
 
@@ -213,16 +216,8 @@ def _url(fields: Fields) -> str:
     return url
 
 
-def _path_of(url: str) -> str:
-    """The path of an address without its last slash; empty when it is no address."""
-    try:
-        return urlsplit(url).path.rstrip("/")
-    except ValueError:
-        return ""
-
-
 def _environment(fields: Fields) -> dict[str, str]:
-    """What `env` says, and below it what the file of `envFile` says."""
+    """The variables of `env`, and below them those of the file of `envFile`."""
     env = {**_from_file(fields), **fields.pairs("env")}
     for name in env:
         if not name or "=" in name or "\0" in name:
@@ -257,19 +252,94 @@ def _folder(fields: Fields) -> str | None:
     return os.fspath(absolute(cwd, fields.variables.environ, fields.variables.folder)) if cwd else None
 
 
-def _filter(fields: Fields) -> ToolFilter:
-    fields.inner("tools", ("allow", "deny"))
-    return ToolFilter(allow=fields.texts("tools", "allow"), deny=fields.texts("tools", "deny"))
-
-
 def _timeouts(fields: Fields) -> Timeouts:
-    fields.inner("timeouts", ("start", "call", "total", "idle"))
-    given = {key: fields.number("timeouts", key, above=0) for key in ("start", "call", "total")}
-    given["idle"] = fields.number("timeouts", "idle")
+    given = fields.given("timeouts", TIMEOUTS)
     plain = fields.number("timeout", above=0)
-    if plain is not None and given["call"] is None:
-        given["call"] = plain / 1000 if plain > _MILLISECONDS else plain
+    if plain is not None:
+        given.setdefault("call", plain / 1000 if plain > _MILLISECONDS else plain)
     # A longer wait for one call is pointless when the whole call may not take that long.
-    if given["call"] is not None and given["total"] is None:
-        given["total"] = max(given["call"], Timeouts().total)
-    return Timeouts(**{key: value for key, value in given.items() if value is not None})
+    if "call" in given:
+        given.setdefault("total", max(given["call"], Timeouts().total))
+    return Timeouts(**given)
+
+
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?:///", re.IGNORECASE)
+_DATABASE: Mapping[str, Kind] = {
+    # Looks at a registry would otherwise follow each other without a pause.
+    "refresh_s": number(least=0.1),
+    "registry_override": Fields.switch,
+    "writes": Fields.switch,
+    "allow_superuser": Fields.switch,
+    "rows": whole(1, 100_000),
+    "bytes": whole(1_000, 10_000_000),
+    "seconds": lambda fields, *path: _call_seconds(fields, *path),
+}
+DATABASE_KEYS = ("url", "registry", "role", "roles", *_DATABASE)
+"""The fields of a database."""
+MOST_SECONDS = 3_600
+"""Of one call; databases keep their limits in small numbers."""
+
+
+def read_databases(top: Fields) -> tuple[DatabaseSpec, ...]:
+    """The databases that can be used; what is wrong with the others is reported, and never shows a URL."""
+    table = top.table.get("databases")
+    if isinstance(table, dict):
+        return tuple(_usable_databases(top, table))
+    if table is not None:
+        fix = "Write a name for each database, with its url and registry below it."
+        top.report("the databases must be a table", "databases", fix=fix)
+    return ()
+
+
+def _usable_databases(top: Fields, table: Mapping[str, Any]) -> Iterator[DatabaseSpec]:
+    for name, entry in table.items():
+        path = ("databases", name)
+        if _refuse_name(name):
+            top.report("this cannot be a database's name", *path, fix="Give it a short, plain name.")
+        elif not isinstance(entry, dict):
+            top.report("a database must be a table", *path, fix=f"Use some of: {', '.join(DATABASE_KEYS)}.")
+        else:
+            fields = top.below(*path)
+            spec = _database(name, fields)
+            top.problems += fields.problems
+            if fields.is_usable:
+                yield spec
+
+
+def _database(name: str, fields: Fields) -> DatabaseSpec:
+    fields.refuse_unknown(DATABASE_KEYS)
+    url, registry = _database_url(fields), fields.text("registry").strip()
+    if not registry and fields.is_usable:
+        fix = "Name the database or schema that holds the registry, such as mcp."
+        fields.report("a database needs a registry", "registry", fix=fix)
+    return DatabaseSpec(
+        name=name,
+        url=url,
+        registry=registry,
+        role=fields.text("role").strip(),
+        roles={caller: role for caller, role in fields.pairs("roles").items() if role},
+        file=str(fields.document.file),
+        line=fields.document.line(("databases", name)),
+        **{key: found for key, read in _DATABASE.items() if (found := read(fields, key)) is not None},
+    )
+
+
+def _call_seconds(fields: Fields, *path: str) -> float | None:
+    found = fields.number(*path, above=0)
+    if found is not None and found > MOST_SECONDS:
+        fields.report("this is longer than a call may take", *path, fix=f"Write at most {MOST_SECONDS}.")
+    return found
+
+
+def _database_url(fields: Fields) -> str:
+    """A URL as it is; the file of SQLite is one beside the config."""
+    text = fields.text("url").strip()
+    if not text and fields.is_usable:
+        fix = "Write sqlite:///file.db or postgresql://user@host/database."
+        fields.report("a database needs a url", "url", fix=fix)
+    match = _SQLITE.match(text)
+    if not match:
+        return text
+    name, mark, query = text[match.end() :].partition("?")
+    file = absolute(name, fields.variables.environ, fields.document.file.absolute().parent)
+    return f"sqlite:///{file}{mark}{query}" if name else text

@@ -1,8 +1,7 @@
-"""Everything that one run of Portico is told, where its config and its state are, and which keys restrict it."""
+"""Settings of one run, the places of its config and state, and the config keys that restrict something."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -10,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from portico.documents.tree import TreePath
+from portico.documents.values_with_positions import TreePath
 from portico.domain.call import ResultLimits, ScriptLimits
 from portico.domain.profile import OPEN, Profile
 from portico.domain.server import DatabaseSpec, HttpSettings, ServerSpec
+from portico.domain.suggestions import nearest_names
 from portico.errors import ConfigError, RestrictionError
 
 NAMES = ("portico.yaml", "portico.yml", "portico.json")
@@ -22,12 +22,14 @@ NAMES = ("portico.yaml", "portico.yml", "portico.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationPaths:
-    """The folders of one installation; nothing is created by knowing them."""
+    """The folders of one installation and its config file; nothing is created by knowing them."""
 
     config: Path
     """Folder of the user's own config file."""
     data: Path
     """Folder of everything that is remembered."""
+    file: Path | None = None
+    """The config file in force, if there is one."""
 
     @property
     def config_file(self) -> Path:
@@ -68,37 +70,14 @@ def _xdg(environ: Mapping[str, str], variable: str, default: str) -> Path:
 SURFACES = ("discover", "static", "search", "capabilities", "gateway")
 """The surfaces that `surface` may name."""
 
-PORT = 8421
-"""The port that Portico listens on unless it is told another."""
-
-
-COUNTERS = ("estimate", "exact")
-"""The token counters that `tokens` may name."""
-
-ORDERS = ("keywords", "meaning")
-"""What `search.order` may name: points for keywords, or the same order as on the other surfaces."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchLimits:
-    """What one search may cost when the caller does not say, and the order on the `search` surface."""
-
-    tokens: int = 800
-    limit: int = 5
-    order: str = "keywords"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapabilitiesSettings:
-    """What the surface `capabilities` calls its two tools, what it suggests, and what its inventory may cost."""
+    """The prefix of the two tools of the surface `capabilities`, its suggestions, and the budget of its inventory."""
 
     prefix: str = ""
     quick_actions: tuple[str, ...] = ()
     budget: int = 500
-
-
-QUESTION_SECONDS = 0.8
-"""How long a search waits for the meaning of its query unless it is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,39 +87,40 @@ class Semantic:
     model: str
     url: str = ""
     key: str = field(default="", repr=False)
-    timeout_s: float = QUESTION_SECONDS
+    timeout_s: float = 0.8
+    """Seconds that a search waits for the meaning of its query."""
     line: int | None = None
     """Where the file asks for it."""
 
 
-STORES = ("sqlite", "memory")
-"""The stores that `store` may name by one word; an address names the others."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """The cost of one search when the caller does not say, the order on the `search` surface, and the embedder."""
 
-JOURNALS = ("batched", "durable")
-"""What `journal` may say: entries are written together a little later, or before the result is given."""
+    tokens: int = 800
+    limit: int = 5
+    order: str = "keywords"
+    """Points for keywords, or `meaning`: the same order as on the other surfaces."""
+    semantic: Semantic | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSettings:
-    """How carefully the journal is kept, and for how long."""
+    """The care with which the journal is kept, and for how long."""
 
     mode: str = "batched"
+    """Entries are written together a little later, or with `durable` before the result is given."""
     keep_days: int = 90
     """Entries older than this are dropped once a day; usage keeps what they add up to."""
     buffer: int = 50_000
     """Entries that wait for the store at most; what comes on top is dropped, and counted."""
     wait_s: float = 10.0
-    """How long a result waits for its commit, with `durable`."""
-
-
-LOG_LEVELS = ("debug", "info", "warning", "error")
-LOG_FORMATS = ("text", "json")
-"""What `log` may name."""
+    """Seconds that a result waits for its commit, with `durable`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """What a gateway that is served logs, and how; empty leaves it to the environment."""
+    """The level and format of the log of a gateway that is served; empty leaves them to the environment."""
 
     level: str = ""
     format: str = ""
@@ -152,9 +132,9 @@ class ScriptSettings:
 
     enabled: bool = True
     limits: ScriptLimits = field(default_factory=ScriptLimits)
-    """What one script may use unless its caller asks for another time."""
+    """Limits of one script unless its caller asks for another time."""
     max_seconds: float = 120.0
-    """What a caller may ask for."""
+    """The most that a caller may ask for."""
     at_once: int = 8
     """Scripts that run at once."""
     pool: int = 4
@@ -164,58 +144,13 @@ class ScriptSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings:
-    """What the config file says, with every variable expanded and every refused part in `problems`."""
+class StorageSettings:
+    """Where state is kept, and how carefully and how long."""
 
-    home: InstallationPaths
-    surface: str = "discover"
-    host: str = "127.0.0.1"
-    port: int = PORT
-    http: HttpSettings = field(default_factory=HttpSettings)
-    """By which names the listener may be called, and within which limits."""
-    log: LogSettings = LogSettings()
-    servers: tuple[ServerSpec, ...] = ()
-    pins: tuple[str, ...] = ()
-    categories: Mapping[str, str] = field(default_factory=dict)
-    examples: Mapping[str, str] = field(default_factory=dict)
-    """Example prompts by `server.tool`."""
-    search: SearchLimits = SearchLimits()
-    capabilities: CapabilitiesSettings = CapabilitiesSettings()
-    semantic: Semantic | None = None
-    tokens: str = "estimate"
     store: str = field(default="sqlite", repr=False)
     """`sqlite`, `memory`, or the address of a database, which may hold a password."""
     journal: JournalSettings = JournalSettings()
     results: ResultLimits = field(default_factory=ResultLimits)
-    scripts: ScriptSettings = ScriptSettings()
-    python: tuple[str, ...] = ()
-    """Modules, files and patterns of files with tools, relative to `folder`."""
-    yaml: tuple[str, ...] = ()
-    """Patterns of files with definitions, relative to `folder`."""
-    hooks: tuple[str, ...] = ()
-    """Modules and files with hooks, relative to `folder`."""
-    databases: tuple[DatabaseSpec, ...] = ()
-    """Databases whose registries hold tools, that of the chosen profile included."""
-    database_uri: str = field(default="", repr=False)
-    """The database that packaged tools read, which may hold a password; empty for the demo's."""
-    allow_superuser: bool = False
-    """Whether the database that packaged tools read may be asked with the login of a superuser."""
-    profile: str = ""
-    """The name of the chosen profile; its surface, pins and servers are already in force."""
-    selected: Profile = OPEN
-    """The chosen profile, for what it lets through."""
-    reload: bool = False
-    """Whether tools are loaded again when their files change."""
-    problems: tuple[ConfigError, ...] = ()
-    """What could not be used; everything else is in force."""
-    refused: Mapping[str, tuple[ConfigError, ...]] = field(default_factory=dict)
-    """The servers that cannot be used, by name, with what is wrong; the same problems are in `problems`."""
-    file: Path | None = None
-
-    @property
-    def folder(self) -> Path:
-        """The folder that paths in the config are relative to: that of the file, or the current one without a file."""
-        return self.file.absolute().parent if self.file else Path.cwd()
 
     @property
     def store_shown(self) -> str:
@@ -224,6 +159,64 @@ class GatewaySettings:
             return self.store
         parts = urlsplit(self.store)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogSettings:
+    """Pins, explicit categories, example prompts by `server.tool`, and the counter of tokens."""
+
+    pins: tuple[str, ...] = ()
+    categories: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, str] = field(default_factory=dict)
+    tokens: str = "estimate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSettings:
+    """Tools and hooks of our own, relative to the config's folder, and the database that packaged tools read."""
+
+    python: tuple[str, ...] = ()
+    """Modules, files and patterns of files with tools."""
+    yaml: tuple[str, ...] = ()
+    """Patterns of files with definitions."""
+    hooks: tuple[str, ...] = ()
+    """Modules and files with hooks."""
+    reload: bool = False
+    """Whether tools are loaded again when their files change."""
+    database_uri: str = field(default="", repr=False)
+    """The database that packaged tools read, which may hold a password; empty for the demo's."""
+    allow_superuser: bool = False
+    """Whether that database may be asked with the login of a superuser."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """The config file with every variable expanded and every refused part in `problems`."""
+
+    home: InstallationPaths
+    surface: str = "discover"
+    http: HttpSettings = field(default_factory=HttpSettings)
+    log: LogSettings = LogSettings()
+    servers: tuple[ServerSpec, ...] = ()
+    databases: tuple[DatabaseSpec, ...] = ()
+    """Databases whose registries hold tools, that of the chosen profile included."""
+    local: LocalSettings = LocalSettings()
+    catalog: CatalogSettings = CatalogSettings()
+    search: SearchSettings = SearchSettings()
+    capabilities: CapabilitiesSettings = CapabilitiesSettings()
+    storage: StorageSettings = StorageSettings()
+    scripts: ScriptSettings = ScriptSettings()
+    profile: Profile = OPEN
+    """The chosen profile; its surface, pins and servers are already in force."""
+    problems: tuple[ConfigError, ...] = ()
+    """Parts that could not be used; everything else is in force."""
+    refused: Mapping[str, tuple[ConfigError, ...]] = field(default_factory=dict)
+    """The servers that cannot be used, by name, with what is wrong; the same problems are in `problems`."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths in the config are relative to: that of the file, or the current one without a file."""
+        return self.home.file.absolute().parent if self.home.file else Path.cwd()
 
 
 TOP = ("hooks", "profiles")
@@ -239,8 +232,9 @@ WORDS = frozenset(
     " allowtools denytools blockedtools allowedtools excludetools includetools enabledtools disabledtools".split()
 )
 """Names that are no keys of ours, and that somebody writes who wants to restrict something."""
+RESTRICTION = 75.0
+"""Percent of letters by which a key resembles a restriction; a lower share would refuse to start for no reason."""
 _SERVER_TABLES = ("servers", "mcpServers", "mcp_servers", "context_servers", "extensions", "mcp")
-_NEAR = 0.75
 
 
 def restricts(path: TreePath) -> bool:
@@ -248,7 +242,9 @@ def restricts(path: TreePath) -> bool:
     if not path or not isinstance(path[0], str):
         return False
     top = path[0]
-    if top in TOP or (top in SWITCHES and _switches(path, SWITCHES[top])):
+    if top in TOP or (top in SWITCHES and len(path) == 1):
+        return True
+    if top in SWITCHES and isinstance(path[1], str) and (path[1] in SWITCHES[top] or is_meant(path[1], SWITCHES[top])):
         return True
     if top == "databases":
         return False  # one with anything wrong in it is not used at all
@@ -261,7 +257,7 @@ def restricts(path: TreePath) -> bool:
 def is_meant(key: str, restrictions: Iterable[str]) -> bool:
     """Whether an unknown key was probably meant to restrict something."""
     plain = re.sub(r"[^a-z]", "", key.casefold())
-    return plain in WORDS or bool(difflib.get_close_matches(plain, [*restrictions], n=1, cutoff=_NEAR))
+    return plain in WORDS or bool(nearest_names(plain, restrictions, limit=1, cutoff=RESTRICTION))
 
 
 def refuse_unrestricted(problems: Iterable[ConfigError]) -> None:
@@ -273,11 +269,6 @@ def refuse_unrestricted(problems: Iterable[ConfigError]) -> None:
     for problem in problems:
         if isinstance(problem, RestrictionError):
             raise problem
-
-
-def _switches(path: TreePath, switches: Iterable[str]) -> bool:
-    """Whether a path is the table itself, one of its switches, or a key that was probably meant to be one."""
-    return len(path) == 1 or (isinstance(path[1], str) and (path[1] in switches or is_meant(path[1], switches)))
 
 
 def _server_field(path: TreePath) -> str | None:

@@ -9,17 +9,16 @@ import logging
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from portico.documents.document import Document, read_document
+from portico.documents.document import Document, read_document, write_atomically
 from portico.errors import ConfigError
 
-from .edit import write_atomically
 from .settings import NAMES, InstallationPaths, absolute, find_paths
 from .variables import Variables
 
@@ -30,6 +29,7 @@ PROFILES = ("profiles.yml", "profiles.yaml")
 MOST_FILES = 2_000
 MOST_BYTES = 64 * 1024 * 1024
 _GLOB = frozenset("*?[")
+Value = TypeVar("Value")
 _DEFINITIONS = (".yml", ".yaml", ".json", ".json5", ".jsonc", ".toml")
 
 
@@ -87,7 +87,7 @@ def _named(document: Document, variables: Variables) -> Iterator[Path]:
     yield from (path for name in PROFILES if (path := folder / name).is_file())
     yield from _mentioned(data, folder, variables)
     for key in (*CODE, "yaml"):
-        for text in _texts(data.get(key)):
+        for text in _values(data.get(key), str):
             yield from _source(key, _expanded(text, variables), folder, variables)
 
 
@@ -97,50 +97,32 @@ def _source(key: str, text: str, folder: Path, variables: Variables) -> Iterator
     found = [*map(Path, sorted(glob.glob(str(path), recursive=True)))] if _GLOB & set(text) else [path]
     for file in filter(Path.is_file, found):
         yield file
-        if key == "yaml":
-            yield from _mentioned_by(file, variables)
-    if key in CODE:
-        yield from _importable(text, folder, found)
-
-
-def _importable(text: str, folder: Path, found: Iterable[Path]) -> Iterator[Path]:
-    """What imported code may import from where it lies: the files beside it, and the whole of its package."""
-    folders = dict.fromkeys([folder, *(file.parent for file in found)])
-    for place in folders:
+        if key == "yaml" and file.suffix.lower() in _DEFINITIONS:
+            # A definition may name files itself, such as the program that a command tool starts.
+            with suppress(ConfigError):
+                yield from _mentioned(read_document(file).data, file.parent, variables)
+    if key not in CODE:
+        return
+    # Imported code may import what lies beside it, and the whole of its package.
+    for place in dict.fromkeys([folder, *(file.parent for file in found)]):
         yield from sorted(path for path in place.glob("*.py") if path.is_file())
     package = folder / text.partition(".")[0]
     if text.replace(".", "").isidentifier() and package.is_dir():
         yield from sorted(path for path in package.rglob("*.py") if path.is_file())
 
 
-def _mentioned_by(file: Path, variables: Variables) -> Iterator[Path]:
-    """The files that a definition names, such as the program that a command tool starts."""
-    if file.suffix.lower() not in _DEFINITIONS:
-        return
-    try:
-        data = read_document(file).data
-    except ConfigError:
-        return
-    yield from _mentioned(data, file.parent, variables)
-
-
 def _mentioned(data: Any, folder: Path, variables: Variables) -> Iterator[Path]:
     """Every text that is the path of a file in the folder: a program, its arguments, a file of variables."""
-    texts = [*_texts(data)]
-    folders = [folder, *(folder / _expanded(text, variables) for text in _working_folders(data))]
-    for text in texts:
+    # What the entries of servers and commands call `cwd`: their arguments are relative to it.
+    working = [table["cwd"] for table in _values(data, dict) if isinstance(table.get("cwd"), str)]
+    folders = [folder, *(folder / _expanded(text, variables) for text in working)]
+    for text in _values(data, str):
         # A command line may be one text; a word of a longer text is a path only where it looks like one.
         for word in dict.fromkeys((text, *(word for word in text.split() if "/" in word or "." in word))):
             for place in folders:
                 path = _local_path(_expanded(word, variables), place, folder)
                 if path is not None and path.is_file():
                     yield path
-
-
-def _working_folders(data: Any) -> list[str]:
-    """What the entries of servers and commands call `cwd`: their arguments are relative to it."""
-    tables = [value for value in _values(data) if isinstance(value, dict)]
-    return [table["cwd"] for table in tables if isinstance(table.get("cwd"), str)]
 
 
 def _local_path(text: str, place: Path, folder: Path) -> Path | None:
@@ -151,16 +133,13 @@ def _local_path(text: str, place: Path, folder: Path) -> Path | None:
     return path if not os.path.isabs(text) or path.is_relative_to(folder) else None
 
 
-def _texts(data: Any) -> Iterator[str]:
-    """Every text in a tree of values, keys excluded."""
-    return (value for value in _values(data) if isinstance(value, str))
-
-
-def _values(data: Any) -> Iterator[Any]:
+def _values(data: Any, kind: type[Value]) -> Iterator[Value]:
+    """Every value of one type in a tree of values, keys excluded."""
     waiting = [data]
     while waiting:
         value = waiting.pop()
-        yield value
+        if isinstance(value, kind):
+            yield value
         if isinstance(value, dict):
             waiting.extend(value.values())
         elif isinstance(value, list):
@@ -193,7 +172,7 @@ class Trusted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustBook:
-    """What one user has trusted; whatever cannot be read or was tampered with trusts nothing."""
+    """The configs that one user trusts; a file that cannot be read or was tampered with trusts nothing."""
 
     file: Path
     environ: Mapping[str, str]
@@ -254,9 +233,10 @@ class TrustBook:
             raise self._unusable("it cannot be read") from error
         if os.name == "posix" and (status.st_mode & _OTHERS_WRITE or status.st_uid not in (os.getuid(), 0)):
             raise self._unusable("others may write to it")
-        if not _is_book(data):
+        trusted = data.get("trusted") if isinstance(data, dict) and data.get("version") == _VERSION else None
+        if not isinstance(trusted, dict) or not all(map(_is_entry, trusted.values())):
             raise self._unusable("it does not look as Portico wrote it")
-        return {path: dict(files) for path, files in data["trusted"].items()}
+        return {path: dict(files) for path, files in trusted.items()}
 
     def _write(self, known: Mapping[str, Mapping[str, str]]) -> None:
         text = json.dumps({"version": _VERSION, "trusted": known}, indent=1, sort_keys=True) + "\n"
@@ -285,12 +265,8 @@ def is_own(config: Path, paths: InstallationPaths) -> bool:
     return os.path.realpath(config.parent) == os.path.realpath(paths.config)
 
 
-def _is_book(data: Any) -> bool:
-    trusted = data.get("trusted") if isinstance(data, dict) and data.get("version") == _VERSION else None
-    return isinstance(trusted, dict) and all(
-        isinstance(files, dict) and files and all(isinstance(mark, str) for mark in files.values())
-        for files in trusted.values()
-    )
+def _is_entry(files: Any) -> bool:
+    return isinstance(files, dict) and bool(files) and all(isinstance(mark, str) for mark in files.values())
 
 
 logger = logging.getLogger(__name__)
@@ -306,7 +282,11 @@ def find_config(named: str | None, environ: Mapping[str, str], cwd: Path) -> Pat
     """
     for source, value in (("--config", named), ("PORTICO_CONFIG", environ.get("PORTICO_CONFIG"))):
         if value:
-            return _existing(absolute(value, environ, cwd), source)
+            file = absolute(value, environ, cwd)
+            if os.path.exists(file):
+                return file
+            fix = "Check the path, or leave it out to use none."
+            raise ConfigError("there is no such file", file=str(file), where=source, fix=fix)
     own = (file for name in NAMES if os.path.exists(file := find_paths(environ, cwd).config / name))
     return next(found_here(NAMES, environ, cwd), None) or next(own, None)
 
@@ -318,7 +298,10 @@ def found_here(names: Sequence[str], environ: Mapping[str, str], cwd: Path) -> I
         file = cwd / name
         if not os.path.lexists(file):
             continue
-        if (is_own(file, paths) or _is_trusted(file, book)) and os.path.exists(file):
+        standing = "trusted" if is_own(file, paths) else book.standing(file)
+        if standing != "trusted":
+            _name_ignored(str(location(file)), standing)
+        elif os.path.exists(file):
             yield file
 
 
@@ -343,13 +326,6 @@ def edited(file: Path, environ: Mapping[str, str], cwd: Path) -> Iterator[None]:
         open_trust(environ, cwd).trust(file)
 
 
-def _is_trusted(file: Path, book: TrustBook) -> bool:
-    standing = book.standing(file)
-    if standing != "trusted":
-        _name_ignored(str(location(file)), standing)
-    return standing == "trusted"
-
-
 @cache
 def _name_ignored(path: str, standing: str) -> None:
     """Say once per process that a file is ignored, whatever asks for it."""
@@ -360,11 +336,3 @@ def _name_ignored(path: str, standing: str) -> None:
         why,
         shlex.quote(path),
     )
-
-
-def _existing(file: Path, source: str) -> Path:
-    if not os.path.exists(file):
-        raise ConfigError(
-            "there is no such file", file=str(file), where=source, fix="Check the path, or leave it out to use none."
-        )
-    return file

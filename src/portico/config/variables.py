@@ -52,7 +52,7 @@ _NESTING = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variables:
-    """What `${...}` may refer to while one file is read."""
+    """The variables that `${...}` may refer to while one file is read."""
 
     environ: Mapping[str, str] = field(repr=False)
     folder: Path
@@ -84,12 +84,18 @@ class Variables:
 
     def _value(self, inside: str, depth: int) -> str:
         if inside.startswith("input:"):
-            raise _unanswered(inside.removeprefix("input:"))
+            safe = re.sub(r"\W+", "_", inside.removeprefix("input:")).strip("_").upper() or "NAME"
+            raise ConfigError(
+                f"${{{inside}}} asks a question in the editor, and there is nobody to answer it here",
+                fix=f"Set an environment variable and write ${{{safe}}} instead.",
+            )
         if (known := self._editor_word(inside)) is not None:
             return known
         found = _NAME.match(inside)
         if found is None or depth > _NESTING or (found["default"] is None and found.end() != len(inside)):
-            raise _unknown(inside)
+            shown = f"${{{found['name']}...}}" if found else "${...}"
+            fix = "Write ${NAME} or ${NAME:-default}, or $${ for a plain ${."
+            raise ConfigError(f"{shown} is not understood", fix=fix)
         name = found["name"]
         if found["default"] is not None and not self.environ.get(name):
             return self._expand(inside[found.end() :], depth + 1)
@@ -103,10 +109,9 @@ class Variables:
         )
 
     def _editor_word(self, word: str) -> str | None:
-        if word == "workspaceFolder":
-            return str(self.folder.parent if self.folder.name in _EDITOR_FOLDERS else self.folder)
-        if word == "workspaceFolderBasename":
-            return (self.folder.parent if self.folder.name in _EDITOR_FOLDERS else self.folder).name
+        if word in ("workspaceFolder", "workspaceFolderBasename"):
+            folder = self.folder.parent if self.folder.name in _EDITOR_FOLDERS else self.folder
+            return str(folder) if word == "workspaceFolder" else folder.name
         if word == "userHome":
             return self.environ.get("HOME") or self.environ.get("USERPROFILE")
         return os.sep if word in ("pathSeparator", "/") else None
@@ -128,17 +133,3 @@ def _closing(text: str, start: int) -> int:
             if not open_braces:
                 return at
     raise ConfigError("a ${ is never closed", fix="Write ${NAME}, or $${ for a plain ${.")
-
-
-def _unanswered(input_name: str) -> ConfigError:
-    safe = re.sub(r"\W+", "_", input_name).strip("_").upper() or "NAME"
-    return ConfigError(
-        f"${{input:{input_name}}} asks a question in the editor, and there is nobody to answer it here",
-        fix=f"Set an environment variable and write ${{{safe}}} instead.",
-    )
-
-
-def _unknown(inside: str) -> ConfigError:
-    found = _NAME.match(inside)
-    shown = f"${{{found['name']}...}}" if found else "${...}"
-    return ConfigError(f"{shown} is not understood", fix="Write ${NAME} or ${NAME:-default}, or $${ for a plain ${.")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +15,7 @@ from portico.errors import ConfigError, RestrictionError
 from . import json_text as jsonc
 from . import toml_text as tomldoc
 from . import yaml_text as yamldoc
-from .tree import Duplicate, Node, TreePath, duplicates, line_at, node_at, plain, words
+from .values_with_positions import Duplicate, Node, TreePath, duplicates, line_at, node_at, plain, words
 
 Format = Literal["json", "yaml", "toml"]
 
@@ -139,3 +142,52 @@ def _unreadable(file: Path, error: OSError) -> ConfigError:
     }
     reason, fix = reasons.get(type(error), (f"the file cannot be read ({error.strerror or error})", "Check the path."))
     return ConfigError(reason, file=str(file), fix=fix)
+
+
+_PRIVATE = 0o600
+"""Config files hold secrets: a new one is for its owner alone."""
+
+
+def write_atomically(file: Path, content: bytes, *, like: Path | None = None) -> None:
+    """Put content in the place of a file's, with the mode and owner of that file, or of another one it is `like`.
+
+    A link keeps pointing at its target.
+
+    Raises:
+        ConfigError: the folder or file cannot be written; nothing has changed then.
+    """
+    target = Path(os.path.realpath(file))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise _unwritable(file, error) from None
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        _copy_owner(name, like or target)
+        os.replace(name, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise _unwritable(file, error) from None
+
+
+def _copy_owner(name: str, model: Path) -> None:
+    try:
+        status = os.stat(model)
+    except FileNotFoundError:
+        os.chmod(name, _PRIVATE)
+        return
+    os.chmod(name, status.st_mode & 0o7777)
+    # Under sudo the file must go on belonging to its user; anyone else may not give files away, and need not.
+    if hasattr(os, "chown"):
+        with contextlib.suppress(PermissionError):
+            os.chown(name, status.st_uid, status.st_gid)
+
+
+def _unwritable(file: Path, error: OSError) -> ConfigError:
+    fix = "Check the folder's permissions and the free space."
+    return ConfigError(f"the file cannot be written ({error.strerror or error})", file=str(file), fix=fix)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from portico.errors import ConfigError
 
-from .tree import DEPTH, Member, Node, node_at, tallest
+from .values_with_positions import DEPTH, Member, Node, node_at
 
 _TRIVIA = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
@@ -71,10 +71,7 @@ class _Scanner:
             self._skip()
             members.append(Member(key=key, line=line, start=key_start, node=self._value(depth + 1)))
             self._comma("}", start)
-        nodes = [member.node for member in members]
-        return Node(
-            line=self._line(start), start=start, end=self._at, members=tuple(members), height=tallest(nodes) + 1
-        )
+        return Node(line=self._line(start), start=start, end=self._at, members=tuple(members))
 
     def _list(self, depth: int) -> Node:
         start, items = self._at, list[Node]()
@@ -82,7 +79,7 @@ class _Scanner:
         while not self._closes("]", start):
             items.append(self._value(depth + 1))
             self._comma("]", start)
-        return Node(line=self._line(start), start=start, end=self._at, items=tuple(items), height=tallest(items) + 1)
+        return Node(line=self._line(start), start=start, end=self._at, items=tuple(items))
 
     def _closes(self, sign: str, start: int) -> bool:
         self._skip()
@@ -189,7 +186,11 @@ def put_member(text: str, path: tuple[str, ...], value: Any) -> str:
     if table is None or table.members is None:
         return text
     member = next((member for member in table.members if member.key == path[-1]), None)
-    return _replace(text, member, value) if member is not None else _insert(text, table, path[-1], value)
+    if member is None:
+        return _insert(text, table, path[-1], value)
+    indent = indent_of(text) if "\n" in text else None
+    dumped = dump(value, indent=indent).replace("\n", _newline_of(text) + _margin(text, member.start))
+    return text[: member.node.start] + dumped + text[member.node.end :]
 
 
 def drop_member(text: str, path: tuple[str, ...]) -> str:
@@ -215,11 +216,13 @@ def drop_member(text: str, path: tuple[str, ...]) -> str:
     return text[:at] + text[at + 1 : start] + rest
 
 
-def dump(value: Any, *, indent: str | None, margin: str = "", newline: str = "\n") -> str:
-    """One value as JSON; every line after the first is moved right by the margin."""
-    if indent is None:
-        return json.dumps(value, ensure_ascii=False)
-    return json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", newline + margin)
+def dump(value: Any, *, indent: str | None) -> str:
+    """One value as JSON."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _newline_of(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def indent_of(text: str) -> str:
@@ -228,28 +231,16 @@ def indent_of(text: str) -> str:
     return found[1] if found else "  "
 
 
-def newline_of(text: str) -> str:
-    """The line ending that a text uses."""
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _replace(text: str, member: Member, value: Any) -> str:
-    margin = _margin(text, member.start)
-    node = member.node
-    indent = indent_of(text) if "\n" in text else None
-    dumped = dump(value, indent=indent, margin=margin, newline=newline_of(text))
-    return text[: node.start] + dumped + text[node.end :]
-
-
 def _insert(text: str, table: Node, key: str, value: Any) -> str:
-    members, newline, unit = table.members or (), newline_of(text), indent_of(text)
+    members, newline, unit = table.members or (), _newline_of(text), indent_of(text)
     label = json.dumps(key, ensure_ascii=False)
     is_inline = bool(members) and "\n" not in text[table.start : table.end]
     if is_inline:
         end = members[-1].node.end
         return f"{text[:end]}, {label}: {dump(value, indent=None)}{text[end:]}"
     margin = _margin(text, members[-1].start) if members else _margin(text, table.start) + unit
-    member = f"{newline}{margin}{label}: {dump(value, indent=unit, margin=margin, newline=newline)}"
+    dumped = dump(value, indent=unit).replace("\n", newline + margin)
+    member = f"{newline}{margin}{label}: {dumped}"
     if not members:
         rest = text[table.start + 1 :]
         tail = f"{newline}{_margin(text, table.start)}" if rest[:1] == "}" else ""

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from portico.errors import ConfigError
 
-from .tree import DEPTH, Member, Node
+from .values_with_positions import DEPTH, Member, Node
 
 _HEADER = re.compile(r"\s*\[\[?(?P<path>[^\[\]]+)\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*(?P<path>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 _PLACE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
-
-_Lines = dict[tuple[str, ...], int]
 
 
 def parse(text: str, file: str) -> Node:
@@ -30,31 +28,31 @@ def parse(text: str, file: str) -> Node:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _syntax_error(error, text, file) from None
-    return _node(data, (), lines_of(text), file)
+    return _node(data, (), _lines_of(text), file)
 
 
-def key_parts(dotted: str) -> tuple[str, ...]:
+def _key_parts(dotted: str) -> tuple[str, ...]:
     """Split a dotted TOML key, quoted parts included."""
     return tuple(part.strip("\"'") if part[0] in "\"'" else part for part in _PART.findall(dotted))
 
 
-def header_of(line: str) -> tuple[str, ...] | None:
+def _header_of(line: str) -> tuple[str, ...] | None:
     """The table that a line opens, if it is a header."""
     found = _HEADER.match(line)
-    return key_parts(found["path"]) if found else None
+    return _key_parts(found["path"]) if found else None
 
 
-def lines_of(text: str) -> _Lines:
+def _lines_of(text: str) -> dict[tuple[str, ...], int]:
     """Where each table and key stands, as far as single lines tell."""
-    lines: _Lines = {}
+    lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
-        header = header_of(line)
+        header = _header_of(line)
         if header is not None:
             table = header
             lines.setdefault(table, number)
         elif found := _KEY.match(line):
-            lines.setdefault((*table, *key_parts(found["path"])), number)
+            lines.setdefault((*table, *_key_parts(found["path"])), number)
     return lines
 
 
@@ -68,7 +66,7 @@ def _syntax_error(error: Exception, text: str, file: str) -> ConfigError:
     return ConfigError(f"the TOML cannot be read: {problem}", file=file, line=line, fix=fix)
 
 
-def _node(value: Any, path: tuple[str, ...], lines: _Lines, file: str) -> Node:
+def _node(value: Any, path: tuple[str, ...], lines: Mapping[tuple[str, ...], int], file: str) -> Node:
     line = _nearest(path, lines)
     if len(path) > DEPTH:
         raise ConfigError(f"values are nested more than {DEPTH} deep", file=file, line=line, fix="Flatten them.")
@@ -77,21 +75,17 @@ def _node(value: Any, path: tuple[str, ...], lines: _Lines, file: str) -> Node:
             Member(key=key, line=_nearest((*path, key), lines), start=-1, node=_node(item, (*path, key), lines, file))
             for key, item in value.items()
         )
-        return Node(line=line, members=members, height=1)
+        return Node(line=line, members=members)
     if isinstance(value, list):
         items = tuple(_node(item, (*path, "[]"), lines, file) for item in value)
-        return Node(line=line, items=items, height=1)
-    return Node(line=line, value=value, spelling=_spelling(value))
+        return Node(line=line, items=items)
+    return Node(line=line, value=value, spelling=str(value).lower() if isinstance(value, bool) else str(value))
 
 
-def _nearest(path: tuple[str, ...], lines: _Lines) -> int:
+def _nearest(path: tuple[str, ...], lines: Mapping[tuple[str, ...], int]) -> int:
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path, 1)
-
-
-def _spelling(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -100,7 +94,7 @@ _IDLE = re.compile(r"\s*(?:#.*)?$")
 
 def put_table(text: str, path: tuple[str, ...], entry: Mapping[str, Any]) -> str:
     """The text with one table set, at the place where it was, or else at the end."""
-    block = _block(path, entry)
+    block = f"[{'.'.join(map(_key, path))}]\n" + "".join(f"{_key(k)} = {_value(v)}\n" for k, v in entry.items())
     before, inside, after = _cut(text.splitlines(keepends=True), path)
     if inside:
         return "".join((*before, block, *after))
@@ -120,7 +114,7 @@ def drop_table(text: str, path: tuple[str, ...]) -> str:
 
 def _cut(lines: list[str], path: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
     """The lines before the table, of it with the tables below it, and after it."""
-    headers = [(index, header) for index, line in enumerate(lines) if (header := header_of(line)) is not None]
+    headers = [(index, header) for index, line in enumerate(lines) if (header := _header_of(line)) is not None]
     inside = [index for index, header in headers if header[: len(path)] == path]
     if not inside:
         return lines, [], []
@@ -130,11 +124,6 @@ def _cut(lines: list[str], path: tuple[str, ...]) -> tuple[list[str], list[str],
     while end < len(lines) and end > start + 1 and _IDLE.match(lines[end - 1]):
         end -= 1
     return lines[:start], lines[start:end], lines[end:]
-
-
-def _block(path: Iterable[str], entry: Mapping[str, Any]) -> str:
-    header = ".".join(_key(part) for part in path)
-    return f"[{header}]\n" + "".join(f"{_key(key)} = {_value(value)}\n" for key, value in entry.items())
 
 
 def _key(name: str) -> str:

@@ -5,64 +5,59 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import yaml
 
 from portico.errors import ConfigError
 
-from .tree import DEPTH, Member, Node, tallest
+from .values_with_positions import DEPTH, Member, Node
 
 _WIDTH = 4096
 _TEXT_OR_EXPONENT = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d+e[-+]\d+')
 
 
-def put_text(text: str, table: str, name: str, value: str) -> str:
-    """The text with one text of a top-level table set, where it stands or as one more entry.
+def put_entry(text: str, path: tuple[str, str], entry: Mapping[str, Any] | str) -> str:
+    """The text with one entry of a top-level table set; the table is created when it is missing.
 
     Raises:
         ConfigError: the text is not YAML.
     """
-    holder = _member(parse(text, ""), table)
-    member = _member(holder.node, name) if holder is not None else None
-    if member is None:
-        return put_entry(text, table, name, value)
-    node = member.node
-    return f"{text[: node.start]}{json.dumps(value, ensure_ascii=False)}{text[node.end :]}"
-
-
-def put_entry(text: str, table: str, name: str, entry: Mapping[str, Any] | str) -> str:
-    """The text with one more entry in a top-level table, which is created when it is missing.
-
-    Raises:
-        ConfigError: the text is not YAML.
-    """
+    table, name = path
     root = parse(text, "")
     holder = _member(root, table)
+    member = _member(holder.node, name) if holder is not None else None
+    if member is not None and isinstance(entry, str):
+        return f"{text[: member.node.start]}{json.dumps(entry, ensure_ascii=False)}{text[member.node.end :]}"
+    if member is not None:
+        return put_entry(drop_entry(text, path), path, entry)
+    if holder is None and root.members is not None and root.flow:
+        return _insert_flow(text, root, table, {name: entry})
     if holder is None:
-        return _append_table(text, root, table, {name: entry})
+        gap = "" if not text or text.endswith("\n") else "\n"
+        return f"{text}{gap}{dump({table: {name: entry}})}"
     node = holder.node
     if node.members is not None and node.flow:
         return _insert_flow(text, node, name, entry)
-    if node.members:
-        margin = " " * node.members[0].column
-        return _insert_lines(text, _last_line(text, node), _block({name: entry}, margin))
-    margin = " " * (holder.column + 2)
-    return _insert_lines(text, holder.line, _block({name: entry}, margin))
+    margin = " " * (node.members[0].column if node.members else holder.column + 2)
+    block = "".join(f"{margin}{line}" for line in dump({name: entry}).splitlines(keepends=True))
+    return _insert_lines(text, _last_line(text, node) if node.members else holder.line, block)
 
 
-def drop_entry(text: str, table: str, name: str) -> str:
+def drop_entry(text: str, path: tuple[str, str]) -> str:
     """The text without one entry of a top-level table; comments around it stay.
 
     Raises:
         ConfigError: the text is not YAML.
     """
+    table, name = path
     holder = _member(parse(text, ""), table)
     member = _member(holder.node, name) if holder is not None else None
     if holder is None or member is None:
         return text
     if holder.node.flow:
-        return _cut_flow(text, holder.node, member)
+        return _cut_flow(text, member)
     lines = text.splitlines(keepends=True)
     return "".join((*lines[: member.line - 1], *lines[max(_last_line(text, member.node), member.line) :]))
 
@@ -77,17 +72,6 @@ def _member(table: Node, key: str) -> Member | None:
     return next((member for member in table.members or () if member.key == key and not member.merged), None)
 
 
-def _append_table(text: str, root: Node, table: str, entries: Mapping[str, Any]) -> str:
-    if root.members is not None and root.flow:
-        return _insert_flow(text, root, table, entries)
-    gap = "" if not text or text.endswith("\n") else "\n"
-    return f"{text}{gap}{dump({table: entries})}"
-
-
-def _block(entries: Mapping[str, Any], margin: str) -> str:
-    return "".join(f"{margin}{line}" for line in dump(entries).splitlines(keepends=True))
-
-
 def _insert_lines(text: str, after: int, block: str) -> str:
     lines = text.splitlines(keepends=True)
     head = "".join(lines[:after])
@@ -98,7 +82,12 @@ def _insert_lines(text: str, after: int, block: str) -> str:
 
 
 def _insert_flow(text: str, table: Node, key: str, value: Any) -> str:
-    member = f"{json.dumps(key, ensure_ascii=False)}: {_flow(value)}"
+    # JSON, but for numbers such as 1e-05, which are text in YAML unless they have a point.
+    written = _TEXT_OR_EXPONENT.sub(
+        lambda found: found[0] if found[0].startswith('"') else found[0].replace("e", ".0e"),
+        json.dumps(value, ensure_ascii=False),
+    )
+    member = f"{json.dumps(key, ensure_ascii=False)}: {written}"
     own = [member for member in table.members or () if not member.merged]
     if not own:
         at = table.start + 1
@@ -107,16 +96,7 @@ def _insert_flow(text: str, table: Node, key: str, value: Any) -> str:
     return f"{text[:end]}, {member}{text[end:]}"
 
 
-def _flow(value: Any) -> str:
-    """A value on one line: JSON, but for numbers such as 1e-05, which are text in YAML unless they have a point."""
-    return _TEXT_OR_EXPONENT.sub(_with_point, json.dumps(value, ensure_ascii=False))
-
-
-def _with_point(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith('"') else found[0].replace("e", ".0e")
-
-
-def _cut_flow(text: str, table: Node, member: Member) -> str:
+def _cut_flow(text: str, member: Member) -> str:
     end = member.node.end
     rest = text[end:].lstrip()
     if rest.startswith(","):
@@ -140,8 +120,9 @@ except ImportError:  # PyYAML without libyaml is slower and reads the same
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 NODES = 100_000
-"""How many values a document may hold once its aliases are written out."""
+"""The most values of a document once its aliases are written out."""
 
+_TEXT_TAGS = (*(f"tag:yaml.org,2002:{name}" for name in ("str", "timestamp", "merge")), "!")
 _FIXES = {
     "cannot start any token": "Indent with spaces, not tabs, and put quotes around a text that begins with a sign.",
     "mapping values are not allowed": "Put quotes around a text that holds ': ', and check the indentation.",
@@ -185,6 +166,11 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> ConfigEr
 
 
 class _Builder:
+    """Builds nodes from events.
+
+    Not from `yaml.compose`: its C code runs out of stack on text that is nested deep enough, and ends the process.
+    """
+
     def __init__(self, file: str, depth: int, nodes: int) -> None:
         self._file, self._deepest, self._most, self._total = file, depth, nodes, 0
         self._anchors: dict[str, Node | None] = {}
@@ -234,25 +220,24 @@ class _Builder:
 
     def _scalar(self, event: Any) -> Node:
         tag = event.tag or self._reader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
+        value: Any = None
+        is_text = tag in _TEXT_TAGS
+        if not is_text and tag.rsplit(":", 1)[-1] not in ("null", "bool", "int", "float", "value"):
+            self._fail(event, f"the tag {tag!r} is not known here", "Delete the tag, or put quotes around the text.")
+        if not is_text:
+            try:
+                value = self._reader.construct_object(yaml.ScalarNode(tag, event.value))
+            except (ValueError, KeyError, IndexError, yaml.YAMLError):
+                is_text = True
         return Node(
             line=event.start_mark.line + 1,
             start=event.start_mark.index,
             end=event.end_mark.index,
-            value=self._construct(event, tag),
+            value=self._text(event) if is_text else value,
             spelling=event.value,
         )
 
-    def _construct(self, event: Any, tag: str) -> Any:
-        if tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge", "!"):
-            return self._sound(event)
-        if tag.rsplit(":", 1)[-1] not in ("null", "bool", "int", "float", "value"):
-            self._fail(event, f"the tag {tag!r} is not known here", "Delete the tag, or put quotes around the text.")
-        try:
-            return self._reader.construct_object(yaml.ScalarNode(tag, event.value))
-        except (ValueError, KeyError, IndexError, yaml.YAMLError):
-            return self._sound(event)
-
-    def _sound(self, event: Any) -> str:
+    def _text(self, event: Any) -> str:
         try:
             event.value.encode()
         except UnicodeEncodeError:
@@ -261,19 +246,13 @@ class _Builder:
 
     def _list(self, event: Any, events: Iterator[Any], depth: int) -> Node:
         items = list[Node]()
-        for inner in events:
-            if isinstance(inner, yaml.SequenceEndEvent):
-                return self._whole(event, inner, items, items=tuple(items))
+        while not isinstance(inner := next(events), yaml.SequenceEndEvent):
             items.append(self._node(inner, events, depth + 1))
-        raise AssertionError("the parser ends every list")
+        return self._whole(event, inner, items, items=tuple(items))
 
     def _table(self, event: Any, events: Iterator[Any], depth: int) -> Node:
         members, merges = list[Member](), list[Node]()
-        for inner in events:
-            if isinstance(inner, yaml.MappingEndEvent):
-                members += self._merged(members, merges)
-                nodes = [member.node for member in members]
-                return self._whole(event, inner, nodes, members=tuple(members))
+        while not isinstance(inner := next(events), yaml.MappingEndEvent):
             key = self._key(inner)
             node = self._node(next(events), events, depth + 1)
             if key == "<<" and inner.implicit[0]:
@@ -281,25 +260,19 @@ class _Builder:
             else:
                 mark = inner.start_mark
                 members.append(Member(key=key, line=mark.line + 1, start=mark.index, column=mark.column, node=node))
-        raise AssertionError("the parser ends every table")
+        taken = {member.key for member in members}
+        for member in (member for node in merges for member in node.members or ()):
+            if member.key not in taken:
+                taken.add(member.key)
+                members.append(replace(member, column=0, merged=True))
+        return self._whole(event, inner, [member.node for member in members], members=tuple(members))
 
     def _key(self, event: Any) -> str:
         if not isinstance(event, yaml.ScalarEvent):
             self._fail(event, "a key must be plain text", "Put quotes around the key.")
         if event.anchor:
             self._fail(event, "a key cannot have an anchor", "Put the anchor on the value.")
-        return self._sound(event)
-
-    def _merged(self, members: list[Member], merges: list[Node]) -> list[Member]:
-        taken = {member.key for member in members}
-        found = []
-        for member in (member for node in merges for member in node.members or ()):
-            if member.key not in taken:
-                taken.add(member.key)
-                found.append(
-                    Member(key=member.key, line=member.line, start=member.start, node=member.node, merged=True)
-                )
-        return found
+        return self._text(event)
 
     def _whole(self, start: Any, end: Any, nodes: list[Node], **content: Any) -> Node:
         last = max((node.end for node in nodes), default=end.start_mark.index)
@@ -309,7 +282,7 @@ class _Builder:
             end=end.end_mark.index if start.flow_style else last,
             flow=bool(start.flow_style),
             size=1 + sum(node.size for node in nodes),
-            height=tallest(nodes) + 1,
+            height=1 + max((node.height for node in nodes), default=0),
             **content,
         )
 

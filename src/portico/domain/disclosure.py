@@ -70,19 +70,25 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disclosure:
+class AnswerSize:
+    """What an answer costs, and how much it shows of what there is."""
+
+    tokens: int = 0
+    shown: int = 0
+    total: int = 0
+    fits: bool = True
+    """False when no tool answers the question; the answer then says what is nearest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disclosure(AnswerSize):
     """The cards that fitted, their cost, how many were withheld and how to get them."""
 
     text: str
-    tokens: int
     cards: tuple[Card, ...] = ()
-    shown: int = 0
-    total: int = 0
     next: str = ""
     counter: str = ""
     """What counted the tokens."""
-    fits: bool = True
-    """False when no tool answers the question; the text then says what is nearest."""
 
     @property
     def truncated(self) -> bool:
@@ -116,6 +122,12 @@ class Query:
     def filters(self) -> dict[str, Any]:
         """The filters that are set, by name."""
         return {name: value for name in FILTERS if (value := getattr(self, name))}
+
+    @property
+    def in_words(self) -> str:
+        """The query on one line, filters included."""
+        filters = "&".join(f"{name}={value}" for name, value in self.filters.items())
+        return " ".join(part for part in (self.text.strip(), filters) if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from .items import Item, Items
-from .patterns import Pattern
+CODE = frozenset({"local", "yaml"})  # the sources whose tools are code: only these are filtered by a profile's `tool`
 
-CODE = frozenset({"local", "yaml"})
-"""The sources whose tools are code: only these are filtered by a profile's `tool`."""
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One expression, tried from the beginning of a name as `re.match` does."""
+
+    text: str
+    longest: int  # names that are longer do not fit: they could take too many steps
+    _compiled: re.Pattern[str] = field(repr=False)
+
+    def fits(self, name: str) -> bool:
+        """Whether a name begins with what the pattern describes."""
+        return len(name) <= self.longest and self._compiled.match(name) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +30,8 @@ class Profile:
     tool: tuple[Pattern, ...] | None = None
     prompt: tuple[Pattern, ...] | None = None
     resource: tuple[Pattern, ...] | None = None
-    servers: tuple[str, ...] | None = None
-    """Names or globs of the servers that are used."""
-    registry: str = ""
-    """The schema of a database that holds tools."""
+    servers: tuple[str, ...] | None = None  # names or globs of the servers that are used
+    registry: str = ""  # the schema of a database that holds tools
     surface: str = ""
     pins: tuple[str, ...] | None = None
 
@@ -49,24 +56,8 @@ class Profile:
         """Whether a resource or template is offered, by its original URI."""
         return _fits(self.resource, uri)
 
-    def offered(self, items: Items) -> Items:
-        """Those prompts, resources and templates of a snapshot that are offered; the same object if all are."""
-        if self.prompt is None and self.resource is None and self.servers is None:
-            return items
-        return Items(
-            prompts=self._used(items.prompts, self.permits_prompt),
-            resources=self._used(items.resources, self.permits_resource),
-            templates=self._used(items.templates, self.permits_resource),
-            documents=self._used(items.documents, lambda uri: True),
-            identifiers=items.identifiers,
-        )
 
-    def _used(self, items: Iterable[Item], permits: Callable[[str], bool]) -> tuple[Item, ...]:
-        return tuple(item for item in items if self.permits_server(item.server) and permits(item.original))
-
-
-OPEN = Profile()
-"""What is in force where no profile is chosen: everything is offered."""
+OPEN = Profile()  # what is in force where no profile is chosen: everything is offered
 
 
 def _fits(patterns: tuple[Pattern, ...] | None, name: str) -> bool:

@@ -33,8 +33,17 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLabels:
+    """Another name for a server in handles, a description and a category of its tools; empty where there is none."""
+
+    alias: str = ""
+    description: str = ""
+    category: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """How to reach one upstream server, with every variable already expanded."""
+    """One upstream server of the config, with every variable already expanded."""
 
     name: str
     transport: Transport
@@ -47,20 +56,18 @@ class ServerSpec:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Values that variables have put into the command, the arguments and the address, by the variable's name."""
     enabled: bool = True
-    alias: str = ""
-    description: str = ""
-    category: str = ""
+    labels: ServerLabels = ServerLabels()
     tools: ToolFilter = ToolFilter()
     timeouts: Timeouts = Timeouts()
     result_tokens: int = 0
-    """What one result may cost; 0 leaves it to the default."""
+    """The most tokens of one result; 0 leaves it to the default."""
     answer_values: int = 0
     """JSON values that one answer may have; 0 leaves it to the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packaging:
-    """How a server is packed, where its command says so."""
+    """The packaging of a server, where its command says so."""
 
     docker_image: str = ""
     network_mode: str = ""
@@ -82,13 +89,14 @@ class Offering:
     resources: tuple[Mapping[str, Any], ...] = ()
     templates: tuple[Mapping[str, Any], ...] = ()
     limited: str = ""
+
     """Why the lists are not complete, when a cap cut them."""
     users: Mapping[str, Sequence[str]] | None = None
     """Who may see each tool, by name, and `*` for everybody; None where the source restricts nobody."""
 
 
 class State(StrEnum):
-    """How a server is doing."""
+    """The state of a server."""
 
     UNKNOWN = "unknown"
     """Configured, never asked."""
@@ -127,6 +135,10 @@ class Server:
     templates: tuple[Mapping[str, Any], ...] = ()
     limited: str = ""
 
+    def short_name(self, aliases: Mapping[str, str]) -> str:
+        """The part before `::`: the server's alias as an identifier, or its name."""
+        return self.identifier if aliases.get(self.name) else self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSpec:
@@ -140,9 +152,9 @@ class DatabaseSpec:
     refresh_s: float = 60.0
     """Seconds between two looks at the registry; a database that can tell of changes is heard at once."""
     role: str = ""
-    """What PostgreSQL becomes for callers without a role of their own."""
+    """The role in PostgreSQL for callers without one of their own."""
     roles: Mapping[str, str] = field(default_factory=dict)
-    """What PostgreSQL becomes for each caller; `*` means all others."""
+    """The role in PostgreSQL for each caller; `*` means all others."""
     registry_override: bool = True
     """Whether its tools take the place of code tools of the same name."""
     allow_superuser: bool = False
@@ -158,26 +170,28 @@ class DatabaseSpec:
 
 
 MEGABYTE = 1024 * 1024
+PORT = 8421
+"""The port that Portico listens on unless it is told another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What clients may use before anybody has looked at their request."""
+    """Limits for clients before anybody has looked at their request."""
 
     max_body: int = 4 * MEGABYTE
     """Bytes of one request's body."""
     max_head: int = 32 * 1024
     """Bytes of one request's first line and headers."""
     head_s: float = 10.0
-    """How long a head may take, from its first byte; a new connection's first head from the start."""
+    """Seconds that a head may take, from its first byte; a new connection's first head from the start."""
     body_s: float = 30.0
-    """How long a body may take as a whole."""
+    """Seconds that a body may take as a whole."""
     body_idle_s: float = 10.0
-    """How long a body may stand still."""
+    """Seconds that a body may stand still."""
     body_memory_mb: int = 16
-    """What bodies that are being received may take together."""
+    """The most memory of bodies that are being received."""
     keep_alive_s: float = 5.0
-    """How long a connection stays open without a request."""
+    """Seconds that a connection stays open without a request."""
     connections: int = 1_000
     requests: int = 256
     """Requests that are worked on at once, event streams not included."""
@@ -190,8 +204,10 @@ class HttpLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """The names that requests may use for this endpoint and for their own, and the limits."""
+    """The address to listen on, the names that requests may use for it and for their own, and the limits."""
 
+    host: str = "127.0.0.1"
+    port: int = PORT
     allowed_hosts: tuple[str, ...] = ()
     """Host names beside the loopback ones: `name` with any port, `name:port` with that one."""
     allowed_origins: tuple[str, ...] = ()

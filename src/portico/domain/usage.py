@@ -7,21 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from .call import Invocation, Outcome
-from .journal import DayLine, Report, ToolLine, bounded
+from .journal_entries import DayLine, Report, ToolLine, bounded
 from .tool import ToolId
 
 DAY_SECONDS = 86_400
-DAYS_KEPT = 30
-"""Days of which the number of calls is known one by one."""
+DAYS_KEPT = 30  # days of which the number of calls is known one by one
 
 _COUNTED = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.TIMED_OUT})
 """A call that was refused, invalid or given up by its caller says nothing about the tool."""
 _STEP = math.log(1.1)
 _SHORTEST_MS = 0.1
-_LAST_BUCKET = 180
-"""Nearly an hour."""
+_LAST_BUCKET = 180  # nearly an hour
 
 
 def day_of(at: float) -> int:
@@ -49,17 +48,13 @@ def counts(outcome: Outcome) -> bool:
 class Usage:
     """What became of a tool's calls; one that was never called has none."""
 
-    calls: int = 0
-    """Those that ended well, ended badly or timed out."""
+    calls: int = 0  # those that ended well, ended badly or timed out
     done: int = 0
-    seconds: float = 0.0
-    """How long callers have waited, all calls together."""
+    seconds: float = 0.0  # how long callers have waited, all calls together
     tokens_in: int = 0
     tokens_out: int = 0
-    latencies: Mapping[int, int] = field(default_factory=dict)
-    """How many calls fell into each bucket."""
-    days: Mapping[int, int] = field(default_factory=dict)
-    """How many calls there were on each of the last days."""
+    latencies: Mapping[int, int] = field(default_factory=dict)  # how many calls fell into each bucket
+    days: Mapping[int, int] = field(default_factory=dict)  # how many calls there were on each of the last days
 
     def __add__(self, more: Invocation | Usage) -> Usage:
         """The same with one invocation, or another usage, more; what says nothing about the tool changes nothing."""
@@ -178,6 +173,15 @@ def _days(usage: Mapping[ToolId, Usage], days: int, today: int) -> Iterator[DayL
         yield DayLine(day=date.isoformat(), calls=sum(found.days.get(day, 0) for found in usage.values()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What the results of one tool have looked like."""
+
+    fingerprint: str  # of the tool's definition: one that has changed may return something else
+    shape: Mapping[str, Any] = field(default_factory=dict)
+    results: int = 0  # how many results it was learned from
+
+
 class Tier(StrEnum):
     """How near to the front a tool stands."""
 
@@ -188,12 +192,9 @@ class Tier(StrEnum):
 
 
 _LOWEST: Mapping[Tier, float] = {Tier.HOT: 0.80, Tier.WARM: 0.60, Tier.STANDARD: 0.30}
-POPULAR = 10_000
-"""Calls beyond which a tool is as popular as can be."""
-SLOW_MS = 1_000
-"""A mean latency from which on a tool is as slow as can be."""
-UNKNOWN = 0.5
-"""What a tool that was never called counts as where nothing is known: neither good nor bad."""
+POPULAR = 10_000  # calls beyond which a tool is as popular as can be
+SLOW_MS = 1_000  # a mean latency from which on a tool is as slow as can be
+UNKNOWN = 0.5  # what a tool that was never called counts as where nothing is known: neither good nor bad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,29 +1,54 @@
-"""Arguments are checked against the tool's schema, plain mistakes are repaired; outputs are checked too."""
+"""Arguments of calls: unwrapped, checked against the tool's schema, and repaired where only one reading fits."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 import jsonschema_rs
+import orjson
 
-from portico.domain.schema_values import proposals
+from portico.domain.suggestions import nearest_names
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments, NextCall
+from portico.rendering.schema_examples import proposals
 from portico.results.preview import is_small
 
-from .schema_check import CheckedSchema, CheckedSchemas, Size, measure
+from .schema_cost import CHECK_UNITS, Cost, Size, cost_of, measure
 
 NAME_KEYS = ("name", "tool", "tool_name", "toolName", "handle")
 ARGUMENT_KEYS = ("arguments", "args", "parameters", "params", "input", "tool_input")
 LAYERS = 4
 PARTS_READ = 50_000
-"""Commas and brackets in a text that is read as JSON; a longer one is left as the text that it is."""
+"""Commas and brackets in a text that is read as JSON while others wait; a longer one is left as the text that it is."""
+REPAIR_LENGTH = 100_000  # letters of the texts that are read as something else, in one call
+REPAIRS = 200  # values that are repaired in one call
+PROBLEMS_SHOWN = 10
+NAMES_READ = 1_000  # arguments that are looked at one by one
+NAME_SHOWN = 100  # letters of a name that an error repeats
+COMPARED_NAMES = 500  # parameters that an unknown name is compared with
+PROPOSALS = 3  # calls that are made up to find one that would pass
+NEXT_SIZE = 500  # values of arguments that an error repeats in its next call
+COMPILED_LIMIT = 4_096
+LISTED_UNITS = 2_000
+"""What a check may cost whose errors are all listed: an error costs a thousand times what a check costs."""
+FIRST_UNITS = 200_000  # what a check may cost whose first error is told
+ERRORS_READ = 50
+TOLD_LETTERS = 200_000  # letters of a value whose errors are told at all: each error holds a copy of what is wrong
+
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "integer": int,
+    "number": (int, float),
+    "array": list,
+    "object": dict,
+    "string": str,
+    "null": type(None),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +70,10 @@ def unwrap(
     """
     name_key, name = _first_text(raw, (named, *NAME_KEYS))
     own = (parameters_of(name) if name else None) or {}
-    value_key = next((key for key in ARGUMENT_KEYS if _is_wrapping(raw, key, own)), "")
-    request = _decoded(raw[value_key], Request(name, {})) if value_key else Request(name, {})
+    # A key that the tool itself asks for may be an argument given flat.
+    wrapping = (key for key in ARGUMENT_KEYS if raw.get(key) is not None and (key == "arguments" or key not in own))
+    value_key = next(wrapping, "")
+    request = _decode(raw[value_key], name) if value_key else Request(name, {})
     request = _with_beside(request, raw, {name_key, value_key}, own)
     for _ in range(LAYERS):
         peeled = _peel(request, parameters_of)
@@ -56,9 +83,21 @@ def unwrap(
     return request
 
 
-def _is_wrapping(raw: Mapping[str, Any], key: str, own: Mapping[str, Any]) -> bool:
-    """Whether the arguments are under this key; one that the tool itself asks for may be an argument given flat."""
-    return raw.get(key) is not None and (key == "arguments" or key not in own)
+def _decode(value: object, name: str) -> Request:
+    while isinstance(value, str):
+        if not value.strip():
+            return Request(name, {})
+        is_readable = value.count(",") + value.count("[") + value.count("{") <= PARTS_READ
+        try:
+            decoded = json.loads(value) if is_readable else None
+        except (ValueError, RecursionError):
+            decoded = None
+        if isinstance(decoded, Mapping):
+            return Request(name, decoded, ("read `arguments` from a JSON string",))
+        if not isinstance(decoded, str):
+            break
+        value = decoded
+    return Request(name, value if isinstance(value, Mapping) else {"arguments": value})
 
 
 def _with_beside(request: Request, raw: Mapping[str, Any], used: set[str], own: Mapping[str, Any]) -> Request:
@@ -71,56 +110,30 @@ def _with_beside(request: Request, raw: Mapping[str, Any], used: set[str], own: 
             beside.pop(key, None)
     if not beside:
         return request
-    note = "took the parameters beside `name` as its arguments"
     found = {**request.arguments, **beside} if request.arguments else beside
+    note = "took the parameters beside `name` as its arguments"
     return replace(request, arguments=found, notes=(*request.notes, note))
-
-
-def _decoded(value: object, request: Request) -> Request:
-    if isinstance(value, Mapping):
-        return replace(request, arguments=value)
-    if isinstance(value, str):
-        if not value.strip():
-            return request
-        try:
-            decoded = json.loads(value) if _is_readable(value) else None
-        except (ValueError, RecursionError):
-            decoded = None
-        if isinstance(decoded, str):
-            return _decoded(decoded, request) if decoded != value else request
-        if isinstance(decoded, Mapping):
-            return replace(request, arguments=decoded, notes=(*request.notes, "read `arguments` from a JSON string"))
-    return replace(request, arguments={"arguments": value})
-
-
-def _is_readable(text: str) -> bool:
-    """Whether a text has few enough parts to be read while others wait."""
-    return text.count(",") + text.count("[") + text.count("{") <= PARTS_READ
 
 
 def _peel(request: Request, parameters_of: Callable[[str], Mapping[str, Any] | None]) -> Request:
     """Take off one layer of wrapping, if there is one that the tool itself does not ask for."""
     arguments = request.arguments
     name_key, inner_name = _first_text(arguments, NAME_KEYS)
-    known = parameters_of(request.name) if request.name else None
-    if not known and inner_name and (not request.name or known is None):
+    own = parameters_of(request.name) if request.name else None
+    if not own and inner_name and (not request.name or own is None):
         inner = parameters_of(inner_name)
         if inner is not None or not request.name:
-            return _named_inside(request, inner_name, {name_key} | (set(NAME_KEYS) - (inner or {}).keys()))
-    own = known or {}
+            name_keys = {name_key, *(key for key in NAME_KEYS if key not in (inner or {}))}
+            rest = {key: value for key, value in arguments.items() if key not in name_keys}
+            return Request(inner_name, rest, (*request.notes, "took the tool's name from inside `arguments`"))
+    own = own or {}
     keys = [key for key in ARGUMENT_KEYS if key in arguments and key not in own]
     has_others = any(key not in keys and not (key in NAME_KEYS and key not in own) for key in arguments)
     if len(keys) == 1 and not has_others:
-        inner_request = _decoded(arguments[keys[0]], Request(request.name, {}))
-        if inner_request.arguments != {"arguments": arguments[keys[0]]}:
-            note = f"took `{keys[0]}` inside `arguments` as the arguments"
-            return replace(inner_request, notes=(*request.notes, note))
+        inside = _decode(arguments[keys[0]], request.name)
+        if inside.arguments != {"arguments": arguments[keys[0]]}:
+            return replace(inside, notes=(*request.notes, f"took `{keys[0]}` inside `arguments` as the arguments"))
     return request
-
-
-def _named_inside(request: Request, name: str, name_keys: Set[str]) -> Request:
-    rest = {key: value for key, value in request.arguments.items() if key not in name_keys}
-    return Request(name, rest, (*request.notes, "took the tool's name from inside `arguments`"))
 
 
 def _first_text(raw: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, str]:
@@ -128,23 +141,99 @@ def _first_text(raw: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, str
     return next(((k, raw[k].strip()) for k in keys if isinstance(raw.get(k), str) and raw[k].strip()), ("", ""))
 
 
-REPAIR_LENGTH = 100_000
-"""Letters of the texts that are read as something else, in one call."""
-REPAIRS = 200
-"""Values that are repaired in one call."""
-PROBLEMS_SHOWN = 10
-NAMES_READ = 1_000
-"""Arguments that are looked at one by one."""
-NAME_SHOWN = 100
-"""Letters of a name that an error repeats."""
-COMPARED_NAMES = 500
-"""Parameters that an unknown name is compared with, letter by letter."""
-COMPARED_LETTERS = 60_000
-"""Letters times letters that are compared for all unknown names of one call."""
-PROPOSALS = 3
-"""Calls that are made up to find one that would pass."""
-NEXT_SIZE = 500
-"""Values of arguments that an error repeats in its next call."""
+@dataclass(frozen=True, slots=True)
+class CompiledSchema:
+    """One schema of a tool, compiled where that is cheap."""
+
+    tool: Tool
+    validator: jsonschema_rs.Validator | None
+    cost: Cost
+    letters: int = 0
+    """Values of so many letters, written as JSON, are surely checked in time."""
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it is no JSON Schema: the tool's server knows better than we do what it meant."""
+        return self.validator is None and self.cost.is_compiled
+
+    def allows_small(self, value: Any) -> bool:
+        """Whether a value is surely small enough to be checked, and fits: the way of nearly all calls.
+
+        Raises:
+            ValueError: the value is not JSON.
+        """
+        if self.validator is None:
+            return False
+        try:
+            is_short = len(orjson.dumps(value)) <= self.letters
+        except TypeError:  # integers beyond 64 bits, too many levels, or a library user's own objects
+            return False
+        return is_short and self.validator.is_valid(value)
+
+    def is_valid(self, value: Any, size: Size) -> bool | None:
+        """Whether the schema allows a value; None where nobody can tell in time.
+
+        Raises:
+            ValueError: the value is not JSON.
+        """
+        if self.validator is None or not self.cost.affords(size) or not self.cost.reaches(value, size):
+            return None
+        return self.validator.is_valid(value)
+
+    def errors(self, value: Any, size: Size) -> list[jsonschema_rs.ValidationError]:
+        """The errors of a value: all of them, the first one, or none, by how long that would take."""
+        is_short = size.letters <= TOLD_LETTERS and self.cost.affords(size, FIRST_UNITS)
+        if self.validator is None or not is_short or not self.cost.reaches(value, size):
+            return []
+        if self.cost.affords(size, LISTED_UNITS):
+            return [*islice(self.validator.iter_errors(value), ERRORS_READ)]
+        if self.cost.has_alternatives:
+            return []
+        try:
+            self.validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            return [error]
+        return []
+
+
+@dataclass(slots=True)
+class CompiledSchemas:
+    """Compiled schemas of the tools that are really used."""
+
+    _kept: dict[int, CompiledSchema] = field(default_factory=dict)
+
+    def of(self, tool: Tool, schema: Mapping[str, Any]) -> CompiledSchema:
+        """The schema of a tool, compiled at its first use, by a validator that never touches the network."""
+        kept = self._kept.get(id(tool))
+        if kept is None or kept.tool is not tool:
+            if len(self._kept) >= COMPILED_LIMIT:
+                self._kept.clear()
+            cost, validator = cost_of(schema), None
+            if cost.is_compiled:
+                options = jsonschema_rs.FancyRegexOptions(backtrack_limit=50_000)
+                # Calls of a tool with a schema that nobody can read go unchecked.
+                with suppress(jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
+                    validator = jsonschema_rs.validator_for(dict(schema), offline=True, pattern_options=options)
+            letters = CHECK_UNITS // cost.per_letter if cost.per_letter else 0
+            kept = self._kept[id(tool)] = CompiledSchema(tool, validator, cost, letters)
+        return kept
+
+
+@dataclass(slots=True)
+class OutputCheck:
+    """Checks the structured content of results that are shortened."""
+
+    _schemas: CompiledSchemas = field(default_factory=CompiledSchemas)
+
+    def allows(self, tool: Tool, structured: Any) -> bool:
+        """Whether the tool's schema allows this; one without a schema, or with one that nobody can read, allows all."""
+        if tool.output_schema is None:
+            return True
+        schema = self._schemas.of(tool, tool.output_schema)
+        try:
+            return schema.is_unreadable or schema.is_valid(structured, measure(structured)) is True
+        except (ValueError, RecursionError):
+            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +246,9 @@ class Checked:
 
 @dataclass(slots=True)
 class ArgumentCheck:
-    """Checks arguments; compiled schemas are kept for the tools that are really called."""
+    """Checks the arguments of calls, and repairs plain mistakes."""
 
-    _schemas: CheckedSchemas = field(default_factory=CheckedSchemas)
+    _schemas: CompiledSchemas = field(default_factory=CompiledSchemas)
 
     def check(self, tool: Tool, arguments: Mapping[str, Any]) -> Checked:
         """The arguments to send.
@@ -169,29 +258,27 @@ class ArgumentCheck:
         """
         schema = self._schemas.of(tool, tool.input_schema)
         try:
-            return _checked(schema, arguments)
+            return Checked(arguments) if schema.allows_small(arguments) else _check(schema, arguments)
         except (ValueError, RecursionError) as error:
             raise InvalidArguments(tool.handle, details=(f"arguments that are not JSON: {error}"[:300],)) from error
 
 
-def _checked(schema: CheckedSchema, arguments: Mapping[str, Any]) -> Checked:
-    if schema.allows_small(arguments):
-        return Checked(arguments)
+def _check(schema: CompiledSchema, arguments: Mapping[str, Any]) -> Checked:
     size = measure(arguments)
     is_valid = schema.is_valid(arguments, size)
-    if is_valid:
+    if is_valid or schema.is_unreadable:
         return Checked(arguments)
-    if schema.validator is None and schema.cost.is_compiled:
-        return Checked(arguments)  # not JSON Schema: its server knows better than we do what it meant
     repaired, notes, letters = _repair(schema.tool, arguments)
     if notes:
         size = Size(size.parts + letters, size.letters)  # each letter of a text may be a value of its own now
         is_valid = schema.is_valid(repaired, size)
-        if is_valid:
-            return Checked(repaired, notes)
-    if is_valid is None and not _is_surely_wrong(schema.tool, repaired):
+    if is_valid or (is_valid is None and not _is_surely_wrong(schema.tool, repaired)):
         return Checked(repaired, notes)
-    raise _explained(schema, repaired, size)
+    errors = schema.errors(repaired, size)
+    lines = _problems(schema.tool, repaired, errors)
+    details = lines or ["the arguments do not fit the schema; there is too much of them to say where"]
+    wrong = {error.instance_path[0] for error in errors if error.instance_path}
+    raise InvalidArguments(schema.tool.handle, details=details, next_call=_next_call(schema, repaired, wrong))
 
 
 def _repair(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...], int]:
@@ -218,27 +305,19 @@ def _common(arguments: Mapping[str, Any], properties: Mapping[str, Any]) -> Iter
 
 
 def _readings(value: object, types: Sequence[str]) -> list[Any]:
-    """What a value may have been meant as; text is text wherever a parameter takes text."""
-    if isinstance(value, str):
-        return _readings_of_text(value, types) if "string" not in types else []
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return [json.dumps(value)] if is_number and "string" in types else []
-
-
-def _readings_of_text(value: str, types: Sequence[str]) -> list[Any]:
-    parsed = _parsed(value.strip())
+    """Values that may have been meant; text is text wherever a parameter takes text."""
+    if not isinstance(value, str):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return [json.dumps(value)] if is_number and "string" in types else []
+    if "string" in types:
+        return []
+    text = value.strip()
+    try:
+        parsed = json.loads(text.lower() if text.lower() in ("true", "false") else text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        parsed = text
     found = [parsed] if any(_fits(parsed, kind) for kind in types) else []
     return [*found, [value]] if "array" in types and not isinstance(parsed, list) else found
-
-
-def _parsed(text: str) -> Any:
-    lowered = text.lower()
-    if lowered in ("true", "false"):
-        return lowered == "true"
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _refuse(constant: str) -> None:
@@ -250,15 +329,7 @@ def _fits(value: object, kind: str) -> bool:
         return False
     if isinstance(value, bool) or kind == "boolean":
         return isinstance(value, bool) and kind == "boolean"
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "integer": int,
-        "number": (int, float),
-        "array": list,
-        "object": dict,
-        "string": str,
-        "null": type(None),
-    }
-    return kind in kinds and isinstance(value, kinds[kind])
+    return kind in _KINDS and isinstance(value, _KINDS[kind])
 
 
 def _types(schema: object) -> list[str]:
@@ -280,60 +351,33 @@ def _is_surely_wrong(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
     if is_closed and any(name not in properties for name in arguments):
         return True
-    return any(True for _ in _missing(tool, arguments)) or any(True for _ in _mismatches(tool, arguments))
+    return any(name not in arguments for name in tool.required) or bool(_mismatches(tool, arguments))
 
 
-def _problems(tool: Tool, arguments: Mapping[str, Any], errors: Iterable[jsonschema_rs.ValidationError]) -> list[str]:
+def _mismatches(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
+    """Lines for parameters of the wrong type, as far as that can be seen without the validator."""
+    lines = list[str]()
+    for name in _common(arguments, tool.properties):
+        schema, value = tool.properties[name], arguments[name]
+        is_plain = isinstance(schema, Mapping) and "$ref" not in schema
+        types = _types({"type": schema.get("type")}) if is_plain else []
+        is_whole = isinstance(value, float) and value.is_integer() and "integer" in types
+        if types and not is_whole and not any(_fits(value, kind) for kind in types):
+            lines.append(f"{name[:NAME_SHOWN]}: is not of type {'|'.join(types)}")
+        if len(lines) == PROBLEMS_SHOWN:
+            break
+    return lines
+
+
+def _problems(tool: Tool, arguments: Mapping[str, Any], errors: Sequence[jsonschema_rs.ValidationError]) -> list[str]:
     """One line for each of the first problems; none where there are none that can be found in time."""
-    lines = [f"missing: {name[:NAME_SHOWN]} ({_type_name(tool, name)})" for name in _missing(tool, arguments)]
-    lines += _unknown_lines(tool, arguments)
+    missing = islice((name for name in tool.required if name not in arguments), PROBLEMS_SHOWN)
+    lines = [f"missing: {name[:NAME_SHOWN]} ({_type_name(tool, name)})" for name in missing]
+    # Only a closed schema forbids unknown names; with an open one they are told beside other problems.
+    if not _is_open(tool):
+        lines += _unknown_lines(tool, arguments)
     found = [line for error in errors if (line := _error_line(error))]
-    lines += found or _mismatches(tool, arguments)
-    return [*dict.fromkeys(lines)][:PROBLEMS_SHOWN]
-
-
-def _explained(schema: CheckedSchema, arguments: Mapping[str, Any], size: Size) -> InvalidArguments:
-    errors = schema.errors(arguments, size)
-    lines = _problems(schema.tool, arguments, errors)
-    details = lines or ["the arguments do not fit the schema; there is too much of them to say where"]
-    wrong = {error.instance_path[0] for error in errors if error.instance_path}
-    return InvalidArguments(schema.tool.handle, details=details, next_call=_next_call(schema, arguments, wrong))
-
-
-def _next_call(schema: CheckedSchema, arguments: Mapping[str, Any], wrong: Set[str | int]) -> NextCall:
-    """A call that would pass: the same with what is missing or wrong replaced, or else the way to the schema.
-
-    What was just refused is never proposed again. Of large arguments nothing is repeated.
-    """
-    tool = schema.tool
-    good = arguments if _is_open(tool) else {name: arguments[name] for name in _common(arguments, tool.properties)}
-    if schema.validator is not None and is_small(good, NEXT_SIZE):
-        for proposed in _proposals(schema.tool, good, wrong):
-            if is_small(proposed, NEXT_SIZE) and schema.is_valid(proposed, measure(proposed)):
-                return NextCall("call", {"name": tool.handle, "arguments": proposed})
-    return NextCall("describe", {"names": [tool.handle]})
-
-
-def _proposals(tool: Tool, good: Mapping[str, Any], wrong: Set[str | int]) -> Iterator[dict[str, Any]]:
-    """Arguments that may pass, those first that keep most of what was given."""
-    whole = [*islice((found for found in proposals(tool.input_schema) if isinstance(found, dict)), PROPOSALS)]
-    kept = {name: value for name, value in good.items() if name not in wrong}
-    for other in whole:
-        yield {**other, **good}
-        mended = {name: _instead(tool, name) for name in good if name in wrong and name not in other}
-        yield {**{name: mended.get(name, value) for name, value in good.items()}, **other, **kept}
-        yield {**other, **kept}
-    yield from whole
-
-
-def _instead(tool: Tool, name: str) -> Any:
-    """A value for a parameter in the place of one that does not fit."""
-    found = tool.properties.get(name)
-    return next(proposals(found, tool.input_schema), None) if isinstance(found, Mapping) else None
-
-
-def _missing(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[str]:
-    return islice((name for name in tool.required if name not in arguments), PROBLEMS_SHOWN)
+    return [*dict.fromkeys(lines + (found or _mismatches(tool, arguments)))][:PROBLEMS_SHOWN]
 
 
 def _is_open(tool: Tool) -> bool:
@@ -341,58 +385,15 @@ def _is_open(tool: Tool) -> bool:
 
 
 def _unknown_lines(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
-    """A line for each of the first names that the tool does not have, with one that it has and that looks like it.
-
-    Only a closed schema forbids them; with an open one they are told beside other problems.
-    """
-    if _is_open(tool):
-        return []
-    properties = tool.properties
-    unknown = [*islice((name for name in arguments if name not in properties), PROBLEMS_SHOWN)]
-    unused = [name for name in islice(properties, COMPARED_NAMES) if name not in arguments] if unknown else []
-    letters, lines = COMPARED_LETTERS, []
-    for name in unknown:
-        near, letters = _near(str(name)[:NAME_SHOWN], unused, letters)
-        hint = f"; did you mean {near} ({_type_name(tool, near)})?" if near else ""
-        lines.append(f"unknown: {str(name)[:NAME_SHOWN]}{hint}")
+    """A line for each of the first names that the tool does not have, with one that it has and that looks like it."""
+    unknown = [*islice((name for name in arguments if name not in tool.properties), PROBLEMS_SHOWN)]
+    unused = [name for name in islice(tool.properties, COMPARED_NAMES) if name not in arguments] if unknown else []
+    lines = []
+    for name in (str(one)[:NAME_SHOWN] for one in unknown):
+        near = nearest_names(name, unused, limit=1)
+        hint = f"; did you mean {near[0]} ({_type_name(tool, near[0])})?" if near else ""
+        lines.append(f"unknown: {name}{hint}")
     return lines
-
-
-def _near(name: str, known: Sequence[str], letters: int) -> tuple[str, int]:
-    """The known name that looks most like this one, and how many letters may still be compared after it."""
-    best, score = "", 0.6
-    matcher = difflib.SequenceMatcher(b=name, autojunk=False)
-    for other in known:
-        if len(other) > NAME_SHOWN or 2 * min(len(other), len(name)) < score * (len(other) + len(name)):
-            continue
-        letters -= len(other) * len(name)
-        if letters < 0:
-            break
-        matcher.set_seq1(other)
-        if matcher.quick_ratio() >= score and (ratio := matcher.ratio()) >= score and (ratio > score or not best):
-            best, score = other, ratio
-    return best, letters
-
-
-def _mismatches(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Lines for parameters of the wrong type, as far as that can be seen without the validator."""
-    properties = tool.properties
-    wrong = (
-        f"{name[:NAME_SHOWN]}: is not of type {'|'.join(types)}"
-        for name in _common(arguments, properties)
-        if (types := _plain_types(properties[name])) and not _is_of(arguments[name], types)
-    )
-    return islice(wrong, PROBLEMS_SHOWN)
-
-
-def _is_of(value: object, types: Sequence[str]) -> bool:
-    is_whole = isinstance(value, float) and value.is_integer() and "integer" in types
-    return is_whole or any(_fits(value, kind) for kind in types)
-
-
-def _plain_types(schema: object) -> list[str]:
-    """The types that a parameter says it has in so many words."""
-    return _types({"type": schema.get("type")}) if isinstance(schema, Mapping) and "$ref" not in schema else []
 
 
 def _error_line(error: jsonschema_rs.ValidationError) -> str:
@@ -413,25 +414,37 @@ def _type_name(tool: Tool, name: str) -> str:
 
 
 def _brief(value: object) -> str:
-    value = value[:60] if isinstance(value, str) else value
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value[:60] if isinstance(value, str) else value, ensure_ascii=False, default=str)
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-@dataclass(slots=True)
-class OutputCheck:
-    """Checks structured content; compiled schemas are kept for the tools whose results are shortened."""
+def _next_call(schema: CompiledSchema, arguments: Mapping[str, Any], wrong: Set[str | int]) -> NextCall:
+    """A call that would pass: the same with what is missing or wrong replaced, or else the way to the schema.
 
-    _schemas: CheckedSchemas = field(default_factory=CheckedSchemas)
+    What was just refused is never proposed again. Of large arguments nothing is repeated.
+    """
+    tool = schema.tool
+    good = arguments if _is_open(tool) else {name: arguments[name] for name in _common(arguments, tool.properties)}
+    if schema.validator is not None and is_small(good, NEXT_SIZE):
+        for proposed in _proposals(tool, good, wrong):
+            if is_small(proposed, NEXT_SIZE) and schema.is_valid(proposed, measure(proposed)):
+                return NextCall("call", {"name": tool.handle, "arguments": proposed})
+    return NextCall("describe", {"names": [tool.handle]})
 
-    def allows(self, tool: Tool, structured: Any) -> bool:
-        """Whether the tool's schema allows this; one without a schema, or with one that nobody can read, allows all."""
-        if tool.output_schema is None:
-            return True
-        schema = self._schemas.of(tool, tool.output_schema)
-        if schema.validator is None and schema.cost.is_compiled:
-            return True
-        try:
-            return schema.is_valid(structured, measure(structured)) is True
-        except (ValueError, RecursionError):
-            return False
+
+def _proposals(tool: Tool, good: Mapping[str, Any], wrong: Set[str | int]) -> Iterator[dict[str, Any]]:
+    """Arguments that may pass, those first that keep most of what was given."""
+    whole = [*islice((found for found in proposals(tool.input_schema) if isinstance(found, dict)), PROPOSALS)]
+    kept = {name: value for name, value in good.items() if name not in wrong}
+    for other in whole:
+        yield {**other, **good}
+        mended = {name: _replacement(tool, name) for name in good if name in wrong and name not in other}
+        yield {**{name: mended.get(name, value) for name, value in good.items()}, **other, **kept}
+        yield {**other, **kept}
+    yield from whole
+
+
+def _replacement(tool: Tool, name: str) -> Any:
+    """A value for a parameter in the place of one that does not fit."""
+    found = tool.properties.get(name)
+    return next(proposals(found, tool.input_schema), None) if isinstance(found, Mapping) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -11,56 +10,39 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import orjson
 
+from portico.concurrency.threads import BackgroundThread, FunctionLoop, Workers
 from portico.domain.call import Caller, Result
 from portico.domain.disclosure import Findings
+from portico.domain.suggestions import nearest_names
 from portico.domain.tool import Tool
 from portico.errors import ConfigError, InvalidArguments, PorticoError, Refused
 from portico.results.preview import is_small
 
 from .arguments import Checked
-from .learning import Aside
 
-EVENTS = ("on_search", "on_call", "on_result", "on_error")
-SECONDS = 5.0
-"""How long one hook may take."""
-REST_SECONDS = 60.0
-"""How long a watching hook that hung is left out."""
+PARAMETERS = {
+    "on_search": ("caller", "query", "findings"),
+    "on_call": ("caller", "tool", "arguments"),
+    "on_result": ("caller", "tool", "arguments", "result"),
+    "on_error": ("caller", "tool", "arguments", "error"),
+}
+"""The parameters of each hook."""
+SECONDS = 5.0  # how long one hook may take
+REST_SECONDS = 60.0  # how long a watching hook that hung is left out
 
 logger = logging.getLogger(__name__)
+
+Check = Callable[[Tool, Mapping[str, Any]], Checked]
 
 
 class _Late(Exception):
     """A hook has not returned in time."""
-
-
-class Threads(Protocol):
-    """Runs plain functions beside the event loop; one that hangs holds up nobody but itself."""
-
-    def start(self, label: str, work: Callable[[], Any]) -> Any:
-        """Begin a piece of work, and return what `finish` takes."""
-        ...
-
-    async def finish(self, job: Any) -> Any:
-        """Wait for it; return what it gave, or raise what it raised."""
-        ...
-
-
-class HookLoop(Protocol):
-    """Runs async functions beside the event loop; one that blocks holds up nobody but itself."""
-
-    async def finish(self, label: str, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Run it; return what it gave, or raise what it raised."""
-        ...
-
-    def close(self) -> None:
-        """End what is still at work."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +50,7 @@ class Hook:
     """One function, and how it has done so far."""
 
     label: str
-    """Where it comes from, as `module.on_call`."""
+    """Its origin, as `module.on_call`."""
     run: Callable[..., Any]
     is_noted: bool = False
     resting_until: float = 0.0
@@ -82,60 +64,59 @@ class Hook:
 
 @dataclass(slots=True, kw_only=True)
 class Hooks:
-    """All hooks in their order; false when there are none."""
+    """All hooks by event, in their order; false when there are none."""
 
-    threads: Threads
-    loops: HookLoop | None = None
-    """Where async hooks run; without, in the event loop of whoever calls."""
-    on_search: tuple[Hook, ...] = ()
-    on_call: tuple[Hook, ...] = ()
-    on_result: tuple[Hook, ...] = ()
-    on_error: tuple[Hook, ...] = ()
+    threads: Workers
+    loops: FunctionLoop | None = None
+    """Runs async hooks; without it they run in the event loop of whoever calls."""
+    by_event: Mapping[str, tuple[Hook, ...]]
     seconds: float = SECONDS
-    _aside: Aside = field(default_factory=Aside)
+    _background: BackgroundThread = field(default_factory=BackgroundThread)
 
     def __bool__(self) -> bool:
-        return any((self.on_search, self.on_call, self.on_result, self.on_error))
+        return any(self.by_event.values())
 
-    def searched(self, caller: Caller, query: str, findings: Findings) -> None:
-        """Tell what was searched for and what was found; a search never waits for this."""
-        for hook in self.on_search:
-            self._aside.put(hook.run, (caller, query, findings), seconds=self.seconds, on_failure=hook.note)
+    def after_search(self, caller: Caller, query: str, findings: Findings) -> None:
+        """Tell every `on_search` what was searched for and found; a search never waits for this."""
+        for hook in self.by_event["on_search"]:
+            self._background.put(hook.run, (caller, query, findings), seconds=self.seconds, on_failure=hook.note)
 
-    def settle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until every search has been told, as long as one hook may take; blocks."""
-        self._aside.settle(self.seconds)
+        self._background.wait_until_idle(self.seconds)
 
     def close(self) -> None:
         """Tell what is left to tell, and end what is still at work; blocks."""
-        self.settle()
+        self.wait_until_idle()
         if self.loops is not None:
             self.loops.close()
 
-    async def called(
-        self, caller: Caller, tool: Tool, checked: Checked, check: Callable[[Tool, Mapping[str, Any]], Checked]
-    ) -> Checked:
+    async def before_call(self, caller: Caller, tool: Tool, checked: Checked, check: Check) -> Checked:
         """Let every `on_call` see a call before it is sent, and change its arguments, which are then checked again.
 
         Raises:
             Refused: one of them says no, fails, or does not answer in time.
         """
-        for hook in self.on_call:
+        for hook in self.by_event["on_call"]:
             try:
                 # A copy: what a hook changes without returning it is not checked, and so must not be sent.
-                arguments = await _copied(checked.arguments)
+                arguments = dict(checked.arguments)
+                if is_small(arguments):
+                    arguments = deepcopy(arguments)
+                else:
+                    arguments = await anyio.to_thread.run_sync(deepcopy, arguments)
                 answer = await self._run(hook, caller, tool, arguments)
             except (Exception, SystemExit) as error:
                 raise self._refusal(hook, tool, error) from error
             if answer is not None:
-                checked = _rechecked(hook, tool, checked, answer, check)
+                checked = _check_again(hook, tool, checked, answer, check)
         return checked
 
-    async def answered(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any], result: Result) -> Result:
+    async def after_call(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any], result: Result) -> Result:
         """Let every `on_result` see a result, and give another one in its place."""
         if result.raw.get("resultType") == "input_required":
             return result  # the tool asks something first: this is not its answer yet
-        for hook in self.on_result:
+        for hook in self.by_event["on_result"]:
             answer = await self._watch(hook, caller, tool, arguments, result)
             if isinstance(answer, Result) and _is_result(answer.raw):
                 result = answer
@@ -145,9 +126,9 @@ class Hooks:
                 hook.note(f"returned {type(answer).__name__}, which is no result: the result stays as it was")
         return result
 
-    async def failed(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any], error: Exception) -> None:
+    async def after_error(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any], error: Exception) -> None:
         """Tell every `on_error` that a call did not reach a result."""
-        for hook in self.on_error:
+        for hook in self.by_event["on_error"]:
             await self._watch(hook, caller, tool, arguments, error)
 
     async def _watch(self, hook: Hook, *given: Any) -> Any:
@@ -164,7 +145,7 @@ class Hooks:
         return None
 
     async def _run(self, hook: Hook, *given: Any) -> Any:
-        """What a hook returns.
+        """Run a hook in a thread, or in a loop of its own where it is async.
 
         Raises:
             _Late: it has not returned in time.
@@ -172,14 +153,12 @@ class Hooks:
         with anyio.move_on_after(self.seconds):
             if inspect.iscoroutinefunction(hook.run):
                 return await self._await(hook.label, lambda: hook.run(*given))
-            answer = await self.threads.finish(self.threads.start(hook.label, lambda: _plainly(hook.run, given)))
+            answer = await self.threads.finish(self.threads.start(hook.label, lambda: _call(hook.run, given)))
             return await self._await(hook.label, lambda: answer) if inspect.isawaitable(answer) else answer
         raise _Late
 
     async def _await(self, label: str, work: Callable[[], Awaitable[Any]]) -> Any:
-        if self.loops is None:
-            return await _awaited(work)
-        return await self.loops.finish(label, lambda: _awaited(work))
+        return await (_await(work) if self.loops is None else self.loops.finish(label, lambda: _await(work)))
 
     def _refusal(self, hook: Hook, tool: Tool, error: BaseException) -> Refused:
         if isinstance(error, Refused):
@@ -192,54 +171,11 @@ class Hooks:
             return Refused(tool.handle, details=(detail,))
         if not isinstance(error, PorticoError):
             hook.note(f"raised {type(error).__name__}, and its call is refused", error)
-        return Refused(tool.handle, details=(f"{hook.label}: {_said(error)}",))
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return Refused(tool.handle, details=(f"{hook.label}: {reason}",))
 
 
-def hooks_of(
-    sources: Iterable[object],
-    threads: Threads,
-    *,
-    loops: HookLoop | None = None,
-    around: Callable[[], AbstractContextManager[object]] = nullcontext,
-    seconds: float = SECONDS,
-) -> Hooks:
-    """The hooks that modules, or any other objects, have as attributes; `around` is entered whenever one runs.
-
-    Raises:
-        ConfigError: one of them has no hook, or one that cannot be called.
-    """
-    named = list(sources)
-    for source in named:
-        refuse_unfit(source, _name_of(source))
-
-    def of(event: str) -> tuple[Hook, ...]:
-        found = ((source, getattr(source, event, None)) for source in named)
-        return tuple(
-            Hook(f"{_name_of(source)}.{event}", _within(around, run)) for source, run in found if callable(run)
-        )
-
-    on_search, on_call, on_result, on_error = map(of, EVENTS)
-    return Hooks(
-        threads=threads,
-        loops=loops,
-        seconds=seconds,
-        on_search=on_search,
-        on_call=on_call,
-        on_result=on_result,
-        on_error=on_error,
-    )
-
-
-async def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of arguments; large ones are copied beside the event loop."""
-    if is_small(arguments):
-        return deepcopy(dict(arguments))
-    return await anyio.to_thread.run_sync(deepcopy, dict(arguments))
-
-
-def _rechecked(
-    hook: Hook, tool: Tool, checked: Checked, answer: object, check: Callable[[Tool, Mapping[str, Any]], Checked]
-) -> Checked:
+def _check_again(hook: Hook, tool: Tool, checked: Checked, answer: object, check: Check) -> Checked:
     if not isinstance(answer, Mapping) or not _is_json(answer):
         detail = f"{hook.label} returned {type(answer).__name__}; it must return the arguments, as JSON, or nothing"
         raise Refused(tool.handle, details=(detail,))
@@ -265,20 +201,8 @@ def _is_json(answer: object) -> bool:
     return True
 
 
-def _within(around: Callable[[], AbstractContextManager[object]], run: Callable[..., Any]) -> Callable[..., Any]:
-    async def awaited(*given: Any) -> Any:
-        with around():
-            return await run(*given)
-
-    def called(*given: Any) -> Any:
-        with around():
-            return run(*given)
-
-    return awaited if inspect.iscoroutinefunction(run) else called
-
-
-def _plainly(run: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """Run a function in its thread; what would end a thread or a task is an ordinary failure to us."""
+def _call(run: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """Call a hook in its thread; what would end a thread or a task is an ordinary failure to us."""
     try:
         return run(*given)
     except Exception:
@@ -287,7 +211,7 @@ def _plainly(run: Callable[..., Any], given: tuple[Any, ...]) -> Any:
         raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 
-async def _awaited(work: Callable[[], Awaitable[Any]]) -> Any:
+async def _await(work: Callable[[], Awaitable[Any]]) -> Any:
     """The same for what is awaited; that the call itself is cancelled is no failure of the hook."""
     try:
         return await work()
@@ -301,58 +225,77 @@ async def _awaited(work: Callable[[], Awaitable[Any]]) -> Any:
         raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 
-def _said(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def hooks_of(
+    sources: Iterable[object],
+    threads: Workers,
+    *,
+    loops: FunctionLoop | None = None,
+    around: Callable[[], AbstractContextManager[object]] = nullcontext,
+    seconds: float = SECONDS,
+) -> Hooks:
+    """The hooks that modules, or any other objects, have as attributes; `around` is entered whenever one runs.
+
+    Raises:
+        ConfigError: one of them has no hook, or one that cannot be called.
+    """
+    by_event: dict[str, tuple[Hook, ...]] = dict.fromkeys(PARAMETERS, ())
+    for source in sources:
+        own = getattr(source, "__name__", None)
+        name = own if isinstance(own, str) else type(source).__name__
+        check_hooks(source, name)
+        for event in PARAMETERS:
+            if callable(run := getattr(source, event, None)):
+                by_event[event] = (*by_event[event], Hook(f"{name}.{event}", _within(around, run)))
+    return Hooks(threads=threads, loops=loops, seconds=seconds, by_event=by_event)
 
 
-def _name_of(source: object) -> str:
-    name = getattr(source, "__name__", None)
-    return name if isinstance(name, str) else type(source).__name__
+def _within(around: Callable[[], AbstractContextManager[object]], run: Callable[..., Any]) -> Callable[..., Any]:
+    async def run_async(*given: Any) -> Any:
+        with around():
+            return await run(*given)
+
+    def run_plainly(*given: Any) -> Any:
+        with around():
+            return run(*given)
+
+    return run_async if inspect.iscoroutinefunction(run) else run_plainly
 
 
-GIVEN = {
-    "on_search": ("caller", "query", "findings"),
-    "on_call": ("caller", "tool", "arguments"),
-    "on_result": ("caller", "tool", "arguments", "result"),
-    "on_error": ("caller", "tool", "arguments", "error"),
-}
-"""What each hook is called with."""
-
-
-def refuse_unfit(source: object, name: str) -> None:
+def check_hooks(source: object, name: str) -> None:
     """Do nothing for an object with hooks that can be called.
 
     Raises:
         ConfigError: it has none, one is not a function, takes other arguments, or has a name that nobody calls.
     """
-    for event, given in GIVEN.items():
-        hook = getattr(source, event, None)
-        if hook is not None:
-            _refuse_hook(hook, name, event, given)
+
+    def refusal(problem: str, fix: str) -> ConfigError:
+        return ConfigError(problem, where="hooks", fix=fix)
+
+    hooks = {event: hook for event in PARAMETERS if (hook := getattr(source, event, None)) is not None}
+    for event, hook in hooks.items():
+        given = PARAMETERS[event]
+        shape = f"Write it as def {event}({', '.join(given)})."
+        if not callable(hook):
+            raise refusal(f"{event!r} of {name!r} is {type(hook).__name__}, not a function", shape)
+        if not _takes(hook, len(given)):
+            raise refusal(f"{event!r} of {name!r} does not take what it is called with", shape)
     for attribute in _misspelt(source):
-        near = difflib.get_close_matches(attribute, GIVEN, n=1, cutoff=0.0)[0]
+        near = nearest_names(attribute, PARAMETERS, limit=1, cutoff=0.0)[0]
         fix = f"Did you mean {near!r}? Let no other function begin with on_."
-        raise _unfit(f"{name!r} has a function {attribute!r}, which is no hook and would never run", fix)
-    if all(getattr(source, event, None) is None for event in GIVEN):
-        raise _unfit(f"{name!r} has no hook in it", f"Name its functions {', '.join(GIVEN)}, or delete the entry.")
+        raise refusal(f"{name!r} has a function {attribute!r}, which is no hook and would never run", fix)
+    if not hooks:
+        fix = f"Name its functions {', '.join(PARAMETERS)}, or delete the entry."
+        raise refusal(f"{name!r} has no hook in it", fix)
 
 
 def _misspelt(source: object) -> Iterator[str]:
     """Functions that were probably meant to be hooks: in a module all that begin so, else those that are near."""
     for attribute, value in vars(source).items() if inspect.ismodule(source) else inspect.getmembers(source):
-        if attribute in GIVEN or not attribute.startswith("on") or not callable(value):
+        if attribute in PARAMETERS or not attribute.startswith("on") or not callable(value):
             continue
         is_own = inspect.ismodule(source) and getattr(value, "__module__", "") == source.__name__
-        if (is_own and attribute.startswith("on_")) or difflib.get_close_matches(attribute, GIVEN, n=1, cutoff=0.73):
+        if (is_own and attribute.startswith("on_")) or nearest_names(attribute, PARAMETERS, limit=1, cutoff=73.0):
             yield attribute
-
-
-def _refuse_hook(hook: object, name: str, event: str, given: tuple[str, ...]) -> None:
-    shape = f"{event}({', '.join(given)})"
-    if not callable(hook):
-        raise _unfit(f"{event!r} of {name!r} is {type(hook).__name__}, not a function", f"Write it as def {shape}.")
-    if not _takes(hook, len(given)):
-        raise _unfit(f"{event!r} of {name!r} does not take what it is called with", f"Write it as def {shape}.")
 
 
 def _takes(hook: Callable[..., Any], count: int) -> bool:
@@ -364,7 +307,3 @@ def _takes(hook: Callable[..., Any], count: int) -> bool:
     except ValueError:
         return True
     return True
-
-
-def _unfit(problem: str, fix: str) -> ConfigError:
-    return ConfigError(problem, where="hooks", fix=fix)

@@ -1,11 +1,12 @@
-"""Tools that come along: plain functions over a connection that reads, with no MCP in them."""
+"""The former name of `portico.providers.database_tools`, for programs that import its modules from here."""
 
-MODULES = (
-    "portico.packaged.base",
-    "portico.packaged.quality",
-    "portico.packaged.security",
-    "portico.packaged.plots",
-    "portico.packaged.retrieval",
-    "portico.packaged.tuning",
-)
-"""The modules whose `handle_*` functions profile `base` offers."""
+import sys
+
+from portico.providers.database_tools import MODULES as MODULES
+from portico.providers.database_tools import charts, data_quality, demo_database, permissions, text_search
+from portico.providers.database_tools import queries_and_tables as tables
+
+base, demo, plots, quality, retrieval, security = tables, demo_database, charts, data_quality, text_search, permissions
+for _name in ("base", "demo", "plots", "quality", "retrieval", "security"):
+    sys.modules[f"{__name__}.{_name}"] = globals()[_name]
+sys.modules[f"{__name__}.tuning"] = tables

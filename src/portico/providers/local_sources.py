@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.to_thread
-
+from portico.concurrency.threads import FunctionLoop
 from portico.errors import ConfigError, Sent, StoreError, UpstreamGone
-from portico.packaged import MODULES
-from portico.packaged.demo import demo_url
-from portico.providers.python.decorator import Connection as Marker
-from portico.providers.python.decorator import RequestContext, Source
+from portico.providers.database_tools import MODULES
+from portico.providers.database_tools.demo_database import demo_url
+from portico.providers.python.decorator import LOCAL, Connection, RequestContext, Source
 from portico.providers.python.functions import LocalTool
-from portico.providers.python.loading import LoadedTools, ToolModules, watch
-from portico.providers.python.threads import FunctionLoop
+from portico.providers.python.loading import LoadedTools, ToolModules
 
 from .python import LocalProvider
 from .sql import DatabaseSource, ReadConnection
 from .yaml import LoadedYaml, load_yaml
 
 
-def injected(source: DatabaseSource) -> Mapping[type, Source]:
-    """What a provider of local tools injects: a reading per call, by this room's type or by the bare name `conn`."""
+def connections_of(source: DatabaseSource) -> Mapping[type, Source]:
+    """A connection to a database for each call, for parameters of its type or with the bare name `conn`."""
+    return _for_connections(lambda context: source.reading(context.caller))
 
-    def opened(context: RequestContext) -> AbstractContextManager[ReadConnection]:
-        return source.reading(context.caller)
 
-    return {ReadConnection: opened, Marker: opened}
+def _for_connections(open: Source) -> Mapping[type, Source]:
+    return {ReadConnection: open, Connection: open}
 
 
 class LateDatabase:
@@ -41,18 +36,15 @@ class LateDatabase:
     def __init__(self, url: Callable[[], str]) -> None:
         self._url = url
         self._source: DatabaseSource | None = None
-
-    @property
-    def sources(self) -> Mapping[type, Source]:
-        """What a provider of local tools injects."""
-        return {ReadConnection: self._opened, Marker: self._opened}
+        self.sources = _for_connections(self._open)
+        """The sources that a provider of local tools injects."""
 
     def close(self) -> None:
         """Let go of every connection; the next reading opens it again."""
         if self._source is not None:
             self._source.close()
 
-    def _opened(self, context: RequestContext) -> AbstractContextManager[ReadConnection]:
+    def _open(self, context: RequestContext) -> AbstractContextManager[ReadConnection]:
         try:
             self._source = self._source or DatabaseSource(self._url())
         except (ConfigError, StoreError) as error:
@@ -60,7 +52,7 @@ class LateDatabase:
         return self._source.reading(context.caller)
 
 
-def injected_from(connect: Callable[[], Any]) -> Mapping[type, Source]:
+def connections_from(connect: Callable[[], Any]) -> Mapping[type, Source]:
     """Connections of a program's own making, closed after each call."""
 
     def opened(context: RequestContext) -> AbstractContextManager[Any]:
@@ -70,12 +62,7 @@ def injected_from(connect: Callable[[], Any]) -> Mapping[type, Source]:
             return closing(made)
         return made
 
-    return {Marker: opened}
-
-
-LOCAL = "local"
-
-logger = logging.getLogger(__name__)
+    return {Connection: opened}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,36 +75,22 @@ class LocalSources:
     packaged: bool = False
     """Whether the tools that come with Portico are offered too."""
     database: DatabaseSource | None = None
-    """What functions and definitions with SQL read."""
+    """The database that functions and definitions with SQL read."""
     taken: Collection[str] = ()
     """Names of servers that are not ours to use."""
     loops: FunctionLoop = field(default_factory=FunctionLoop)
     """Where async functions run, those of every server: what they share among themselves belongs to one loop."""
     providers: dict[str, LocalProvider] = field(default_factory=dict)
     problems: tuple[ConfigError, ...] = ()
-    _modules: ToolModules | None = None
-    _files: tuple[Path, ...] = ()
+    _modules: ToolModules = field(init=False)
+    _yaml_files: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._modules = ToolModules((*self.python, *(MODULES if self.packaged else ())), self.folder)
 
     def load(self) -> None:
         """Load everything; what cannot be used is a problem, and the rest is offered."""
-        sources = (*self.python, *(MODULES if self.packaged else ()))
-        self._modules = ToolModules(sources, self.folder)
-        self._offer(*self._read(()))
-
-    async def follow(self, on_change: Callable[[str], None], every: float = 1.0) -> None:
-        """Load again whatever changes, for ever; tells the servers that may offer something else now."""
-
-        async def reload(changed: set[Path]) -> None:
-            before = {str(problem) for problem in self.problems}
-            # Whoever edits a module may have it do anything at import: the gateway goes on meanwhile.
-            self._offer(*await anyio.to_thread.run_sync(self._read, changed, abandon_on_cancel=True))
-            for problem in self.problems:
-                if str(problem) not in before:
-                    logger.warning("%s", problem)
-            for server in sorted(self.providers):
-                on_change(server)
-
-        await watch(self._watched, reload, every)
+        self.offer(*self.read(()))
 
     def close(self) -> None:
         """Let go of the database, and of async functions that are still at work."""
@@ -125,48 +98,53 @@ class LocalSources:
         if self.database is not None:
             self.database.close()
 
-    def _watched(self) -> set[Path]:
-        return {*(self._modules.files() if self._modules else ()), *self._files}
+    def files(self) -> set[Path]:
+        """Every file whose change matters."""
+        return {*self._modules.files(), *self._yaml_files}
 
-    def _read(self, changed: Collection[Path]) -> tuple[LoadedTools, LoadedYaml]:
-        assert self._modules is not None, "load() comes first"
-        return self._modules.reload(changed), self._read_yaml()
+    def folders(self) -> set[Path]:
+        """Every folder in which such a file is, or may come to be."""
+        return self._modules.folders() | {file.parent for file in self._yaml_files if file.parent.is_dir()}
 
-    def _offer(self, loaded: LoadedTools, written: LoadedYaml) -> None:
+    def read(self, changed: Collection[Path]) -> tuple[LoadedTools, LoadedYaml]:
+        """Import what is new or has one of the changed files, and read every definition; blocks."""
+        dialect = self.database.dialect if self.database is not None else ""
+        written = load_yaml(self.yaml, self.folder, packaged=self.packaged, dialect=dialect)
+        self._yaml_files = written.files
+        return self._modules.reload(changed), written
+
+    def offer(self, loaded: LoadedTools, written: LoadedYaml) -> None:
+        """Offer what was read in the place of what was offered before."""
         entries = {(tool.server, tool.name) for tool in written.tools}
-        functions = [tool for tool in loaded.tools if not (_is_packaged(tool) and (tool.server, tool.name) in entries)]
+        # An operator's own entry takes the place of a tool that came with Portico.
+        functions = [
+            tool
+            for tool in loaded.tools
+            if (tool.server, tool.name) not in entries or getattr(tool.function, "__module__", "") not in MODULES
+        ]
         known = {(tool.server, tool.name) for tool in functions}
-        clashes = [tool for tool in written.tools if (tool.server, tool.name) in known]
-        usable = [tool for tool in (*functions, *written.tools) if tool.server not in self.taken]
-        strangers = {tool.server for tool in (*functions, *written.tools) if tool.server in self.taken}
-        groups = _grouped(usable)
+        groups: dict[str, list[LocalTool]] = {}
+        for tool in (*functions, *written.tools):
+            groups.setdefault(tool.server, []).append(tool)
+        taken = sorted(groups.keys() & set(self.taken))
+        for server in taken:
+            del groups[server]
         if written.prompts or written.terms:
             groups.setdefault(LOCAL, [])
-        for server in {*groups, *self.providers}:
-            self._provider(server).take(groups.get(server, ()))
+        for server in groups.keys() - self.providers.keys():
+            inject = connections_of(self.database) if self.database is not None else {}
+            self.providers[server] = LocalProvider(server=server, inject=inject, loops=self.loops)
+        for server, provider in self.providers.items():
+            provider.take(groups.get(server, ()))
         if LOCAL in self.providers:
-            written.make_test_app(self.providers[LOCAL])
+            written.install(self.providers[LOCAL])
         self.problems = (
             *loaded.problems,
             *written.problems,
-            *(_clash(tool) for tool in clashes),
-            *(_strange(server) for server in sorted(strangers)),
+            *(_clash(tool) for tool in written.tools if (tool.server, tool.name) in known),
+            *(_name_is_taken(server) for server in taken),
             *(problem for provider in self.providers.values() for problem in provider.problems),
         )
-
-    def _read_yaml(self) -> LoadedYaml:
-        dialect = self.database.dialect if self.database is not None else ""
-        written = load_yaml(self.yaml, self.folder, packaged=self.packaged, dialect=dialect)
-        self._files = written.files
-        return written
-
-    def _provider(self, server: str) -> LocalProvider:
-        if server not in self.providers:
-            self.providers[server] = LocalProvider(server=server, inject=self._injected(), loops=self.loops)
-        return self.providers[server]
-
-    def _injected(self) -> Mapping[type, Source]:
-        return injected(self.database) if self.database is not None else {}
 
 
 def open_local_sources(
@@ -180,7 +158,7 @@ def open_local_sources(
     allow_superuser: bool = False,
     data: Path,
 ) -> LocalSources:
-    """A workshop with everything loaded; packaged tools read the demo's data where no database is named."""
+    """Local tools with everything loaded; packaged tools read the demo's data where no database is named."""
     local_sources = LocalSources(python=python, yaml=yaml, folder=folder, packaged=packaged, taken=taken)
     url = database or (demo_url(data) if packaged else "")
     bad: tuple[ConfigError, ...] = ()
@@ -193,18 +171,6 @@ def open_local_sources(
     return local_sources
 
 
-def _grouped(tools: Iterable[LocalTool]) -> dict[str, list[LocalTool]]:
-    groups: dict[str, list[LocalTool]] = {}
-    for tool in tools:
-        groups.setdefault(tool.server, []).append(tool)
-    return groups
-
-
-def _is_packaged(tool: LocalTool) -> bool:
-    """Whether a function came with Portico: an operator's own entry of that name takes its place."""
-    return getattr(tool.function, "__module__", "") in MODULES
-
-
 def _clash(tool: LocalTool) -> ConfigError:
     fix = "Rename one of them; until then the function is offered."
     return ConfigError(
@@ -212,7 +178,7 @@ def _clash(tool: LocalTool) -> ConfigError:
     )
 
 
-def _strange(server: str) -> ConfigError:
+def _name_is_taken(server: str) -> ConfigError:
     return ConfigError(
         f"tools of our own name the server {server!r}, which is another one's name",
         where=f"servers.{server}",

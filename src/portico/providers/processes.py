@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from tempfile import TemporaryFile
 from typing import IO, Any, cast
 
 import anyio
 
-from .supervisor import REPORT
-
-_PROC = Path("/proc")
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    pid: int
-    parent: int
-    group: int
-    start: str
-    is_zombie: bool
+from . import child_process_supervisor
+from .child_process_supervisor import REPORT, descendants, read_processes
 
 
 class ProcessTree:
@@ -43,41 +32,36 @@ class ProcessTree:
 
     def remember(self) -> None:
         """Note the descendants of now: when their parent dies they can no longer be found."""
-        entries = _processes()
-        family = {self._leader}
-        grew = True
-        while grew:
-            found = {entry.pid for entry in entries if entry.parent in family} - family
-            family |= found
-            grew = bool(found)
-        self._strays |= {e.pid: e.start for e in entries if e.pid in family and e.group != self._leader}
+        family = {self._leader, *descendants(self._leader)}
+        self._strays |= {e.pid: e.start for e in read_processes() if e.pid in family and e.group != self._leader}
 
     def is_alive(self) -> bool:
         """Whether any of it still runs; zombies do not count."""
-        if not self._strays and not self._group_answers():
+        is_group_alive = self._is_group_alive()
+        if not self._strays and not is_group_alive:
             return False
-        entries = _processes()
-        if not entries:
-            return self._group_answers()
-        return any(not entry.is_zombie and self._has(entry) for entry in entries)
+        processes = read_processes()
+        if not processes:
+            return is_group_alive
+        return any(
+            # The start time tells a process from a later one with the same number.
+            not each.is_zombie and (each.group == self._leader or self._strays.get(each.pid) == each.start)
+            for each in processes
+        )
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to all of it."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
                 os.killpg(self._leader, number)
             else:
                 os.kill(self._leader, number)
-        for entry in _processes() if self._strays else ():
-            # The start time tells a process from a later one with the same number.
-            if self._strays.get(entry.pid) == entry.start:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(entry.pid, number)
+        for each in read_processes() if self._strays else ():
+            if self._strays.get(each.pid) == each.start:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(each.pid, number)
 
-    def _has(self, entry: _Entry) -> bool:
-        return entry.group == self._leader or self._strays.get(entry.pid) == entry.start
-
-    def _group_answers(self) -> bool:
+    def _is_group_alive(self) -> bool:
         if not hasattr(os, "killpg"):
             return False
         try:
@@ -89,24 +73,7 @@ class ProcessTree:
         return True
 
 
-def _processes() -> list[_Entry]:
-    """All processes, where the system shows them under /proc."""
-    found = []
-    with contextlib.suppress(OSError):
-        for folder in _PROC.iterdir():
-            if folder.name.isdecimal():
-                with contextlib.suppress(OSError, ValueError, IndexError):
-                    found.append(_entry(int(folder.name), (folder / "stat").read_text(errors="replace")))
-    return found
-
-
-def _entry(pid: int, stat: str) -> _Entry:
-    # The command name, in brackets, may hold anything: fields are counted from behind it.
-    fields = stat.rpartition(")")[2].split()
-    return _Entry(pid, int(fields[1]), int(fields[2]), fields[19], fields[0] in "ZX")
-
-
-PROGRAM = str(Path(__file__).with_name("supervisor.py"))
+PROGRAM = child_process_supervisor.__file__
 ANSWERING = 30.0
 """Seconds that the supervisor gets to start a program, on the busiest machine."""
 ATTEMPTS = 2
@@ -133,9 +100,13 @@ async def spawn(
     """
     for _ in range(ATTEMPTS if IS_SUPERVISED else 0):
         with suppress(_SupervisorGone):
-            return await _spawn_supervised(protocol, _order(argv, env, cwd), has_input=has_input)
+            return await _spawn_supervised(protocol, _encode_order(argv, env, cwd), has_input=has_input)
     # A program that could outlive us is better than none.
-    return await _spawn_directly(protocol, argv, env=env, cwd=cwd, has_input=has_input)
+    options: dict[str, Any] = {"env": dict(env), "cwd": cwd, "start_new_session": True, "close_fds": True}
+    stdin = subprocess.PIPE if has_input else subprocess.DEVNULL
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.subprocess_exec(lambda: protocol, *argv, stdin=stdin, **options)
+    return transport
 
 
 async def _spawn_supervised(
@@ -148,7 +119,7 @@ async def _spawn_supervised(
         channel, their_channel = socket.socketpair()
         ours.enter_context(channel)
         theirs.enter_context(their_channel)
-        file = theirs.enter_context(_file())
+        file = theirs.enter_context(_open_nameless_file())
         file.write(order)
         file.seek(0)
         _supervisor.order([*(end for end, _ in ends), file.fileno(), their_channel.fileno()])
@@ -162,34 +133,19 @@ class _SupervisorGone(OSError):
     """The supervisor cannot be started, or has ended before it started anything."""
 
 
-async def _spawn_directly(
-    protocol: asyncio.SubprocessProtocol,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: str | None,
-    has_input: bool,
-) -> asyncio.SubprocessTransport:
-    options: dict[str, Any] = {"env": dict(env), "cwd": cwd, "start_new_session": True, "close_fds": True}
-    stdin = subprocess.PIPE if has_input else subprocess.DEVNULL
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.subprocess_exec(lambda: protocol, *argv, stdin=stdin, **options)
-    return transport
-
-
-def _order(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> bytes:
-    """What the supervisor is told, as `supervisor.start` takes it."""
+def _encode_order(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> bytes:
+    """The order to the supervisor, as `child_process_supervisor.start` takes it."""
     words = [cwd or "", str(len(argv)), *argv, *(f"{name}={value}" for name, value in env.items())]
     if any("\0" in word for word in words):
         raise ValueError("a null character cannot be passed to a program")
     return b"\0".join(map(os.fsencode, words))
 
 
-def _file() -> IO[bytes]:
+def _open_nameless_file() -> IO[bytes]:
     """A file without a name, in memory where that can be had."""
     if hasattr(os, "memfd_create"):
         return open(os.memfd_create("order"), "w+b")
-    return tempfile.TemporaryFile()
+    return TemporaryFile()
 
 
 def _pipe(theirs: ExitStack, ours: ExitStack, *, is_input: bool, is_open: bool) -> tuple[int, Any]:
@@ -311,33 +267,13 @@ class _Process(asyncio.SubprocessTransport):
             self._end()
 
     def get_pid(self) -> int:
-        """The process id."""
         return self._pid
 
     def get_returncode(self) -> int | None:
-        """How it ended: an exit code, or the negative number of a signal."""
         return self._code
 
     def get_pipe_transport(self, fd: int) -> asyncio.BaseTransport | None:
-        """Our end of one of its descriptors."""
         return self._pipes.get(fd)
-
-    def is_closing(self) -> bool:
-        """Whether it was closed."""
-        return self._is_closing
-
-    def send_signal(self, signal: int) -> None:
-        """Send a signal to the process."""
-        if self._code is None:
-            os.kill(self._pid, signal)
-
-    def terminate(self) -> None:
-        """Ask the process to end."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the process."""
-        self.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
         """Close the pipes, and end the process if it still runs."""
@@ -345,7 +281,8 @@ class _Process(asyncio.SubprocessTransport):
             self._is_closing = True
             for pipe in self._pipes.values():
                 pipe.close()
-            self.kill()
+            if self._code is None:
+                os.kill(self._pid, signal.SIGKILL)
 
     def start(self, pid: int, error: int) -> None:
         """Take the news of the start."""
@@ -384,20 +321,19 @@ class _Process(asyncio.SubprocessTransport):
 
 
 class _Channel(asyncio.Protocol):
-    """What the supervisor says of one program: how it started and how it ended."""
+    """The supervisor's reports on one program: how it started and how it ended."""
 
     def __init__(self, process: _Process) -> None:
         self._process, self._buffer = process, b""
 
     def data_received(self, data: bytes) -> None:
-        """Take reports."""
         self._buffer += data
         while len(self._buffer) >= REPORT.size:
             report, self._buffer = self._buffer[: REPORT.size], self._buffer[REPORT.size :]
             self._process.start(*REPORT.unpack(report))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the end of the supervisor, which ends its children too."""
+        # The supervisor has ended, which ends its children too.
         self._process.exit(-signal.SIGKILL)
 
 
@@ -405,23 +341,13 @@ class _Pipe(asyncio.Protocol):
     """Our end of one descriptor."""
 
     def __init__(self, process: _Process, protocol: asyncio.SubprocessProtocol, number: int) -> None:
-        self._process, self._protocol, self._number = process, protocol, number
-
-    def data_received(self, data: bytes) -> None:
-        """Take output."""
-        self._protocol.pipe_data_received(self._number, data)
+        self._process, self._number = process, number
+        self.data_received = partial(protocol.pipe_data_received, number)  # type: ignore[method-assign]
+        self.pause_writing = protocol.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = protocol.resume_writing  # type: ignore[method-assign]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the end of the pipe."""
         self._process.lose(self._number, exc)
-
-    def pause_writing(self) -> None:
-        """Note that the program does not read as fast as we write."""
-        self._protocol.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Note that it reads again."""
-        self._protocol.resume_writing()
 
 
 OUTPUT_LIMIT = 1_000_000
@@ -434,7 +360,7 @@ END_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a program ended and what it wrote."""
+    """The end of a program, and its output."""
 
     code: int | None
     """The exit code; None when its time was up."""
@@ -484,23 +410,18 @@ async def run_program(
             with anyio.move_on_after(LAST_WORDS):  # a process that it left in the background may hold the pipes
                 await program.closed.wait()
     finally:
-        await _end(transport, program)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(END_SECONDS):
+            tree = ProcessTree(transport.get_pid())
+            if not program.exited.is_set():
+                tree.remember()
+            if tree.is_alive():
+                tree.send(signal.SIGKILL)
+            await program.exited.wait()
+            transport.close()
+            await program.closed.wait()
     return Ended(
         code=transport.get_returncode() if is_done else None,
         output=bytes(program.output),
         written=program.written,
         errors=program.errors,
     )
-
-
-async def _end(transport: asyncio.SubprocessTransport, program: _Program) -> None:
-    """Kill what still runs, close the pipes and let the child be reaped."""
-    with anyio.CancelScope(shield=True), anyio.move_on_after(END_SECONDS):
-        tree = ProcessTree(transport.get_pid())
-        if not program.exited.is_set():
-            tree.remember()
-        if tree.is_alive():
-            tree.send(signal.SIGKILL)
-        await program.exited.wait()
-        transport.close()
-        await program.closed.wait()

@@ -1,24 +1,27 @@
-"""The one budgeter and the token counters: answers lose detail step by step until they fit."""
+"""Token counters, and the one budgeter: answers lose detail step by step, then break into pages, until they fit."""
 
 from __future__ import annotations
 
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, overload
+from typing import Any, TypeVar
+from zlib import crc32
 
 import orjson
 
-from portico.domain.disclosure import Card, Disclosure, Level
-from portico.domain.snapshot import CatalogSnapshot
-from portico.errors import ConfigError
-from portico.execution.learning import tokens_per_letter
+from portico.domain.disclosure import Budget, Card, Disclosure, Hit, Level, Query
+from portico.domain.tool import Tool, ToolId
+from portico.domain.usage import Usage
+from portico.errors import ConfigError, NextCall
 from portico.protocols import TokenCounter
+from portico.search.index import settle
 
-from .cache import PerSnapshot
+T = TypeVar("T")
+Spell = Callable[[NextCall], str]  # how a surface words the call that would move its caller on
 
 _CLASSES = (
     (re.compile(r"[A-Z]?[a-z]{1,10}|[A-Z]{1,4}"), 98),
@@ -35,8 +38,7 @@ _CLASSES = (
 Fitted to o200k on the definitions of real servers and on answers made of them. Each pattern reads a text once."""
 
 
-PART = 16_384
-"""Letters that are read at once: reading holds up every other thread, the event loop's too."""
+PART = 16_384  # letters that are read at once: reading holds up every other thread, the event loop's too
 _END_OF_WORD = re.compile(r"[a-z][^a-zA-Z]")
 
 
@@ -68,7 +70,15 @@ class ExactTokens:
     name = "o200k"
 
     def __init__(self) -> None:
-        self._tokenizer = _vocabulary()
+        try:
+            splintr = import_module("splintr")  # an extra, loaded only where it is asked for
+        except ImportError as error:
+            raise ConfigError(
+                "exact counts need an extra that is not installed",
+                where="tokens",
+                fix="Run: pip install 'portico[tokens]', or write `tokens: estimate`.",
+            ) from error
+        self._tokenizer: Any = splintr.Tokenizer.from_pretrained("o200k_base")
 
     def count(self, text: str) -> int:
         """Tokens of a text; what looks like a control token counts as the text that it is."""
@@ -87,34 +97,28 @@ def counter_for(choice: str) -> TokenCounter:
     return ExactTokens() if choice == "exact" else TokenEstimate()
 
 
-def _vocabulary() -> Any:
-    try:
-        splintr = import_module("splintr")  # an extra, loaded only where it is asked for
-    except ImportError as error:
-        raise ConfigError(
-            "exact counts need an extra that is not installed",
-            where="tokens",
-            fix="Run: pip install 'portico[tokens]', or write `tokens: estimate`.",
-        ) from error
-    return splintr.Tokenizer.from_pretrained("o200k_base")
-
-
 SAMPLE, PLACES = 20_000, 10
 """Of a long list this many characters are counted, at so many places; the rest is taken to be like them."""
 
-Definitions = Sequence[Mapping[str, Any]]
+
+def tokens_per_letter(text: str, count: Callable[[str], int], *, letters: int, places: int) -> float:
+    """Tokens per letter; of a text with more letters than these, by as many of them, at places from end to end."""
+    if not text:
+        return 0.0
+    if len(text) > letters:
+        length = letters // places
+        step = (len(text) - length) // max(1, places - 1)
+        text = "".join(text[place * step : place * step + length] for place in range(places))
+    return count(text) / len(text)
 
 
-@dataclass(slots=True)
-class ListingCosts:
-    """Tokens of lists of definitions; each list is made and counted once in a snapshot."""
-
-    counter: TokenCounter
-    _known: PerSnapshot[int] = field(default_factory=PerSnapshot)
-
-    def tokens(self, snapshot: CatalogSnapshot, key: Hashable, make: Callable[[], Definitions]) -> int:
-        """Tokens of a list, about, when it is a long one; `key` tells it from every other list of the snapshot."""
-        return self._known.get(snapshot, key, lambda: sampled_tokens(_dumped(make()), self.counter))
+def definition_tokens(definitions: Sequence[Mapping[str, Any]], counter: TokenCounter) -> int:
+    """Tokens of a list of definitions; of a long one, about."""
+    try:
+        text = orjson.dumps(definitions).decode()
+    except TypeError:  # integers beyond 64 bits
+        text = json.dumps(definitions, default=str)
+    return sampled_tokens(text, counter)
 
 
 def sampled_tokens(text: str, counter: TokenCounter) -> int:
@@ -122,69 +126,39 @@ def sampled_tokens(text: str, counter: TokenCounter) -> int:
     return round(len(text) * tokens_per_letter(text, counter.count, letters=SAMPLE, places=PLACES))
 
 
-def _dumped(definitions: Definitions) -> str:
-    try:
-        return orjson.dumps(definitions).decode()
-    except TypeError:  # integers beyond 64 bits
-        return json.dumps(definitions, default=str)
-
-
-OUTLIER = 3
-"""An item that costs so many times its share of the room begins with less, so that not all pay for it."""
-
-
-class Texts(Sequence[tuple[Level, str]]):
-    """The variants of one thing, each rendered when it is first read, and kept: most answers need only the first."""
-
-    def __init__(self, renders: Sequence[tuple[Level, Callable[[], str]]]) -> None:
-        self._renders = renders
-        self._rendered: dict[int, str] = {}
-
-    def __len__(self) -> int:
-        return len(self._renders)
-
-    @overload
-    def __getitem__(self, rung: int) -> tuple[Level, str]: ...
-    @overload
-    def __getitem__(self, rung: slice) -> Sequence[tuple[Level, str]]: ...
-    def __getitem__(self, rung: int | slice) -> tuple[Level, str] | Sequence[tuple[Level, str]]:
-        if isinstance(rung, slice):
-            return [self[number] for number in range(len(self))[rung]]
-        number = range(len(self))[rung]
-        level, render = self._renders[number]
-        if number not in self._rendered:
-            self._rendered[number] = render()
-        return level, self._rendered[number]
+ATTEMPTS = 8  # of making a list fit together with what stands around it
+OUTLIER = 3  # an item that costs so many times its share of the room begins with less, so that not all pay for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variants:
-    """One tool at falling detail: each variant is a level and its text, the last one is the bare handle."""
+    """One tool in falling detail, the bare handle last; a text is rendered when it is first read, and kept."""
 
     handle: str
-    texts: Sequence[tuple[Level, str]]
+    texts: Sequence[tuple[Level, str | Callable[[], str]]]
+    _cards: dict[int, Card] = field(default_factory=dict, repr=False, compare=False)
 
-    def card(self, rung: int) -> Card:
-        """The card at one variant; -1 is the lowest."""
-        level, text = self.texts[rung]
-        return Card(handle=self.handle, level=level, text=text)
+    def card(self, step: int) -> Card:
+        """The card at one step: 0 has everything, -1 the least."""
+        step %= len(self.texts)
+        if step not in self._cards:
+            level, text = self.texts[step]
+            self._cards[step] = Card(handle=self.handle, level=level, text=text if isinstance(text, str) else text())
+        return self._cards[step]
 
+    @property
+    def cards(self) -> list[Card]:
+        """Every step, rendered."""
+        return [self.card(step) for step in range(len(self.texts))]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Frame:
-    """What stands around the cards of an answer."""
+    def from_step(self, step: int) -> Variants:
+        """The same without the steps before this one."""
+        return Variants(handle=self.handle, texts=self.texts[step:])
 
-    head: str = ""
-    tail: str = ""
-    separator: str
-    total: int
-
-    def text(self, cards: Sequence[Card]) -> str:
-        """The answer with these cards; those that are not shown are counted."""
-        left = self.total - len(cards)
-        count = f"({left} more withheld)" if cards else f"({left} withheld)"
-        parts = [self.head, *(card.text for card in cards), count if left > 0 else "", self.tail]
-        return self.separator.join(part for part in parts if part)
+    def edit(self, change: Callable[[str], str]) -> Variants:
+        """The same with every text changed, when it is read."""
+        texts = [(level, lambda step=step: change(self.card(step).text)) for step, (level, _) in enumerate(self.texts)]
+        return Variants(handle=self.handle, texts=texts)
 
 
 def fit(
@@ -204,14 +178,19 @@ def fit(
     loses these two, and still shows handles and the count. When not even the count fits, the text is empty.
     """
     total = len(cards) if total is None else total
-    around = _Frame(head=head, tail=tail, separator=separator, total=len(cards))
-    bare = _Frame(separator=separator, total=max(total, len(cards)))
-    lowest = [card.card(-1) for card in cards]
-    chosen = _fullest(cards, around, tokens, counter) or _most(lowest, around, tokens, counter)
-    text = around.text(chosen)
+
+    def write(shown: Sequence[Card]) -> str:
+        return _write(head, shown, len(cards), tail, separator)
+
+    def write_bare(shown: Sequence[Card]) -> str:
+        return _write("", shown, max(total, len(cards)), "", separator)
+
+    chosen = _fullest(cards, write, tokens - counter.count(head) - counter.count(tail), tokens, counter)
+    chosen = chosen or _most(cards, write, tokens, counter)
+    text = write(chosen)
     if (cards and not chosen) or counter.count(text) > tokens:
-        chosen = _most(lowest, bare, tokens, counter)
-        text = bare.text(chosen)
+        chosen = _most(cards, write_bare, tokens, counter)
+        text = write_bare(chosen)
     cost = counter.count(text)
     return Disclosure(
         text=text if cost <= tokens else "",
@@ -224,75 +203,28 @@ def fit(
     )
 
 
-def balance(items: Sequence[Variants], room: int, counter: TokenCounter) -> list[Variants]:
-    """The items, where one that takes far more than its share begins at a lower variant, so that not all pay for it."""
-    costs = [counter.count(item.card(0).text) + 1 for item in items]
-    share = water_level(costs, room)
-    return [
-        _lowered(item, share, counter) if cost > OUTLIER * share else item
-        for item, cost in zip(items, costs, strict=True)
-    ]
+def _write(head: str, shown: Sequence[Card], total: int, tail: str, separator: str) -> str:
+    left = total - len(shown)
+    count = f"({left} more withheld)" if shown else f"({left} withheld)"
+    parts = [head, *(card.text for card in shown), count if left > 0 else "", tail]
+    return separator.join(part for part in parts if part)
 
 
-def fill(items: Sequence[Variants], cards: Sequence[Card], room: int, counter: TokenCounter) -> list[Card]:
-    """The cards of these items, raised variant by variant in turns: what some gave up for nothing is not wasted.
-
-    Whether the whole fits is for the caller to count: joined texts may count more or less than their parts.
-    """
-    chosen = list(cards)
-    variants = [_rung(item, card) for item, card in zip(items, cards, strict=False)]
-    left = room - sum(counter.count(card.text) + 1 for card in cards)
-    turn = list(range(len(chosen)))
-    while turn:
-        following = []
-        for number in turn:
-            higher = items[number].card(variants[number] - 1) if variants[number] else chosen[number]
-            more = counter.count(higher.text) - counter.count(chosen[number].text)
-            if variants[number] and more <= left:
-                chosen[number], variants[number], left = higher, variants[number] - 1, left - more
-                following.append(number)
-        turn = following
-    return chosen
-
-
-def _rung(item: Variants, card: Card) -> int:
-    """Which of an item's variants a card is; the lower ones are looked at first, since they cost less to make."""
-    return next(rung for rung in range(len(item.texts) - 1, -1, -1) if item.card(rung).text == card.text)
-
-
-def water_level(sizes: Sequence[int], room: int) -> int:
-    """The most that each answer may cost so that these ones fit a room together, the smaller ones whole.
-
-    What is left over when all of them fit is shared out among them.
-    """
-    left = room
-    for number, size in enumerate(sorted(sizes)):
-        share = left // (len(sizes) - number)
-        if size > share:
-            return share
-        left -= size
-    return max(sizes, default=0) + (left // len(sizes) if sizes else room)
-
-
-def _lowered(item: Variants, share: int, counter: TokenCounter) -> Variants:
-    rung = next((n for n in range(len(item.texts)) if counter.count(item.card(n).text) <= share), len(item.texts) - 1)
-    return Variants(handle=item.handle, texts=item.texts[rung:])
-
-
-def _fullest(cards: Sequence[Variants], frame: _Frame, tokens: int, counter: TokenCounter) -> list[Card]:
-    """All cards, each at the highest variant at which they fit together; nothing when not even the lowest ones do."""
-    around = counter.count(frame.head) + counter.count(frame.tail)
+def _fullest(
+    cards: Sequence[Variants], write: Callable[[Sequence[Card]], str], room: int, tokens: int, counter: TokenCounter
+) -> list[Card]:
+    """All cards, each at the highest step at which they fit together; nothing when not even the lowest ones do."""
     for chosen, cost in _descent(cards, counter):
         # Counts of parts can only say when it is worth counting the whole: joined texts may count more or less.
-        if around + cost <= tokens and counter.count(frame.text(chosen)) <= tokens:
+        if cost <= room and counter.count(write(chosen)) <= tokens:
             return chosen
     return []
 
 
 def _descent(cards: Sequence[Variants], counter: TokenCounter) -> Iterator[tuple[list[Card], int]]:
-    """The cards at full detail, then one of them a variant lower each time, the last card first; with costs.
+    """The cards at full detail, then one of them a step lower each time, the last card first; with costs.
 
-    A variant that saves nothing is passed over.
+    A step that saves nothing is passed over.
     """
     chosen = [card.card(0) for card in cards]
     costs = [counter.count(card.text) + 1 for card in chosen]
@@ -308,11 +240,158 @@ def _descent(cards: Sequence[Variants], counter: TokenCounter) -> Iterator[tuple
                 yield chosen, sum(costs)
 
 
-def _most(cards: Sequence[Card], frame: _Frame, tokens: int, counter: TokenCounter) -> Sequence[Card]:
-    """As many of the first cards as fit; none when not one does."""
-    if counter.count(frame.text(cards)) <= tokens:
-        return cards
-    most = bisect_left(range(1, len(cards) + 1), True, key=lambda n: counter.count(frame.text(cards[:n])) > tokens)
-    while most and counter.count(frame.text(cards[:most])) > tokens:
+def _most(
+    cards: Sequence[Variants], write: Callable[[Sequence[Card]], str], tokens: int, counter: TokenCounter
+) -> list[Card]:
+    """As many of the first cards as fit, each at its lowest step; none when not one does."""
+    lowest = [card.card(-1) for card in cards]
+
+    def is_too_long(shown: int) -> bool:
+        return counter.count(write(lowest[:shown])) > tokens
+
+    if not is_too_long(len(cards)):
+        return lowest
+    most = bisect_left(range(1, len(cards) + 1), True, key=is_too_long)
+    while most and is_too_long(most):
         most -= 1
-    return cards[:most]
+    return lowest[:most]
+
+
+def balance(items: Sequence[Variants], room: int, counter: TokenCounter) -> list[Variants]:
+    """The items, where one that takes far more than its share begins at a lower step, so that not all pay for it."""
+    costs = [counter.count(item.card(0).text) + 1 for item in items]
+    share = equal_share(costs, room)
+
+    def lower(item: Variants) -> Variants:
+        last = len(item.texts) - 1
+        return item.from_step(next((n for n in range(last) if counter.count(item.card(n).text) <= share), last))
+
+    return [lower(item) if cost > OUTLIER * share else item for item, cost in zip(items, costs, strict=True)]
+
+
+def fill(items: Sequence[Variants], cards: Sequence[Card], room: int, counter: TokenCounter) -> list[Card]:
+    """The cards of these items, raised step by step in turns: what some gave up for nothing is not wasted.
+
+    Whether the whole fits is for the caller to count: joined texts may count more or less than their parts.
+    """
+    chosen = list(cards)
+    # The lower steps are looked at first, since they cost less to render.
+    steps = [
+        next(step for step in range(len(item.texts) - 1, -1, -1) if item.card(step).text == card.text)
+        for item, card in zip(items, cards, strict=False)
+    ]
+    left = room - sum(counter.count(card.text) + 1 for card in cards)
+    turn = [number for number, step in enumerate(steps) if step]
+    while turn:
+        following = []
+        for number in turn:
+            higher = items[number].card(steps[number] - 1)
+            more = counter.count(higher.text) - counter.count(chosen[number].text)
+            if more <= left:
+                chosen[number], steps[number], left = higher, steps[number] - 1, left - more
+                following += [number] if steps[number] else []
+        turn = following
+    return chosen
+
+
+def fit_between(
+    items: Sequence[Variants],
+    tokens: int,
+    counter: TokenCounter,
+    write: Callable[[Sequence[Card]], tuple[T, int]],
+    *,
+    least: int,
+    is_filled: bool = False,
+) -> T | None:
+    """An answer with cards of a list in it, as fully as the tokens allow; None when not even the least number fit.
+
+    `write` gives the whole answer with some cards and counts it, which may be more or less than its parts.
+    """
+    room = tokens - write(())[1]
+    for _ in range(ATTEMPTS):
+        if room <= 0:
+            return None
+        cards: Sequence[Card] = fit(balance(items, room, counter), tokens=room, counter=counter, separator=",").cards
+        cards = fill(items, cards, room, counter) if is_filled else cards
+        if len(cards) < least:
+            return None
+        answer, cost = write(cards)
+        if cost <= tokens:
+            return answer
+        room -= cost - tokens
+    return None
+
+
+def equal_share(sizes: Sequence[int], room: int) -> int:
+    """The most that each answer may cost so that these ones fit a room together, the smaller ones whole.
+
+    What is left over when all of them fit is shared out among them.
+    """
+    left = room
+    for number, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - number)
+        if size > share:
+            return share
+        left -= size
+    return max(sizes, default=0) + (left // len(sizes) if sizes else room)
+
+
+REPEATED_LENGTH = 200  # a query up to this length is repeated in the call for the next page
+LONGEST_PAGE = 50
+STRANGE_CURSOR = "(the cursor is not of this list of tools, which may have changed: this is its beginning)"
+
+
+def fit_page(
+    query: Query,
+    hits: Sequence[Hit],
+    *,
+    line: Callable[[Tool], Variants],
+    budget: Budget,
+    usage: Mapping[ToolId, Usage],
+    counter: TokenCounter,
+    spell: Spell,
+    beside: Sequence[str] = (),
+) -> tuple[Disclosure, Sequence[Hit], int]:
+    """One page of hits, as many as fit: its text, the hits in it, and the place of the first; `beside` follows them.
+
+    Which tools are on a page is settled without usage, so that no call between two pages moves a tool across; the
+    next page begins with the first that did not fit.
+    """
+    mark = list_mark(hit.handle for hit in hits)
+    start = start_of(query.cursor, mark, len(hits))
+    size = max(1, min(budget.cards, LONGEST_PAGE))
+    while True:
+        page = settle(hits[start : start + size], usage)
+        left = len(hits) - start - len(page)
+        more = [_more_line(query, f"{start + len(page)}:{mark}", left, spell)] if left > 0 else []
+        disclosure = fit(
+            [line(hit.tool) for hit in page],
+            tokens=budget.tokens,
+            counter=counter,
+            head=STRANGE_CURSOR if query.cursor and not start else "",
+            tail="\n".join([*beside, *more]),
+            total=len(hits) - start,
+        )
+        if disclosure.shown == len(page):
+            return disclosure, page, start
+        size = disclosure.shown
+
+
+def _more_line(query: Query, cursor: str, left: int, spell: Spell) -> str:
+    if len(query.text) > REPEATED_LENGTH:
+        return f'{left} more: the same search with "cursor": "{cursor}"'
+    limit = {"limit": query.limit} if query.limit else {}
+    call = NextCall("search", {"query": query.text, **query.filters, **limit, "cursor": cursor})
+    return f"{left} more: {spell(call)}"
+
+
+def list_mark(names: Iterable[str]) -> str:
+    """Six characters that tell one list from another, whatever made it another."""
+    return f"{crc32(' '.join(names).encode()) & 0xFFFFFF:06x}"
+
+
+def start_of(cursor: str, mark: str, total: int) -> int:
+    """Where a page starts; a cursor that was not given out for this very list starts at the beginning."""
+    offset, _, marked = cursor.partition(":")
+    is_ours = marked == mark and offset.isascii() and offset.isdigit() and len(offset) < 10
+    return int(offset) if is_ours and int(offset) < total else 0

@@ -6,28 +6,21 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from threading import Lock
-from typing import Any, Generic, TypeVar, cast
-from weakref import WeakKeyDictionary
+from math import inf
+from typing import Any, TypeVar, cast
 
 import anyio
 
-from portico.domain.snapshot import CatalogSnapshot
-from portico.domain.tool import ToolId
-
 ENTRIES_KEPT = 1_024
 BYTES_KEPT = 32 * 1_024 * 1_024
-EACH_KEPT = 64
-"""Values of one snapshot."""
-STALE = 2
-"""A value of up to so many lifetimes is given where a new one cannot be made."""
+STALE = 2  # a value of up to so many lifetimes is given where a new one cannot be made
 
 T = TypeVar("T")
 
 
 def body_size(value: object) -> int:
-    """The bytes of an answer's body; what has none is small."""
-    body = getattr(value, "body", b"")
+    """The bytes of an answer, or of its body; what has none is small."""
+    body = value if isinstance(value, bytes) else getattr(value, "body", b"")
     return len(body) if isinstance(body, bytes) else 0
 
 
@@ -48,8 +41,7 @@ class _Flight:
     done: anyio.Event = field(default_factory=anyio.Event)
     value: Any = None
     error: Exception | None = None
-    is_given_up: bool = False
-    """Whether its maker was cancelled: somebody else makes the answer then."""
+    is_given_up: bool = False  # whether its maker was cancelled: somebody else makes the answer then
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,16 +53,14 @@ class AnswerCache:
     """
 
     entries: int = ENTRIES_KEPT
-    room: int = BYTES_KEPT
-    """Bytes that all answers together may take; one that takes more is not kept."""
+    room: int = BYTES_KEPT  # bytes that all answers together may take; one that takes more is not kept
     size: Callable[[Any], int] = body_size
     clock: Callable[[], float] = time.monotonic
     _kept: OrderedDict[Hashable, _Kept] = field(default_factory=OrderedDict)
     _flights: dict[Hashable, _Flight] = field(default_factory=dict)
     _counts: dict[str, list[int]] = field(default_factory=dict)
     _bytes: int = 0
-    _era: int = 0
-    """Grows with each `clear`: what was begun before is not kept after."""
+    _era: int = 0  # grows with each `clear`: what was begun before is not kept after
 
     async def get(
         self,
@@ -89,31 +79,29 @@ class AnswerCache:
         What the making raises reaches all who wait, and is not kept; an older answer is given instead where there is
         one that is not older than two lifetimes.
         """
-        place = (name, key)
+        place, counts = (name, key), self._counts_of(name) if counted else [0, 0]
         while True:
-            kept = self._kept.get(place)
-            if kept is not None and kept.version == version and self.clock() - kept.at < ttl:
-                self._kept.move_to_end(place)
-                self._count(name, 0, counted)
+            if (kept := self._find(place, version, ttl)) is not None:
+                counts[0] += 1
                 return cast(T, kept.value)
             flight = self._flights.get(place)
             if flight is None:
-                self._count(name, 1, counted)
+                counts[1] += 1
                 return await self._make(place, make, ttl, version)
             await flight.done.wait()
             if not flight.is_given_up and flight.version == version:
-                self._count(name, 0, counted)
-                return cast(T, _landed(flight))
+                counts[0] += 1
+                if flight.error is not None:
+                    raise flight.error
+                return cast(T, flight.value)
 
     def get_now(self, name: str, key: Hashable, make: Callable[[], T], *, version: Hashable = None) -> T:
         """The same for an answer whose making waits for nobody; it has no lifetime but that of its version."""
-        place = (name, key)
-        kept = self._kept.get(place)
-        if kept is not None and kept.version == version:
-            self._kept.move_to_end(place)
-            self._count(name, 0, True)
+        place, counts = (name, key), self._counts_of(name)
+        if (kept := self._find(place, version, inf)) is not None:
+            counts[0] += 1
             return cast(T, kept.value)
-        self._count(name, 1, True)
+        counts[1] += 1
         value = make()
         self._keep(place, value, version)
         return value
@@ -136,6 +124,16 @@ class AnswerCache:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def _counts_of(self, name: str) -> list[int]:
+        return self._counts.setdefault(name, [0, 0])
+
+    def _find(self, place: Hashable, version: Hashable, ttl: float) -> _Kept | None:
+        kept = self._kept.get(place)
+        if kept is None or kept.version != version or self.clock() - kept.at >= ttl:
+            return None
+        self._kept.move_to_end(place)
+        return kept
 
     async def _make(self, place: Hashable, make: Callable[[], Awaitable[T]], ttl: float, version: Hashable) -> T:
         flight = self._flights[place] = _Flight(era=self._era, version=version)
@@ -171,49 +169,3 @@ class AnswerCache:
     def _forget(self, place: Hashable) -> None:
         old = self._kept.pop(place, None)
         self._bytes -= old.size if old is not None else 0
-
-    def _count(self, name: str, column: int, counted: bool) -> None:
-        if counted:
-            self._counts.setdefault(name, [0, 0])[column] += 1
-
-
-@dataclass(slots=True)
-class PerSnapshot(Generic[T]):
-    """Values that follow from a snapshot: each is made once, and gone with its snapshot."""
-
-    _kept: WeakKeyDictionary[CatalogSnapshot, dict[Hashable, T]] = field(default_factory=WeakKeyDictionary)
-    _lock: Lock = field(default_factory=Lock)
-    """Answers of the tiers are written in a worker thread."""
-
-    def get(self, snapshot: CatalogSnapshot, key: Hashable, make: Callable[[], T]) -> T:
-        """The value under a key; of very many, the one that was made first makes room."""
-        with self._lock:
-            kept = self._kept.setdefault(snapshot, {})
-            if key in kept:
-                return kept[key]
-        value = make()
-        with self._lock:
-            kept[key] = value
-            if len(kept) > EACH_KEPT:
-                del kept[next(iter(kept))]
-        return value
-
-
-@dataclass(slots=True)
-class Sights:
-    """A number for each set of tools that a caller sees, so that no key keeps the set of a snapshot long gone."""
-
-    _numbers: WeakKeyDictionary[CatalogSnapshot, dict[frozenset[ToolId], int]] = field(
-        default_factory=WeakKeyDictionary
-    )
-
-    def number(self, snapshot: CatalogSnapshot, visible: frozenset[ToolId]) -> int:
-        """What tells this set from every other set of the same snapshot."""
-        known = self._numbers.setdefault(snapshot, {})
-        return known.setdefault(visible, len(known))
-
-
-def _landed(flight: _Flight) -> Any:
-    if flight.error is not None:
-        raise flight.error
-    return flight.value

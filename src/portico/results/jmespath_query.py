@@ -12,44 +12,39 @@ from time import monotonic
 from typing import Any
 
 from jmespath import compile as compile_path
-from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions
 from jmespath.visitor import TreeInterpreter, _Expression
 
 PATH_LENGTH = 500
-SECONDS = 5.0
-"""How long one expression may take."""
+SECONDS = 5.0  # how long one expression may take
 STEPS = 20_000_000
 LETTERS_PER_STEP = 32
+_CLOCK_STEPS = 4_096  # steps between two looks at the clock
 _TAKES_EXPRESSION = frozenset({"sort_by", "min_by", "max_by", "map"})
-_CHECKED = 4_096
-"""Steps between two looks at the clock."""
 
 
-class PathTrouble(Exception):
+class PathError(Exception):
     """Why an expression has no answer, in one line."""
 
 
 def select(value: Any, path: str, *, clock: Callable[[], float] = monotonic, steps: int = STEPS) -> Any:
-    """What a JMESPath expression selects; blocks, for some seconds at most.
+    """Evaluate a JMESPath expression; blocks, for some seconds at most.
 
     Raises:
-        PathTrouble: it cannot be read, does not fit the value, or takes too much.
+        PathError: it cannot be read, does not fit the value, or takes too much.
     """
     if len(path) > PATH_LENGTH:
-        raise PathTrouble(f"path: longer than {PATH_LENGTH} letters")
+        raise PathError(f"path: longer than {PATH_LENGTH} letters")
     try:
-        parsed = compile_path(path).parsed
-        return _plain(_Bounded(clock, steps).visit(parsed, value))
-    except JMESPathError as error:
-        raise PathTrouble(f"path: {_briefly(error)}") from None
+        return _data(_BoundedInterpreter(clock, steps).visit(compile_path(path).parsed, value))
     except RecursionError:
-        raise PathTrouble("path: nested too deeply") from None
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # its functions check types loosely
-        raise PathTrouble(f"path: {_briefly(error)}") from None
+        raise PathError("path: nested too deeply") from None
+    # Errors of JMESPath are ValueErrors; the others come from its functions, which check types loosely.
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise PathError(f"path: {' '.join(str(error).split())[:200]}") from None
 
 
-class _Bounded(TreeInterpreter):
+class _BoundedInterpreter(TreeInterpreter):
     """An interpreter that counts what it does."""
 
     def __init__(self, clock: Callable[[], float], steps: int) -> None:
@@ -63,10 +58,10 @@ class _Bounded(TreeInterpreter):
         return super().visit(node, *args, **kwargs)
 
     def visit_multi_select_list(self, node: Any, value: Any) -> Any:
-        return self._measured(super().visit_multi_select_list(node, value))
+        return self._measure(super().visit_multi_select_list(node, value))
 
     def visit_multi_select_dict(self, node: Any, value: Any) -> Any:
-        return self._measured(super().visit_multi_select_dict(node, value))
+        return self._measure(super().visit_multi_select_dict(node, value))
 
     def visit_flatten(self, node: Any, value: Any) -> Any:
         base = self.visit(node["children"][0], value)
@@ -80,21 +75,21 @@ class _Bounded(TreeInterpreter):
         given = [self.visit(child, value) for child in node["children"]]
         for argument in given:
             if node["value"] not in _TAKES_EXPRESSION:
-                _plain(argument)
+                _data(argument)
             self._take(len(argument) // LETTERS_PER_STEP if isinstance(argument, str | list | dict) else 1)
         if node["value"] == "join" and len(given) == 2 and isinstance(given[1], list):
             each = len(given[0]) if isinstance(given[0], str) else 0
             whole = sum(each + (len(text) if isinstance(text, str) else 0) for text in given[1])
             self._take(whole // LETTERS_PER_STEP)
         elif node["value"] == "to_string":
-            self._measured(given)
+            self._measure(given)
         return self._calls.call_function(node["value"], given)
 
-    def _measured(self, value: Any) -> Any:
-        """Walk through a value as whoever compares or writes it will; what is in it twice is walked through twice."""
+    def _measure(self, value: Any) -> Any:
+        """Visit a value as whoever compares or writes it will; what is in it twice is visited twice."""
         waiting = [value]
         while waiting:
-            current = _plain(waiting.pop())
+            current = _data(waiting.pop())
             if isinstance(current, str):
                 self._take(1 + len(current) // LETTERS_PER_STEP)
             elif isinstance(current, dict | list):
@@ -106,19 +101,15 @@ class _Bounded(TreeInterpreter):
         self._left -= steps
         self._unchecked += steps
         if self._left < 0:
-            raise PathTrouble("path: it puts together too much; select less")
-        if self._unchecked >= _CHECKED:
+            raise PathError("path: it puts together too much; select less")
+        if self._unchecked >= _CLOCK_STEPS:
             self._unchecked = 0
             if self._clock() > self._until:
-                raise PathTrouble(f"path: it takes longer than {SECONDS:g} seconds; select less")
+                raise PathError(f"path: it takes longer than {SECONDS:g} seconds; select less")
 
 
-def _plain(value: Any) -> Any:
+def _data(value: Any) -> Any:
     """A value that is data; an expression by itself is none, though the language lets one through."""
     if isinstance(value, _Expression):
-        raise PathTrouble("path: & stands only before an argument of sort_by, min_by, max_by or map")
+        raise PathError("path: & stands only before an argument of sort_by, min_by, max_by or map")
     return value
-
-
-def _briefly(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

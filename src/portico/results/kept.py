@@ -1,4 +1,4 @@
-"""Where results wait that were too large to be given whole: in memory while there is room, else in the store."""
+"""Keeps results that were too large to be given whole: in memory while there is room, else in the store."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from time import monotonic, time
 
 from portico.domain.call import Caller, Kept, Part, ResultLimits
 from portico.errors import NextCall, StoreError, UnknownResult
-from portico.protocols import ResultStore
+from portico.storage.results import ResultStore
 
 MEGABYTE = 1_000_000
-ID_BYTES = 12
-"""Nobody guesses so many."""
-
+ID_BYTES = 12  # nobody guesses so many
 _HANDLE = re.compile(r"r_[\w-]{16}", re.ASCII)
 
 logger = logging.getLogger(__name__)
@@ -44,8 +42,7 @@ class Results:
     store: ResultStore | None = None
     clock: Callable[[], float] = monotonic
     now: Callable[[], float] = time
-    _kept: dict[str, _InMemory] = field(default_factory=dict)
-    """The oldest first."""
+    _kept: dict[str, _InMemory] = field(default_factory=dict)  # the oldest first
     _used: int = 0
     _lock: Lock = field(default_factory=Lock)
 
@@ -75,7 +72,11 @@ class Results:
         kept = held.kept if held else self._stored(id)
         is_over = held is None and kept is not None and kept.expires_at <= self.now()
         if kept is None or is_over or kept.caller != caller.name:
-            raise unknown_result(id, self.limits.expire_s)
+            reason = (
+                f"nothing is kept for you under {id[:80]!r}: results are kept for {self.limits.expire_s / 60:g} minutes"
+            )
+            details = (reason, "call the tool again, and narrow it if you can")
+            raise UnknownResult("read_result", details=details, next_call=NextCall("search", {"query": ""}))
         return kept
 
     def sweep(self) -> None:
@@ -92,7 +93,8 @@ class Results:
 
     def _remember(self, kept: Kept) -> bool:
         self.sweep()
-        size = sum(map(_size, kept.parts))
+        starts = [segment.starts for part in kept.parts for segment in part.segments]
+        size = sum(getsizeof(part.text) for part in kept.parts) + sum(map(getsizeof, starts))
         with self._lock:
             if self._used + size > self.limits.memory_mb * MEGABYTE:
                 return False
@@ -117,24 +119,10 @@ class Results:
             return self.store.load(id)
         except StoreError as error:
             logger.warning("a result cannot be read: %s", error)
-            raise away(id) from error
+            raise store_unreadable(id) from error
 
 
-def away(id: str) -> UnknownResult:
-    """The answer while the store, which may have the result, cannot be read; it tells nothing about the handle."""
+def store_unreadable(id: str) -> UnknownResult:
+    """The error while the store, which may have the result, cannot be read; it tells nothing about the handle."""
     reason = f"{id[:80]!r} is not in memory, and the store cannot be read now: try again in a moment"
     return UnknownResult("read_result", details=(reason,), next_call=NextCall("read_result", {"id": id[:80]}))
-
-
-def unknown_result(id: str, seconds: float) -> UnknownResult:
-    """The one answer to a handle that leads nowhere, whatever the reason."""
-    reason = f"nothing is kept for you under {id[:80]!r}: results are kept for {seconds / 60:g} minutes"
-    return UnknownResult(
-        "read_result",
-        details=(reason, "call the tool again, and narrow it if you can"),
-        next_call=NextCall("search", {"query": ""}),
-    )
-
-
-def _size(part: Part) -> int:
-    return getsizeof(part.text) + sum(getsizeof(segment.starts) for segment in part.segments)

@@ -1,4 +1,4 @@
-"""The beginning of a value or a text that fits, and an outline of JSON without building it."""
+"""Previews: the beginning of a value or a text that fits a room, and the outline of a JSON text."""
 
 from __future__ import annotations
 
@@ -11,18 +11,26 @@ from typing import Any
 import orjson
 
 from portico.domain.call import Part, Place, Segment, Text, Unit
-from portico.domain.learned_schema import depth_of
+from portico.rendering.budget import equal_share
+
+from .result_schema import depth_of
 
 CUT = "…"
-LEAST = 16
-"""Letters that a value inside of another is given at least."""
+LEAST = 16  # letters that a value inside of another is given at least
 NESTED = 150
 """A value of more lists and objects inside each other is not cut as a value; most clients could not read it.
 
 The readers of JSON that clients use stop at 200 levels, and a result stands some levels deep in its message.
 """
-SMALL, STRING = 2_000, 32
-"""Values that are read while others wait; so many letters of a string count as one more."""
+SMALL, STRING = 2_000, 32  # values that are read while others wait; so many letters of a string count as one more
+DEPTH = 4  # how deep lists are looked for inside of objects
+SHORT = 2_000  # a list or an object of fewer letters is one field, and not a run of its own
+LINE_PART = 300
+"""Letters of a line that are one unit; what is longer is several, so that every page can show at least one whole."""
+FIELD_ROOM, GLIMPSE = 16, 200  # letters that a field takes at least, and that one behind a full room is given
+
+_scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_space = re.compile(r"[ \t\n\r]*")
 
 
 def dumps(value: Any) -> str:
@@ -69,14 +77,6 @@ def shorten(value: Any, room: int) -> Any:
     return _shorten_list(value, room) if isinstance(value, list) else _shorten_object(value, room)
 
 
-def shorten_text(text: str, room: int) -> str:
-    """The first lines of a text that take at most so many letters; a first line that is longer is cut."""
-    if len(text) <= room:
-        return text
-    end = text.rfind("\n", 0, room + 1)
-    return text[:end] if end > 0 else text[: max(0, room - 1)] + CUT
-
-
 def _shorten_list(items: list[Any], room: int) -> list[Any]:
     taken, left = list[Any](), room - 2
     for item in items:
@@ -90,46 +90,25 @@ def _shorten_list(items: list[Any], room: int) -> list[Any]:
 
 
 def _shorten_object(fields: dict[str, Any], room: int) -> dict[str, Any]:
-    names = {name: len(dumps(name)) + 2 for name in fields}
-    sizes = {name: len(dumps(value)) for name, value in fields.items()}
-    shown = _first_names(names, sizes, room - 2)
-    share = _share([sizes[name] for name in shown], room - 2 - sum(names[name] for name in shown))
-    return {name: fields[name] if sizes[name] <= share else shorten(fields[name], share) for name in shown}
-
-
-def _first_names(names: dict[str, int], sizes: dict[str, int], room: int) -> list[str]:
     """As many of the first fields as have room for their names and a little of their values."""
-    shown = list[str]()
-    for name, size in names.items():
-        room -= size + min(sizes[name], LEAST)
-        if room < 0:
+    sizes, left, names_room = dict[str, int](), room - 2, room - 2
+    for name, value in fields.items():
+        name_size, size = len(dumps(name)) + 2, len(dumps(value))
+        left -= name_size + min(size, LEAST)
+        if left < 0:
             break
-        shown.append(name)
-    return shown
+        sizes[name] = size
+        names_room -= name_size
+    share = max(0, equal_share([*sizes.values()], names_room))
+    return {name: fields[name] if size <= share else shorten(fields[name], share) for name, size in sizes.items()}
 
 
-def _share(sizes: list[int], room: int) -> int:
-    """The most that each value may take so that all fit together, the smaller ones whole."""
-    for number, size in enumerate(sorted(sizes)):
-        share = room // (len(sizes) - number)
-        if size > share:
-            return max(share, 0)
-        room -= size
-    return max(sizes, default=0)
-
-
-DEPTH = 4
-"""How deep lists are looked for inside of objects."""
-SHORT = 2_000
-"""A list or an object of fewer letters is one field, and not a run of its own."""
-PIECE = 300
-"""Letters of a line that are one unit; what is longer is several, so that every page can show at least one whole."""
-FIELD_ROOM, GLIMPSE = 16, 200
-"""Letters that a field takes at least, and that one behind a full room is given."""
-
-_decoder = json.JSONDecoder()
-_scan: Any = _decoder.scan_once  # type: ignore[attr-defined]
-_space = re.compile(r"[ \t\n\r]*")
+def shorten_text(text: str, room: int) -> str:
+    """The first lines of a text that take at most so many letters; a first line that is longer is cut."""
+    if len(text) <= room:
+        return text
+    end = text.rfind("\n", 0, room + 1)
+    return text[:end] if end > 0 else text[: max(0, room - 1)] + CUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,25 +159,24 @@ def _lines(text: str) -> tuple[Segment, ...]:
     at = 0
     while at < len(text):
         end = text.find("\n", at) + 1 or len(text)
-        starts.extend(range(at, end, PIECE))
+        starts.extend(range(at, end, LINE_PART))
         at = end
     return (Segment(unit=Unit.LINE, starts=starts, end=len(text)),) if starts else ()
 
 
 def _read_json(text: str, room: int) -> JsonOutline:
-    tier_answers = _Walk(text, room)
-    at = tier_answers.after_space(0)
-    value, end, _ = tier_answers.read(at, ())
-    if tier_answers.after_space(end) != len(text):
+    reader = _JsonReader(text, room)
+    value, end, _ = reader.read(reader.after_space(0), ())
+    if reader.after_space(end) != len(text):
         raise ValueError("more than one value")
     # An empty list or object has no units, however much space stands in it.
-    segments = tuple(tier_answers.segments) or _lines(text)
-    return JsonOutline(part=Part(text=text, segments=segments, is_json=bool(tier_answers.segments)), value=value)
+    segments = tuple(reader.segments) or _lines(text)
+    return JsonOutline(part=Part(text=text, segments=segments, is_json=bool(reader.segments)), value=value)
 
 
 @dataclass(slots=True)
-class _Walk:
-    """One way through a text; `read` answers the beginning of a value, where it ends, and the letters taken of it."""
+class _JsonReader:
+    """Reads a text once; `read` returns the beginning of a value, where it ends, and the letters taken of it."""
 
     text: str
     room: int
@@ -222,7 +200,8 @@ class _Walk:
         at = self.after_space(at + 1)
         if self.text[at] == "]":
             return taken, at + 1, 0
-        while True:
+        is_last = False
+        while not is_last:
             starts.append(at)
             # The first item may hold everything, so it is not built; the others are like it, or there are none.
             value, end, cost = self.read(at, (*place, 0)) if len(starts) == 1 else (*_scan(self.text, at), 0)
@@ -232,8 +211,6 @@ class _Walk:
                 taken.append(value)
                 size += cost or end - at
             at, is_last = self._after(end, "]")
-            if is_last:
-                break
         is_wrapper = len(starts) == 1 and len(self.segments) > mark
         if not is_wrapper:
             del self.segments[mark:]
@@ -245,9 +222,14 @@ class _Walk:
         at = end = self.after_space(at + 1)
         if self.text[at] == "}":
             return taken, at + 1, 0
-        while True:
+        is_last = False
+        while not is_last:
             start, mark, before = at, len(self.segments), end
-            key, value, end, cost = self._entry(at, place)
+            key, end = _scan(self.text, at)
+            colon = self.after_space(end)
+            if not isinstance(key, str) or self.text[colon] != ":":
+                raise ValueError("a field without a name")
+            value, end, cost = self.read(self.after_space(colon + 1), (*place, key))
             if end - start <= SHORT or len(self.segments) == mark:
                 del self.segments[mark:]
                 run.append(start)
@@ -257,24 +239,14 @@ class _Walk:
             if len(taken) < max(1, self.room // FIELD_ROOM):
                 # Where one field takes all the room, those behind it still show what they are.
                 taken[key] = value if size < self.room else shorten(value, GLIMPSE)
-                size += cost
+                size += cost + colon + 1 - start
             at, is_last = self._after(end, "}")
-            if is_last:
-                break
         if run:
             self.segments.append(Segment(unit=Unit.FIELD, starts=run, end=end, place=place))
         return taken, at, size
 
-    def _entry(self, at: int, place: Place) -> tuple[str, Any, int, int]:
-        key, end = _scan(self.text, at)
-        colon = self.after_space(end)
-        if not isinstance(key, str) or self.text[colon] != ":":
-            raise ValueError("a field without a name")
-        value, end, cost = self.read(self.after_space(colon + 1), (*place, key))
-        return key, value, end, cost + colon + 1 - at
-
     def _after(self, end: int, closing: str) -> tuple[int, bool]:
-        """Where to read on behind a value, and whether it was the last one."""
+        """The place to read on behind a value, and whether it was the last one."""
         at = self.after_space(end)
         if self.text[at] == closing:
             return at + 1, True

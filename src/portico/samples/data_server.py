@@ -36,33 +36,22 @@ _PAPER, _INK, _AXIS = b"\xfa\xfa\xf7", b"\x2f\x6f\x8f", b"\x55\x55\x55"
 
 
 def bar_chart(values: Sequence[float]) -> bytes:
-    """Draw one bar for each value, the tallest filling the height; negative values show as empty."""
-    tops = _tops(values)
-    rows = [_row(y, tops) for y in range(_HEIGHT)]
-    header = struct.pack(">IIBBBBB", _WIDTH, _HEIGHT, 8, 2, 0, 0, 0)
-    # Each scan line starts with its filter type; 0 means none.
-    pixels = zlib.compress(b"".join(b"\0" + row for row in rows), 9)
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", pixels) + _chunk(b"IEND", b"")
-
-
-def _tops(values: Sequence[float]) -> list[int]:
-    """The first painted line of the bar at each x."""
+    """Draw one bar for each value as a PNG, the tallest filling the height; negative values show as empty."""
     base, room = _HEIGHT - _MARGIN, _HEIGHT - 2 * _MARGIN
     highest = max([*values, 0]) or 1
     slot = (_WIDTH - 2 * _MARGIN) / max(len(values), 1)
-    tops = [base] * _WIDTH
+    tops = [base] * _WIDTH  # the first painted line of the bar at each x
     for index, value in enumerate(values):
         left = int(_MARGIN + index * slot)
         right = max(left + 1, int(left + slot * 0.8))
         tops[left:right] = [base - round(room * max(value, 0) / highest)] * (right - left)
-    return tops[:_WIDTH]
-
-
-def _row(y: int, tops: Sequence[int]) -> bytes:
-    base = _HEIGHT - _MARGIN
-    if y == base:
-        return _AXIS * _WIDTH
-    return b"".join(_INK if top <= y < base else _PAPER for top in tops)
+    tops = tops[:_WIDTH]
+    lines = [b"".join(_INK if top <= y < base else _PAPER for top in tops) for y in range(_HEIGHT)]
+    lines[base] = _AXIS * _WIDTH
+    header = struct.pack(">IIBBBBB", _WIDTH, _HEIGHT, 8, 2, 0, 0, 0)
+    # Each scan line starts with its filter type; 0 means none.
+    pixels = zlib.compress(b"".join(b"\0" + line for line in lines), 9)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", pixels) + _chunk(b"IEND", b"")
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
@@ -94,20 +83,21 @@ _TYPE_NAMES = {str: "text", int: "integer", float: "number"}
 
 
 def _orders(rng: random.Random) -> list[Row]:
-    return [_order(rng, number) for number in range(1, 241)]
-
-
-def _order(rng: random.Random, number: int) -> Row:
-    quantity, price = rng.randint(1, 9), rng.randint(300, 18000) / 100
-    return {
-        "order_id": number,
-        "day": str(date(2026, 1, 1) + timedelta(days=rng.randrange(180))),
-        "region": rng.choice(_REGIONS),
-        "product": rng.choice(_PRODUCTS),
-        "quantity": quantity,
-        "unit_price": price,
-        "amount": round(quantity * price, 2),
-    }
+    rows: list[Row] = []
+    for number in range(1, 241):
+        quantity, price = rng.randint(1, 9), rng.randint(300, 18000) / 100
+        rows.append(
+            {
+                "order_id": number,
+                "day": str(date(2026, 1, 1) + timedelta(days=rng.randrange(180))),
+                "region": rng.choice(_REGIONS),
+                "product": rng.choice(_PRODUCTS),
+                "quantity": quantity,
+                "unit_price": price,
+                "amount": round(quantity * price, 2),
+            }
+        )
+    return rows
 
 
 def _weather(rng: random.Random) -> list[Row]:
@@ -199,16 +189,11 @@ def known(data: Dataset, column: str) -> str:
     return column
 
 
-def cell_of(data: Dataset, column: str) -> Callable[[Row], Any]:
-    """A function from a row to its cell in one column."""
-    return operator.itemgetter(known(data, column))
-
-
 def matching(data: Dataset, filters: list[Filter] | None) -> Sequence[Row]:
     """The rows that meet all conditions."""
     rows = data.rows
     for condition in filters or ():
-        cell, compare = cell_of(data, condition.column), _COMPARE[condition.op]
+        cell, compare = operator.itemgetter(known(data, condition.column)), _COMPARE[condition.op]
         try:
             rows = [row for row in rows if compare(cell(row), condition.value)]
         except TypeError as error:
@@ -222,17 +207,14 @@ def grouped(
 ) -> list[Group]:
     """The measure over each group of rows, in the order of the groups."""
     if measure != "count" and (column is None or data.columns[known(data, column)] == "text"):
-        raise ToolError(f"{measure} needs a number column; there are {', '.join(_numbers(data))}")
+        numbers = ", ".join(name for name, kind in data.columns.items() if kind != "text")
+        raise ToolError(f"{measure} needs a number column; there are {numbers}")
     collected: dict[Cell, list[float]] = defaultdict(list)
     for row in matching(data, filters):
         key = row[known(data, group_by)] if group_by else "all"
         collected[key].append(float(row[column]) if column and measure != "count" else 1.0)
     compute = _MEASURES[measure]
     return [Group(key=key, value=round(float(compute(values)), 4)) for key, values in sorted(collected.items())]
-
-
-def _numbers(data: Dataset) -> list[str]:
-    return [name for name, kind in data.columns.items() if kind != "text"]
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -310,7 +292,8 @@ def query_rows(
     data = find(dataset)
     rows = matching(data, filters)
     if order_by:
-        rows = sorted(rows, key=cell_of(data, order_by.removeprefix("-")), reverse=order_by.startswith("-"))
+        cell = operator.itemgetter(known(data, order_by.removeprefix("-")))
+        rows = sorted(rows, key=cell, reverse=order_by.startswith("-"))
     wanted = [known(data, name) for name in columns or data.columns]
     shown = [{name: row[name] for name in wanted} for row in rows[offset : offset + limit]]
     following = offset + len(shown)

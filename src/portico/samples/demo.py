@@ -1,4 +1,4 @@
-"""The demo: sample servers behind the gateway, and an agent's walk through it with a real MCP client."""
+"""The demo: sample servers behind the gateway, and the calls of an agent, made with a real MCP client."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mcp import Client
 from mcp_types import TextContent
 
 from portico.config import GatewaySettings, find_paths
-from portico.domain.server import ServerSpec
+from portico.domain.server import ServerLabels, ServerSpec
 from portico.samples import SAMPLES
 from portico.server.run import Serving, serve_over_http, surface_tokens
-from portico.surfaces.cli.browse_commands import print_bill
 from portico.surfaces.cli.output import say
+from portico.surfaces.cli.tool_commands import print_bill
 
 SCRIPT = "local s = calculator.add({ a = 10, b = 20 }):await() result(calculator.sqrt({ x = s.result + 6 }):await())"
-WALK: tuple[tuple[str, Mapping[str, Any]], ...] = (
+STEPS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("search_tools", {"query": "add two numbers"}),
     ("describe_tools", {"names": ["calculator.add"]}),
     ("call_tool", {"name": "calculator.add", "arguments": {"a": 5, "b": 3}}),
@@ -34,10 +34,10 @@ WALK: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def run_demo(*, once: bool, port: int | None) -> None:
-    """Walk through the gateway, then keep serving unless `once`."""
+    """Show the gateway in some calls, then keep serving unless `once`."""
     settings = demo_settings()
-    chosen = port if port is not None else (0 if once else settings.port)
-    anyio.run(partial(_demo, settings, once=once, port=chosen), backend_options={"use_uvloop": True})
+    chosen = port if port is not None else (0 if once else settings.http.port)
+    anyio.run(partial(_serve_and_show, settings, once=once, port=chosen), backend_options={"use_uvloop": True})
 
 
 def demo_settings() -> GatewaySettings:
@@ -45,13 +45,19 @@ def demo_settings() -> GatewaySettings:
     home = find_paths(os.environ, Path.cwd())
     folder = home.data / "demo"
     specs = tuple(
-        ServerSpec(name=name, transport="stdio", command=sys.executable, args=("-P", "-m", module), description=about)
+        ServerSpec(
+            name=name,
+            transport="stdio",
+            command=sys.executable,
+            args=("-P", "-m", module),
+            labels=ServerLabels(description=about),
+        )
         for name, (module, about) in SAMPLES.items()
     )
     return GatewaySettings(home=type(home)(config=folder, data=folder), servers=specs)
 
 
-async def _demo(settings: GatewaySettings, *, once: bool, port: int) -> None:
+async def _serve_and_show(settings: GatewaySettings, *, once: bool, port: int) -> None:
     ready = anyio.Event()
     found: list[Serving] = []
 
@@ -60,14 +66,16 @@ async def _demo(settings: GatewaySettings, *, once: bool, port: int) -> None:
         ready.set()
 
     async with anyio.create_task_group() as tasks:
-        serve = partial(serve_over_http, settings, surface="discover", host=settings.host, port=port, on_ready=on_ready)
+        serve = partial(
+            serve_over_http, settings, surface="discover", host=settings.http.host, port=port, on_ready=on_ready
+        )
         tasks.start_soon(serve)
         await ready.wait()
         await _show(found[0])
         if once:
             found[0].stop()
         else:
-            _invite(found[0].url)
+            _say_how_to_connect(found[0].url)
 
 
 async def _show(serving: Serving) -> None:
@@ -83,7 +91,7 @@ async def _show(serving: Serving) -> None:
     async with Client(serving.url) as client:
         tools = (await client.list_tools()).tools
         say(f"\nAn agent connects to {serving.url} and sees {len(tools)} tools: {', '.join(t.name for t in tools)}.")
-        for tool, arguments in WALK:
+        for tool, arguments in STEPS:
             await _step(client, tool, arguments)
 
 
@@ -95,7 +103,7 @@ async def _step(client: Client, tool: str, arguments: Mapping[str, Any]) -> None
             say(block.text)
 
 
-def _invite(url: str) -> None:
+def _say_how_to_connect(url: str) -> None:
     say(f"\nThe gateway is serving at {url} (stop with Ctrl-C). Paste one of these to connect a client:")
     say(f"  Claude Code:      claude mcp add --transport http portico {url}")
     say(f'  Cursor:           {{"mcpServers": {{"portico": {{"url": "{url}"}}}}}}')

@@ -97,7 +97,8 @@ def change_case(text: Text, case: Annotated[Case, Field(description="The case to
     """Change the case of a text; snake, kebab and camel also join its words."""
     if case in ("lower", "upper", "title"):
         return str(getattr(text, case)())
-    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", _plain(text))]
+    without_accents = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", without_accents)]
     if case == "camel":
         return "".join(words[:1] + [word.capitalize() for word in words[1:]])
     return ("_" if case == "snake" else "-").join(words)
@@ -136,11 +137,6 @@ def digest_text(
     """Compute a cryptographic digest of a text in UTF-8."""
     digest = hashlib.new(algorithm, text.encode()).digest()
     return digest.hex() if encoding == "hex" else base64.b64encode(digest).decode()
-
-
-def _plain(text: str) -> str:
-    """The text without accents."""
-    return "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
 
 
 if __name__ == "__main__":

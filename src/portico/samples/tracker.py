@@ -184,7 +184,8 @@ def update_issue(
     number: IssueNumber, changes: Annotated[Changes, Field(description="The fields to change, with new values")]
 ) -> Issue:
     """Change some fields of an issue and leave the others alone."""
-    _issues[number] = _find(number).model_copy(update=_given(changes))
+    given = {name: getattr(changes, name) for name in changes.model_fields_set}
+    _issues[number] = _find(number).model_copy(update=given)
     return _issues[number]
 
 
@@ -287,10 +288,6 @@ def _find(number: int) -> Issue:
     if number not in _issues:
         raise ToolError(f"no issue {number}; search_issues lists what there is")
     return _issues[number]
-
-
-def _given(changes: Changes) -> dict[str, object]:
-    return {name: getattr(changes, name) for name in changes.model_fields_set}
 
 
 create_issue("Login page is slow", "Takes 8 s on first load.", kind="bug", priority="high", labels=["frontend"])

@@ -1,221 +1,91 @@
-"""Runs Lua scripts, each in a worker process that was started in advance and is used once."""
+"""Runs Lua scripts, each in a worker process of its own: answers its calls, keeps its limits, says how it ended."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from secrets import randbits
 from time import perf_counter
+from typing import Any, Protocol
 
 import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from portico.domain.call import Ran, Sandbox, Script, ScriptLimits
-from portico.errors import ScriptError, install_hint
-from portico.protocols import ScriptApi
+from portico.errors import CallError, ScriptError, Sent
 
-from . import run as endings
-from .fork_client import COMMAND, GONE, Minder, Worker
-from .run import LATE, LOST, MEGABYTE, ScriptRun, start_frame
+from .protocol import ALLOWANCE, BadFrame, dump_json, load_object
+from .worker_pool import GONE, Worker, WorkerPool
 
-logger = logging.getLogger(__name__)
+MEGABYTE = 1 << 20
+ENVELOPE = 65_536  # bytes that a frame may have beside the value in it
+WAITING_BYTES, CONTAINER_COSTS = 4 * MEGABYTE, 20
+"""Arguments of calls that have not ended, together, before the worker is not heard any more for a while; every object
+and array in them counts as more bytes than it has, because all of them are visited whenever memory is tidied up."""
+BYTES_AT_ONCE, FRAME_COSTS = 64_000, 1_000
+"""Bytes of one worker's frames after which others of the gateway have their turn, and what each frame counts beside."""
+EXIT_SECONDS = 2.0  # to hear how a worker ended
+REASON_CHARACTERS = 4_000
+ERROR_CHARACTERS = 20_000  # of a call's error, as a script sees it
+PRINTED_TAIL = 2_000  # characters at the end of what was printed that an error repeats
+MOST_UNAWAITED = 100
+OUT_OF_TIME = {-getattr(signal, name) for name in ("SIGPROF", "SIGXCPU") if hasattr(signal, name)}
+LOST: Mapping[str, Any] = {"kind": "lost"}
+LATE: Mapping[str, Any] = {"kind": "late"}
 
-HEAD_START = 0.01
-"""Seconds before a worker is replaced, so that its birth does not hold up the script that took the last one."""
-ENDED = f"their process ended at its start; `{' '.join(COMMAND)} < /dev/null` says why"
-BIRTH = 10.0
-"""Seconds that a worker gets to be ready, on the busiest machine; a fork server that takes longer has been stopped."""
-ATTEMPTS, PAUSE = 3, 0.2
-"""How often, and after how many seconds, another worker is made when one dies before it is ready."""
 
+class ScriptApi(Protocol):
+    """The calls and questions that a script may send, on behalf of one caller.
 
-class Pool:
-    """Keeps some workers ready; opens the fork server when it is first needed, and again when it has died."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.missing: tuple[str, ...] = ()
-        """Protections that this machine does not give."""
-        self.problem = ""
-        """Why there are no workers at all."""
-        self._warm: deque[Worker] = deque()
-        self._minder: Minder | None = None
-        self._opening = asyncio.Lock()
-        self._filling: asyncio.Task[None] | None = None
-        self._is_closed = False
+    Values are those of JSON. Both methods raise CallError, which the script can catch.
+    """
 
     @property
-    def ready(self) -> int:
-        """Workers that wait for a script."""
-        return len(self._warm)
+    def servers(self) -> Sequence[str]:
+        """The identifiers of the servers, which are the script's globals."""
+        ...
 
-    @property
-    def nursery(self) -> int | None:
-        """The process id of the fork server."""
-        return self._minder.pid if self._minder and not self._minder.is_gone else None
+    async def call(self, server: str, tool: str, arguments: Any) -> Any:
+        """Call a tool by its identifiers and return what the script sees of its result."""
+        ...
 
-    async def take(self) -> tuple[Worker, Minder]:
-        """A worker for one script, and who ends it.
-
-        Raises:
-            ScriptError: there cannot be one.
-        """
-        minder = await self.open()
-        try:
-            worker = self._awake(minder) or await _born(minder)
-        except ScriptError:
-            if not minder.is_gone:
-                raise
-            minder = await self.open()
-            worker = await _born(minder)
-        self.fill()
-        return worker, minder
-
-    async def open(self) -> Minder:
-        """The fork server, started now if there is none.
-
-        Raises:
-            ScriptError: it cannot be started.
-        """
-        async with self._opening:
-            if self._is_closed:
-                raise ScriptError("no script is run any more: the gateway is closing")
-            if self._minder is None or self._minder.is_gone:
-                await self._drop()
-                self._minder = await self._opened()
-            return self._minder
-
-    def fill(self) -> None:
-        """Have workers made in the background until there are enough."""
-        if self._filling is None or self._filling.done():
-            self._filling = asyncio.get_running_loop().create_task(self._fill(), name="script workers")
-
-    async def aclose(self) -> None:
-        """End all workers and the fork server."""
-        self._is_closed = True
-        with anyio.CancelScope(shield=True):
-            if self._filling is not None:
-                self._filling.cancel()
-                await asyncio.wait([self._filling])
-            async with self._opening:  # a nursery that is being opened is dropped too
-                await self._drop()
-
-    async def _opened(self) -> Minder:
-        minder = Minder()
-        try:
-            said = await minder.open()
-        except OSError as error:
-            await minder.aclose()
-            raise ScriptError(f"scripts cannot be run now: {error.strerror}") from error
-        except BaseException:
-            await minder.aclose()
-            raise
-        if said is None or said["problem"]:
-            await minder.aclose()
-            self.problem = said["problem"] if said else ENDED
-            hint = f". {install_hint('scripts')}" if "lupa" in self.problem else ""
-            raise ScriptError(f"scripts cannot be run here: {self.problem}{hint}")
-        self.problem, self.missing = "", tuple(said["missing"])
-        return minder
-
-    async def _drop(self) -> None:
-        minder, self._minder = self._minder, None
-        while self._warm:
-            worker = self._warm.popleft()
-            worker.on_lost = None
-            worker.close()
-        if minder is not None:
-            await minder.aclose()
-
-    async def _fill(self) -> None:
-        await anyio.sleep(HEAD_START)
-        failures = 0
-        while (minder := self._minder) is not None and not minder.is_gone and self.ready < self.size:
-            try:
-                self._keep(await _born(minder), minder)
-                failures = 0
-            except ScriptError as error:
-                failures += 1
-                if failures == ATTEMPTS:  # the next script tries again
-                    logger.warning("no process for scripts can be made: %s", error.reason)
-                    return
-                await anyio.sleep(PAUSE)
-
-    def _awake(self, minder: Minder) -> Worker | None:
-        """A worker from the pool that is still there."""
-        while self._warm:
-            worker = self._warm.popleft()
-            worker.on_lost = None
-            if not worker.has_ended():
-                return worker
-            minder.end(worker)
-        return None
-
-    def _keep(self, worker: Worker, minder: Minder) -> None:
-        def replace(lost: Worker) -> None:
-            self._warm.remove(lost)
-            minder.end(lost)
-            self.fill()
-
-        worker.on_lost = replace
-        self._warm.append(worker)
-
-
-async def _born(minder: Minder) -> Worker:
-    """A worker that is ready."""
-    worker = await minder.bear()
-    said = None
-    try:
-        with anyio.move_on_after(BIRTH) as waiting:
-            said = await worker.frame()
-    except BaseException:
-        minder.end(worker)
-        raise
-    if waiting.cancelled_caught:
-        minder.give_up()
-    if said is None:
-        with anyio.move_on_after(BIRTH):
-            await minder.end(worker)
-        raise ScriptError("a process for the script could not be made: try again")
-    return worker
-
-
-LAST_WORDS = 2.0
-"""Seconds to hear how a worker ended."""
+    async def ask(self, question: str, arguments: Any) -> Any:
+        """Answer a question of the script's global `_gateway`: search, describe, read_result and so on."""
+        ...
 
 
 class LuaEngine:
-    """Implements the port for Lua 5.4: warm workers, some scripts at once, some more that wait for their turn."""
+    """Runs Lua 5.4 scripts in workers from a pool; how many run at once is up to the caller."""
 
-    language = "Lua 5.4"
-
-    def __init__(self, pool_size: int = 4, at_once: int = 8, queue: int = 32, require_hardening: bool = False) -> None:
-        self._size, self._at_once, self._queue = pool_size, at_once, queue
+    def __init__(self, pool_size: int = 4, require_hardening: bool = False) -> None:
+        self.pool = WorkerPool(pool_size)
         self._require_hardening = require_hardening
-        self._pool: Pool | None = None
-        self._turns: anyio.Semaphore | None = None
-        self._running = self._waiting = 0
-        self._is_closed = False
+        self._running = 0
 
-    async def run(self, script: Script, reach: ScriptApi) -> Ran:
+    async def run(self, script: Script, api: ScriptApi) -> Ran:
         """Run a script to its end; when this is cancelled, the script and its calls are gone at once.
 
         Raises:
             ScriptError: it did not come to its end, with the line and the reason.
         """
-        start = _checked(script, reach)
-        async with self._turn(script.limits):
-            return await self._run(script, reach, start)
+        start = start_frame(script, api.servers)
+        self._running += 1
+        try:
+            return await self._run(script, api, start)
+        finally:
+            self._running -= 1
 
     async def sandbox(self) -> Sandbox:
-        """What holds scripts in here; starts the fork server if there is none."""
+        """The protections that this machine gives; starts the fork server if there is none."""
+        pool = self.pool
         try:
             await self.wake()
         except ScriptError as error:
-            return Sandbox(size=self._size, problem=self._problem or error.reason)
-        pool = self._opened()
-        return Sandbox(ready=pool.ready, size=self._size, running=self._running, missing=pool.missing)
+            return Sandbox(size=pool.size, problem=pool.problem or error.reason)
+        return Sandbox(ready=pool.ready, size=pool.size, running=self._running, missing=pool.missing)
 
     async def wake(self) -> None:
         """Have workers made before the first script comes.
@@ -223,98 +93,232 @@ class LuaEngine:
         Raises:
             ScriptError: scripts cannot be run here.
         """
-        pool = self._opened()
-        await pool.open()
-        pool.fill()
+        await self.pool.start()
+        self.pool.fill()
 
     async def aclose(self) -> None:
         """Stop all scripts and processes."""
-        self._is_closed = True
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.aclose()
+        await self.pool.aclose()
+
+    async def _run(self, script: Script, api: ScriptApi, start: bytes) -> Ran:
+        await self.pool.start()
+        if self._require_hardening and self.pool.missing:
+            raise ScriptError(f"scripts are not run here: this machine lacks {'; '.join(self.pool.missing)}")
+        worker, fork_server = await self.pool.take()
+        run, started = ScriptRun(worker, script, api), perf_counter()
+        ends: list[asyncio.Future[int]] = []
+        last = await run.converse(start, lambda: ends.append(fork_server.end(worker)))
+        if last is LOST:
+            code = GONE
+            with anyio.move_on_after(EXIT_SECONDS):
+                code = await asyncio.shield(ends[0])
+            raise run.lost(code)
+        if last is LATE:
+            reason = f"it was stopped after {script.limits.seconds:g} s: let it do less, or give it more time"
+            raise run.error(reason, limit="seconds")
+        if last["kind"] == "error":
+            raise run.failure(last)
+        unawaited = last.get("unawaited")
+        return Ran(
+            value=last.get("value"),
+            has_value="value" in last,
+            printed=run.printed,
+            printed_cut=_number(last.get("printed_cut")),
+            unawaited=tuple(map(str, unawaited[:MOST_UNAWAITED])) if isinstance(unawaited, list) else (),
+            seconds=perf_counter() - started,
+        )
+
+
+class ScriptRun:
+    """One script in one worker: what the worker says is taken with care, since a script may have broken it."""
+
+    def __init__(self, worker: Worker, script: Script, api: ScriptApi) -> None:
+        self._worker, self._limits, self._api = worker, script.limits, api
+        self._concurrent_calls = anyio.Semaphore(max(1, script.limits.in_flight))
+        self._eased = anyio.Event()
+        self._made = self._answered = self._waiting_bytes = 0
+        self._printed: list[str] = []
+        self._print_room = script.limits.printed_bytes
 
     @property
-    def _problem(self) -> str:
-        return self._pool.problem if self._pool is not None else ""
+    def printed(self) -> str:
+        """The text that it has printed, up to its limit."""
+        return "".join(self._printed)
 
-    def _opened(self) -> Pool:
-        if self._is_closed:
-            raise ScriptError("no script is run any more: the gateway is closing")
-        if self._pool is None:
-            self._pool = Pool(self._size)
-        return self._pool
-
-    @asynccontextmanager
-    async def _turn(self, limits: ScriptLimits) -> AsyncIterator[None]:
-        if self._turns is None:
-            self._turns = anyio.Semaphore(self._at_once)
-        if self._running + self._waiting >= self._at_once + self._queue:
-            most = f"{self._at_once} may run and {self._queue} may wait"
-            raise ScriptError(f"too many scripts are running: {most}; try again in a while")
-        self._waiting += 1
+    async def converse(self, start: bytes, end: Callable[[], object]) -> Mapping[str, Any]:
+        """Run to the end, and return the last thing that the worker said; `end` ends the worker, however this ends."""
+        last = LATE
         try:
-            with anyio.fail_after(limits.seconds):
-                await self._turns.acquire()
-        except TimeoutError as error:
-            raise ScriptError(
-                f"it waited for {limits.seconds:g} s, and other scripts were still running: try again in a while"
-            ) from error
-        finally:
-            self._waiting -= 1
-        self._running += 1
+            async with anyio.create_task_group() as calls:
+                try:
+                    with anyio.move_on_after(self._limits.seconds):
+                        self._begin(start)
+                        last = await self._hear(calls)
+                finally:
+                    end()
+                    calls.cancel_scope.cancel()
+        except ExceptionGroup as faults:  # a call that failed as no call should: told as it is, not in a group
+            raise faults.exceptions[0] from None
+        return last
+
+    def error(self, reason: str, *, line: int = 0, limit: str = "") -> ScriptError:
+        """The error of this script, with what it had printed and what had left the gateway by now."""
+        text = self.printed.rstrip("\n")
+        tail = text if len(text) <= PRINTED_TAIL else "..." + text[-PRINTED_TAIL:]
+        sent = Sent.UNKNOWN if self._made > self._answered else Sent.ANSWERED if self._made else Sent.NOTHING
+        details = (f"it had printed: {tail}",) if tail else ()
+        return ScriptError(reason, line=line, limit=limit, details=details, sent=sent)
+
+    def failure(self, last: Mapping[str, Any]) -> ScriptError:
+        """The error of a script that failed by itself, from what its worker said last."""
+        limit = str(last.get("limit") or "")
+        reason = str(last.get("reason") or "an error without a text")[:REASON_CHARACTERS]
+        if limit == "memory_mb" and reason == "not enough memory":
+            most = self._limits.memory_mb
+            reason = f"its values need more than {most} MB: keep less of what it reads, or work in smaller parts"
+        return self.error(reason, line=_number(last.get("line")), limit=limit)
+
+    def lost(self, code: int) -> ScriptError:
+        """The error of a script whose process ended before it did."""
+        if self._worker.has_misbehaved:
+            return self.error("its process was ended because it broke the protocol: nothing that it said is used")
+        if code in OUT_OF_TIME:
+            used = f"it used {self._limits.cpu_seconds:g} s of CPU time, which is its limit"
+            return self.error(f"{used}: look for an endless loop, or do less", limit="cpu_seconds")
+        if code == GONE:
+            return self.error("the process that scripts are born from was lost: run the script again")
+        if code == -signal.SIGKILL:
+            advice = "run it again, and let it use less memory if this repeats"
+            return self.error(f"its process was killed from outside: {advice}")
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return self.error(f"its process was lost ({how}): run it again")
+
+    def _begin(self, start: bytes) -> None:
+        limits = self._limits
+        self._worker.on_lost = lambda _: self._eased.set()
+        self._worker.allow(max(argument_bytes(limits), limits.output_bytes, limits.printed_bytes * 6) + ENVELOPE)
+        self._worker.send_raw(ALLOWANCE.pack(limits.cpu_seconds, limits.memory_mb * MEGABYTE))
+        self._worker.send(start)
+
+    async def _hear(self, calls: TaskGroup) -> Mapping[str, Any]:
+        heard = 0
+        while (body := await self._worker.frame()) is not None:
+            try:
+                if last := self._take(calls, load_object(body), body):
+                    return last
+            except (BadFrame, KeyError, TypeError, AttributeError):
+                self._worker.has_misbehaved = True
+                return LOST
+            while self._waiting_bytes > WAITING_BYTES and not self._worker.is_lost:
+                self._eased = anyio.Event()
+                await self._eased.wait()
+            heard += len(body) + FRAME_COSTS
+            if heard > BYTES_AT_ONCE:
+                heard = 0
+                await checkpoint()
+        return LOST
+
+    def _take(self, calls: TaskGroup, said: dict[str, Any], body: bytes) -> dict[str, Any] | None:
+        """Do what a frame asks for; it is returned when it is the last one."""
+        kind = said["kind"]
+        if kind == "done" and len(body) > self._limits.output_bytes + ENVELOPE:
+            raise BadFrame("a result is too large")
+        if kind in ("done", "error"):
+            return said
+        if kind == "print":
+            data = said["text"].encode("utf-8", "replace")[: self._print_room]
+            self._print_room -= len(data)
+            if data:
+                self._printed.append(data.decode("utf-8", "ignore"))
+        else:
+            weight = len(body) + CONTAINER_COSTS * (body.count(b"[") + body.count(b"{"))
+            self._accept(calls, said, weight)
+        return None
+
+    def _accept(self, calls: TaskGroup, said: dict[str, Any], weight: int) -> None:
+        id, kind = said["id"], said["kind"]
+        if type(id) is not int or kind not in ("call", "ask"):
+            raise BadFrame("a call has a number and a kind")
+        if self._made >= self._limits.calls:
+            raise BadFrame("a script counts its calls itself, and stops")
+        if kind == "call":
+            question = partial(self._api.call, str(said["server"]), str(said["tool"]), said["arguments"])
+        else:
+            question = partial(self._api.ask, str(said["question"]), said["arguments"])
+        self._made += 1
+        self._waiting_bytes += weight
+        calls.start_soon(self._answer, id, question, weight)
+
+    async def _answer(self, id: int, question: Callable[[], Awaitable[Any]], weight: int) -> None:
         try:
-            yield
+            async with self._concurrent_calls:
+                value = await question()
+            self._send_value(id, value)
+        except CallError as error:
+            # Without its subject, which the script puts in front.
+            self._send_error(id, "\n".join([f"{error.code}; {error.sent}", *error.lines[1:]]))
         finally:
-            self._running -= 1
-            self._turns.release()
+            self._waiting_bytes -= weight
+            self._eased.set()
+        self._answered += 1
 
-    async def _run(self, script: Script, reach: ScriptApi, start: bytes) -> Ran:
-        pool = self._opened()
-        await pool.open()
-        if self._require_hardening and pool.missing:
-            raise ScriptError(f"scripts are not run here: this machine lacks {'; '.join(pool.missing)}")
-        worker, minder = await pool.take()
-        started = perf_counter()
-        run = ScriptRun(worker, script, reach)
-        ends: list[asyncio.Future[int]] = []
-        last = await run.converse(start, lambda: ends.append(minder.end(worker)))
-        if last["kind"] == "done":
-            return endings.ran(last, run.printed, perf_counter() - started)
-        if last is LATE:
-            raise endings.late(run.printed, script.limits, run.sent)
-        if last is LOST:
-            code = await _code(ends[0])
-            raise endings.lost(code, run.printed, script.limits, run.sent, misbehaved=worker.has_misbehaved)
-        raise endings.failed(last, run.printed, script.limits, run.sent)
+    def _send_value(self, id: int, value: Any) -> None:
+        memory = self._limits.memory_mb
+        most = memory * MEGABYTE // 4
+        try:
+            body = dump_json(value)
+        except ValueError as error:
+            self._send_error(id, f"its answer cannot be handed to a script: {error}")
+            return
+        if len(body) > most:
+            reason = f"its answer takes {len(body):,} bytes, and a script with {memory} MB takes {most:,} at once: "
+            self._send_error(id, reason + "ask for less, with a filter, a page or fewer fields")
+        elif self._worker.unread > memory * MEGABYTE:
+            self._send_error(id, "too many large answers wait: await calls before making more")
+        else:
+            self._worker.send(b'{"id":%d,"value":%b}' % (id, body))
 
-
-async def _code(ended: asyncio.Future[int]) -> int:
-    with anyio.move_on_after(LAST_WORDS):
-        return await asyncio.shield(ended)
-    return GONE
+    def _send_error(self, id: int, reason: str) -> None:
+        self._worker.send(b'{"id":%d,"error":%b}' % (id, dump_json(reason[:ERROR_CHARACTERS])))
 
 
-def _checked(script: Script, reach: ScriptApi) -> bytes:
-    size, most = len(script.source.encode("utf-8", "replace")), script.limits.source_bytes
-    if size > most:
-        raise ScriptError(
-            f"its source has {size:,} bytes, and {most:,} are allowed: pass data as arguments", limit="source_bytes"
-        )
+def argument_bytes(limits: ScriptLimits) -> int:
+    """The size of the arguments that one call may have."""
+    return limits.memory_mb * MEGABYTE // 32
+
+
+def start_frame(script: Script, servers: Sequence[str]) -> bytes:
+    """The frame that makes a worker run a script.
+
+    Raises:
+        ScriptError: its source or its arguments are too large, or the arguments are no JSON values.
+    """
+    limits, size = script.limits, len(script.source.encode("utf-8", "replace"))
+    if size > limits.source_bytes:
+        reason = f"its source has {size:,} bytes, and {limits.source_bytes:,} are allowed: pass data as arguments"
+        raise ScriptError(reason, limit="source_bytes")
+    start = {
+        "source": script.source,
+        "arguments": dict(script.arguments),
+        "servers": list(servers),
+        "limits": {
+            "calls": limits.calls,
+            "output_bytes": limits.output_bytes,
+            "printed_bytes": limits.printed_bytes,
+            "argument_bytes": argument_bytes(limits),
+        },
+        "seed": [randbits(62), randbits(62)],  # forked states would all draw the same numbers
+    }
     try:
-        start = start_frame(script, reach.servers)
+        frame = dump_json(start)
     except ValueError as error:
         raise ScriptError(f"its arguments are not JSON: {error}") from error
-    _check_size(len(start), script.limits)
-    return start
+    most = limits.memory_mb * MEGABYTE // 2  # arguments are there twice while they are read
+    if len(frame) > most:
+        has = f"its source and arguments take {len(frame):,} bytes, and a script with {limits.memory_mb} MB takes"
+        raise ScriptError(f"{has} {most:,}: pass less, and let it read the rest with calls", limit="memory_mb")
+    return frame
 
 
-def _check_size(size: int, limits: ScriptLimits) -> None:
-    """Arguments are there twice while they are read."""
-    most = limits.memory_mb * MEGABYTE // 2
-    if size > most:
-        raise ScriptError(
-            f"its source and arguments take {size:,} bytes, and a script with {limits.memory_mb} MB takes {most:,}: "
-            "pass less, and let it read the rest with calls",
-            limit="memory_mb",
-        )
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0

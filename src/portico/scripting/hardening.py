@@ -1,4 +1,4 @@
-"""What confines a worker: limits, dropped privileges, and a seccomp filter."""
+"""Confinement of a worker process: resource limits, dropped privileges, Landlock and a seccomp filter."""
 
 from __future__ import annotations
 
@@ -9,56 +9,34 @@ import resource
 import signal
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from errno import EPERM
 from math import ceil
 
 ARCHITECTURES: Mapping[str, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The kernel's numbers of the machines whose system calls we know."""
 
-_ALLOWED: Mapping[str, Mapping[str, int]] = {
-    "x86_64": {
-        "read": 0,
-        "write": 1,
-        "close": 3,
-        "munmap": 11,
-        "brk": 12,
-        "rt_sigreturn": 15,
-        "sched_yield": 24,
-        "mremap": 25,
-        "madvise": 28,
-        "restart_syscall": 219,
-        "exit": 60,
-        "gettimeofday": 96,
-        "time": 201,
-        "futex": 202,
-        "clock_gettime": 228,
-        "clock_getres": 229,
-        "exit_group": 231,
-    },
-    "aarch64": {
-        "read": 63,
-        "write": 64,
-        "close": 57,
-        "exit": 93,
-        "exit_group": 94,
-        "futex": 98,
-        "clock_gettime": 113,
-        "clock_getres": 114,
-        "sched_yield": 124,
-        "restart_syscall": 128,
-        "rt_sigreturn": 139,
-        "gettimeofday": 169,
-        "brk": 214,
-        "munmap": 215,
-        "mremap": 216,
-        "madvise": 233,
-    },
+_ALLOWED = {
+    "read": (0, 63),
+    "write": (1, 64),
+    "close": (3, 57),
+    "munmap": (11, 215),
+    "brk": (12, 214),
+    "rt_sigreturn": (15, 139),
+    "sched_yield": (24, 124),
+    "mremap": (25, 216),
+    "madvise": (28, 233),
+    "exit": (60, 93),
+    "gettimeofday": (96, 169),
+    "time": (201, None),
+    "futex": (202, 98),
+    "restart_syscall": (219, 128),
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+    "exit_group": (231, 94),
 }
-_NOT_EXECUTABLE: Mapping[str, Mapping[str, int]] = {
-    "x86_64": {"mmap": 9, "mprotect": 10},
-    "aarch64": {"mmap": 222, "mprotect": 226},
-}
+"""System calls that are allowed, with their numbers on each of these machines in turn."""
+_NOT_EXECUTABLE = {"mmap": (9, 222), "mprotect": (10, 226)}
 """Allowed while they do not ask for memory that can be executed."""
 
 _LOAD, _JUMP_EQUAL, _JUMP_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -73,12 +51,14 @@ def program(machine: str) -> bytes:
     A call in the numbers of another architecture, the 32-bit ones of x86_64 among them, ends the process.
 
     Raises:
-        KeyError: we do not know the machine's system calls.
+        ValueError: we do not know the machine's system calls.
     """
+    column = list(ARCHITECTURES).index(machine)
     body: list[bytes] = []
-    for number in _ALLOWED[machine].values():
-        body += [_step(_JUMP_EQUAL, 0, 1, number), _step(_RETURN, 0, 0, _ALLOW)]
-    for number in _NOT_EXECUTABLE[machine].values():
+    for number in (numbers[column] for numbers in _ALLOWED.values()):
+        if number is not None:
+            body += [_step(_JUMP_EQUAL, 0, 1, number), _step(_RETURN, 0, 0, _ALLOW)]
+    for number in (numbers[column] for numbers in _NOT_EXECUTABLE.values()):
         body += [
             _step(_JUMP_EQUAL, 0, 4, number),
             _step(_LOAD, 0, 0, _THIRD_ARGUMENT),
@@ -104,8 +84,7 @@ def _step(code: int, if_true: int, if_false: int, value: int) -> bytes:
 
 _NO_NEW_PRIVS, _SET_DUMPABLE, _DEATH_SIGNAL, _SET_SECCOMP, _FILTER = 38, 4, 1, 22, 2
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
-_SLACK = 48 << 20
-"""Bytes of address space that the interpreter needs beside a script's own memory."""
+_SLACK = 48 << 20  # bytes of address space that the interpreter needs beside a script's own memory
 
 NO_PRIVILEGES = "the promise to gain no privileges (no_new_privs)"
 NO_LANDLOCK = "rules that close files and network to the worker (Landlock)"
@@ -136,12 +115,13 @@ def die_with(parent: int) -> bool:
 
 def enclose() -> list[str]:
     """Give up what no script needs: privileges, files, network, being looked at; says what could not be given up."""
-    steps: Sequence[tuple[Callable[[], bool], str]] = (
-        (lambda: _is_linux and _prctl(_NO_NEW_PRIVS, 1) == 0 and _prctl(_SET_DUMPABLE, 0) == 0, NO_PRIVILEGES),
-        (_close_files_and_network, NO_LANDLOCK),
-        (_limit_process, NO_RLIMITS),
-    )
-    return [missing for step, missing in steps if not step()]
+    has_no_privileges = _is_linux and _prctl(_NO_NEW_PRIVS, 1) == 0 and _prctl(_SET_DUMPABLE, 0) == 0
+    steps = {
+        NO_PRIVILEGES: has_no_privileges,
+        NO_LANDLOCK: _close_files_and_network(),
+        NO_RLIMITS: _limit_process(),
+    }
+    return [missing for missing, is_done in steps.items() if not is_done]
 
 
 def address_space() -> int:
@@ -172,12 +152,11 @@ def _lower(kind: int, soft: int, hard: int) -> None:
 
 
 def _limit_process() -> bool:
-    limits = {"FSIZE": 0, "CORE": 0, "NPROC": 0, "NOFILE": 0}
-    for name, value in limits.items():
+    for name in ("FSIZE", "CORE", "NPROC", "NOFILE"):
         kind = getattr(resource, f"RLIMIT_{name}", None)
         if kind is None:
             return False
-        resource.setrlimit(kind, (value, value))
+        resource.setrlimit(kind, (0, 0))
     return True
 
 

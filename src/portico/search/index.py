@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import math
-import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from itertools import compress, islice
+from typing import Any
 
 import numpy as np
+import orjson
+from numpy.typing import NDArray
 
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.disclosure import Findings, Hit
-from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Tool, ToolId
 from portico.domain.usage import Usage
-from portico.protocols import Index, MeaningSource
+from portico.domain.version import VERSION
+from portico.errors import StoreError
+from portico.protocols import DefinitionStore, Index
 
-from .postings import NAME_MARK, Postings, document, plain, post, read
+from .embeddings.cache import Meanings
 from .query import QueryPart, QueryReader
-from .vectors import Mask, Numbers, Vector, Vectors, blank, joined, leading, pack
-from .word_vectors import WordVectors, shipped_table
-from .words import stem_of
+from .word_vectors import (
+    Mask,
+    Numbers,
+    Semantics,
+    Vector,
+    Vectors,
+    WordVectors,
+    joined,
+    leading,
+    pack,
+    read_tools,
+    shipped_table,
+)
+from .words import NAME_MARK, Postings, document, plain, post, read, stem_of
 
 _UNUSED = Usage()
-USAGE_SHARE = 0.01
-"""What usage can add to a score, at the very most: a hit that is more than this ahead stays ahead."""
+USAGE_SHARE = 0.01  # what usage can add to a score, at the very most: a hit that is more than this ahead stays ahead
 
 
 def settle(hits: Sequence[Hit], usage: Mapping[ToolId, Usage]) -> list[Hit]:
@@ -71,14 +87,11 @@ def _standing(usage: Usage) -> float:
     return weight / (1 + weight)
 
 
-SEMANTIC_PART = "semantic"
-"""What an embedder says of the query and the tool."""
-COPY_PART = "like one before it"
-"""What a tool loses for others of its name and meaning that come before it."""
+SEMANTIC_PART = "semantic"  # what an embedder says of the query and the tool
+COPY_PART = "like one before it"  # what a tool loses for others of its name and meaning that come before it
 
 
-NOISE = 0.0003
-"""What rounding may leave over."""
+NOISE = 0.0003  # what rounding may leave over
 
 
 class Why(Mapping[str, float]):
@@ -124,173 +137,26 @@ def _heard(value: float) -> float:
     return value if abs(value) > NOISE else 0.0
 
 
-SAID = 800
-"""Characters of a tool's name and description that an embedder reads."""
-NAMED = 200
-"""Characters of the names of its parameters."""
-SAMPLED = 512
-"""Tools that say what all tools have in common."""
-STRANGERS = 10
-"""Tools without any meaning that are thought among them: of two or three tools, little is common to all tools."""
-
-
-def text_of(tool: Tool) -> str:
-    """What an embedder reads of a tool: its name, what it does, and what its parameters are called."""
-    parameters = f" ({', '.join(tool.properties)}"[:NAMED] + ")" if tool.properties else ""
-    return f"{tool.id.name}: {tool.description}"[:SAID] + parameters
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """The vectors that the tools have at one moment, by number."""
-
-    vectors: Vectors
-    has: Mask
-    """Which tools have one; the others are near to nothing."""
-    centre: Vector = field(init=False)
-    """What the tools have in common, which tells nothing; with some models that is most of every vector."""
-
-    def __post_init__(self) -> None:
-        some = np.flatnonzero(self.has)
-        some = some[:: max(1, len(some) // SAMPLED)]
-        total = self.vectors.scales[some] @ self.vectors.numbers[some].astype(np.float32)
-        object.__setattr__(self, "centre", total / np.float32(len(some) + STRANGERS))
-
-    def moved(self, places: Numbers) -> Known | None:
-        """The same for tools that had other numbers, below zero where they had none; None when no vector is left."""
-        has = self.has[places] & (places >= 0)
-        return Known(self.vectors.moved(places), has) if has.any() else None
-
-    def joined(self, numbers: Numbers, found: Vector) -> Known:
-        """With the vectors of some tools more."""
-        has = self.has.copy()
-        has[numbers] = True
-        return Known(self.vectors.replaced(numbers, pack(found)), has)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sense:
-    """A query as the embedder reads it, beside the tools that it has read."""
-
-    vector: Vector
-    known: Known
-
-    def widen(self, tools: Numbers, count: int, within: Mask | None) -> Numbers:
-        """Some tools and about so many more, among which the nearest ones are, most likely."""
-        has = self.known.has
-        if len(tools) == len(has):
-            return tools
-        near = self.known.vectors.near(self.vector, count, has if within is None else has & within)
-        return np.union1d(tools, near)
-
-    def nearness(self, tools: Numbers) -> Vector:
-        """How much nearer than tools are in general some tools are; nothing for those that are not."""
-        found = self.known.vectors.nearness(self.vector[None, :], tools)[0] - self.vector @ self.known.centre
-        return np.where(self.known.has[tools], np.maximum(found, 0), np.float32(0))
-
-
-class Semantics:
-    """The tools of one snapshot in the eyes of an embedder.
-
-    The source's own thread gathers what becomes known, and what a search reads is replaced whole: no search waits for
-    either, and none sees half of a change.
-    """
-
-    def __init__(self, source: MeaningSource, tools: Sequence[Tool], texts: Sequence[str], known: Known | None) -> None:
-        self.source = source
-        self.tools = tools
-        self.texts = texts
-        self._known = known
-        self._gathering = threading.Lock()
-        source.start(texts, self.gather)
-        self.gather()  # of what is known already, the source says nothing
-
-    def changed(self, tools: Sequence[Tool]) -> Semantics:
-        """The same for other tools; those that were here keep their texts and vectors."""
-        numbers = {id(tool): number for number, tool in enumerate(self.tools)}
-        places = [numbers.get(id(tool), -1) for tool in tools]
-        texts = [self.texts[place] if place >= 0 else text_of(tool) for tool, place in zip(tools, places, strict=True)]
-        known = self._known.moved(np.array(places, dtype=np.intp)) if self._known is not None else None
-        return Semantics(self.source, tools, texts, known)
-
-    def sense(self, text: str) -> Sense | None:
-        """A query as it was read before the search; None while nothing is known of it or of the tools."""
-        known = self._known
-        if known is None:
-            return None
-        vector = self.source.recall_question(text)
-        return None if vector is None or vector.size != known.vectors.dims else Sense(vector, known)
-
-    def gather(self) -> None:
-        """Take up what the source has learnt about tools that had no vector."""
-        with self._gathering:
-            known = None if self._is_outdated() else self._known
-            found = list(self._recalled(known))
-            if found:
-                vectors = np.stack([vector for _, vector in found])
-                known = known or self._nothing(vectors.shape[1])
-                known = known.joined(np.array([number for number, _ in found]), vectors)
-            self._known = known
-
-    def _recalled(self, known: Known | None) -> Iterator[tuple[int, Vector]]:
-        """Vectors that are new, and can be compared with those known or else with the first."""
-        lacking = range(len(self.tools)) if known is None else np.flatnonzero(~known.has).tolist()
-        dims = 0 if known is None else known.vectors.dims
-        for number in lacking:
-            vector = self.source.recall(self.texts[number])
-            if vector is not None and vector.size == (dims := dims or vector.size):
-                yield number, vector
-
-    def _nothing(self, dims: int) -> Known:
-        count = len(self.tools)
-        return Known(blank(count, dims), np.zeros(count, dtype=np.bool_))
-
-    def _is_outdated(self) -> bool:
-        """Whether another model answers under the same name, which shows when its vectors have another length."""
-        if self._known is None:
-            return False
-        vector = self.source.recall(self.texts[int(self._known.has.argmax())])
-        return vector is not None and vector.size != self._known.vectors.dims
-
-
-def read_tools(source: MeaningSource, tools: Sequence[Tool], previous: Semantics | None) -> Semantics:
-    """A snapshot's tools; what is known of those that were in the last one is taken over."""
-    return previous.changed(tools) if previous else Semantics(source, tools, [text_of(tool) for tool in tools], None)
-
-
-MEANING = 0.7
-"""What meaning counts beside words: a tool that has every word and means just the same would score 1.7."""
+MEANING = 0.7  # what meaning counts beside words: a tool that has every word and means just the same would score 1.7
 SEMANTIC = 0.4
 """What an embedder's word counts beside both, where there is an embedder; docs/decisions/0013 has the figures."""
-WHOLE = 0.3
-"""What the whole query counts beside the need that a tool answers best, where there are several."""
+WHOLE = 0.3  # what the whole query counts beside the need that a tool answers best, where there are several
 FITS = 0.28
 """The best score below which no tool is said to answer the query; docs/decisions/0012 has the figures behind it."""
-CLEAR = 0.3
-"""How much nearer than tools in general a tool is that answers the query by an embedder's word alone."""
-WORTH = 0.4
-"""The share of the best score below which a tool is not worth showing."""
+CLEAR = 0.3  # how much nearer than tools in general a tool is that answers the query by an embedder's word alone
+WORTH = 0.4  # the share of the best score below which a tool is not worth showing
 EXACT = 10.0
-BEGINNING = 2.0
-"""What the one name counts that begins with the query: more than words and meaning together."""
+BEGINNING = 2.0  # what the one name counts that begins with the query: more than words and meaning together
 SHORTEST_BEGINNING = 3
 PREFIX = 0.3
-COPY = 0.1
-"""What a tool loses for each one before it that has the same name and means the same."""
-ALIKE = 0.8
-"""How near two tools of one name are that count as copies."""
-NAME_LENGTH = 600
-"""Characters of a query that may be a name; the longest names are shorter."""
-CONSIDERED = 100
-"""Tools that are looked at closely, for their words and again for their meaning."""
-FEW = 640
-"""Tools up to which all are looked at."""
-MARGIN = 10
-"""Tools beyond those asked for that may still move up."""
-BATCH = 256
-"""Tools that are read together."""
-VIEWS = 64
-"""Visible sets that are kept at hand."""
+COPY = 0.1  # what a tool loses for each one before it that has the same name and means the same
+ALIKE = 0.8  # how near two tools of one name are that count as copies
+NAME_LENGTH = 600  # characters of a query that may be a name; the longest names are shorter
+CONSIDERED = 100  # tools that are looked at closely, for their words and again for their meaning
+FEW = 640  # tools up to which all are looked at
+MARGIN = 10  # tools beyond those asked for that may still move up
+BATCH = 256  # tools that are read together
+VIEWS = 64  # visible sets that are kept at hand
 
 
 class ToolIndex:
@@ -329,12 +195,14 @@ class ToolIndex:
         total, best, semantic_part = _total(scores, [need.mass for need in asked], semantic)
         ranked = self._ranked(text, total, tools, set(named.tolist()), set(begun.tolist()), limit + MARGIN)
         if semantic_part is not None:
-            _explain(ranked, semantic_part)
+            for row in ranked:  # the scores have it already
+                row.added = {**row.added, SEMANTIC_PART: float(semantic_part[row.place])}
         hits = tuple(
             self._hit(row, asked[best[row.place]], scores[best[row.place], row.place]) for row in ranked[:limit]
         )
         answered = [row for row, need in zip(scores, asked, strict=True) if not need.is_elsewhere]
-        fits = bool(len(named) or len(begun)) or (bool(answered) and _fits(np.stack(answered), semantic))
+        fits = bool(len(named) or len(begun)) or any(row.max() >= FITS for row in answered)
+        fits = fits or bool(answered and semantic is not None and semantic.max() >= CLEAR * SEMANTIC)
         return Findings(hits=hits, fits=bool(hits) and fits)
 
     def _considered(
@@ -397,11 +265,14 @@ class ToolIndex:
         ranked = [_Rank(score, self.tools[number].handle, number, place) for score, number, place in rows]
         wanted = plain(text[:NAME_LENGTH])
         for row in ranked if len(wanted) >= 3 or named else ():
+            tool = self.tools[row.number]
             if row.number in named:
-                row.add("exact name", EXACT + _spelled(self.tools[row.number], text.strip()))
+                is_just_so = text.strip() in (tool.handle, tool.id.name, tool.listed)
+                row.add("exact name", EXACT + PREFIX * is_just_so)
             elif row.number in begun:
                 row.add("name begins so", BEGINNING)
-            elif _begins(self.tools[row.number].id.name, wanted):
+            # Most names do not even share the first letter.
+            elif tool.id.name[:1].casefold() == wanted[:1] and plain(tool.id.name).startswith(wanted):
                 row.add("name begins so", PREFIX)
         ranked.sort(key=_Rank.place_in_order)
         return ranked if named else self._demote_copies(ranked)
@@ -448,8 +319,7 @@ class _View:
     """The tools that a visible set lets be found, and how queries are read among them."""
 
     within: Set[ToolId]
-    mask: Mask | None
-    """None when all may be found."""
+    mask: Mask | None  # none when all may be found
     reader: QueryReader
 
 
@@ -470,17 +340,6 @@ def _total(scores: Vector, masses: Sequence[float], semantic: Vector | None) -> 
     best = shares.argmax(axis=0)
     total = scale * whole + shares[best, np.arange(shares.shape[1])]
     return total, best, None if semantic is None else semantic * scale
-
-
-def _fits(scores: Vector, semantic: Vector | None) -> bool:
-    """Whether the best tool answers the query."""
-    return bool(scores.max() >= FITS or (semantic is not None and semantic.max() >= CLEAR * SEMANTIC))
-
-
-def _explain(ranked: Sequence[_Rank], semantic: Vector) -> None:
-    """Name the part that an embedder has in scores that have it already."""
-    for row in ranked:
-        row.added = {**row.added, SEMANTIC_PART: float(semantic[row.place])}
 
 
 _NOTHING: Mapping[str, float] = {}
@@ -510,32 +369,100 @@ class _Rank:
         return -self.score, self.handle
 
 
-def _spelled(tool: Tool, wanted: str) -> float:
-    """A little more for the name that is spelled just so, where others differ only in punctuation."""
-    return PREFIX if wanted in (tool.handle, tool.id.name, tool.listed) else 0.0
+def build_index(
+    snapshot: CatalogSnapshot,
+    previous: Index | None,
+    source: Meanings | None = None,
+    store: DefinitionStore | None = None,
+) -> ToolIndex:
+    """Index a snapshot; what is known of tools that did not change is taken from the previous index.
 
-
-def _begins(name: str, wanted: str) -> bool:
-    """Whether a name begins with what is wanted; most do not even share the first letter."""
-    return name[:1].casefold() == wanted[:1] and plain(name).startswith(wanted)
-
-
-def build_index(snapshot: CatalogSnapshot, previous: Index | None, source: MeaningSource | None = None) -> ToolIndex:
-    """Index a snapshot; what is known of tools that did not change is taken from the previous index."""
+    The first index is taken from the store where the same tools were indexed before, and else is kept there.
+    """
     before = previous if isinstance(previous, ToolIndex) else None
-    index = index_tools(list(snapshot.tools.values()), before)
+    index = index_tools(list(snapshot.tools.values()), before, store)
     if source is not None:
         index.semantics = read_tools(source, index.tools, before.semantics if before is not None else None)
     return index
 
 
-def index_tools(tools: Sequence[Tool], previous: ToolIndex | None = None) -> ToolIndex:
+def index_tools(
+    tools: Sequence[Tool], previous: ToolIndex | None = None, store: DefinitionStore | None = None
+) -> ToolIndex:
     """Index tools; those that the previous index had are not read again."""
     if previous is not None and previous.tools:
         return _changed(previous, tools)
     table = shipped_table()
+    mark = _mark_of(tools) if store is not None and tools else b""
+    if store is not None and mark and (stored := _load_index(store, mark)) is not None:
+        return ToolIndex(tools, *stored, table)
     batches = _Batches(tools, table)
-    return ToolIndex(tools, post(batches.documents()), batches.vectors(), table)
+    index = ToolIndex(tools, post(batches.documents()), batches.vectors(), table)
+    if store is not None and mark:
+        with suppress(StoreError):  # the next start builds it once more
+            store.save_vectors(STORED_AS, {STORED_AS: _to_bytes(mark, index)})
+    return index
+
+
+STORED_AS = "search index 1"
+"""The name of the one stored index; another layout or another way to read tools has another number."""
+_DIGEST = 16
+_TYPES = {"starts": "<i8", "signs": "<u8", "scales": "<f4", "values": "<f4", "tools": "<i4", "numbers": "<i1"}
+"""The arrays of an index in the order of their alignment, each with its type."""
+
+
+def _mark_of(tools: Sequence[Tool]) -> bytes:
+    """A digest of all that an index follows from; empty for tools that are no JSON."""
+    said = [
+        (*tool.id, tool.handle, tool.listed, tool.title, tool.category, tool.tags, tool.description, tool.properties)
+        for tool in tools
+    ]
+    try:
+        return _digest(orjson.dumps([VERSION, said], option=orjson.OPT_NON_STR_KEYS))
+    except TypeError:
+        return b""
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=_DIGEST).digest()
+
+
+def _to_bytes(mark: bytes, index: ToolIndex) -> bytes:
+    postings, vectors = index.postings, index.vectors
+    arrays = {
+        "starts": postings.starts,
+        "signs": np.stack(vectors.signs),
+        "scales": vectors.scales,
+        "values": postings.values,
+        "tools": postings.tools,
+        "numbers": vectors.numbers,
+    }
+    parts = [np.ascontiguousarray(arrays[name], dtype=kind).tobytes() for name, kind in _TYPES.items()]
+    data = b"".join([*parts, orjson.dumps([[len(part) for part in parts], list(postings.words)])])
+    head = sum(map(len, parts)).to_bytes(8, "little")
+    return mark + _digest(head + data) + head + data
+
+
+def _load_index(store: DefinitionStore, mark: bytes) -> tuple[Postings, Vectors] | None:
+    """The stored index of the same tools; None where there is none, or one that is broken."""
+    try:
+        blob = store.load_vectors(STORED_AS, [STORED_AS]).get(STORED_AS, b"")
+    except StoreError:
+        return None
+    start, data = 2 * _DIGEST + 8, blob[2 * _DIGEST :]
+    if not blob.startswith(mark) or len(blob) <= start or blob[_DIGEST : 2 * _DIGEST] != _digest(data):
+        return None
+    lengths, words = orjson.loads(blob[start + int.from_bytes(blob[start - 8 : start], "little") :])
+    found: dict[str, NDArray[Any]] = {}
+    for (name, kind), length in zip(_TYPES.items(), lengths, strict=True):
+        found[name] = np.frombuffer(blob, dtype=kind, count=length // np.dtype(kind).itemsize, offset=start)
+        start += length
+    size = len(found["scales"])
+    postings = Postings(
+        dict(zip(words, range(len(words)), strict=True)), found["starts"], found["tools"], found["values"], size
+    )
+    signs = tuple(found["signs"].reshape(-1, size))
+    return postings, Vectors(found["numbers"].reshape(size, -1), found["scales"], signs)
 
 
 def _changed(previous: ToolIndex, tools: Sequence[Tool]) -> ToolIndex:

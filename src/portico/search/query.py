@@ -10,13 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .postings import NAME_MARK, Numbers, Postings, Values
-from .vectors import Mask, Vector
-from .word_vectors import WordVectors
-from .words import QUERY_LIMIT, SYNONYMS, query_words, spelled_words, stem_of
+from .word_vectors import Mask, Vector, WordVectors
+from .words import NAME_MARK, QUERY_LIMIT, SYNONYMS, Numbers, Postings, Values, query_words, spelled_words, stem_of
 
-SHORTEST = 3
-"""Letters from which on a word may be misspelled; of that length, only by a letter that was left out."""
+SHORTEST = 3  # letters from which on a word may be misspelled; of that length, only by a letter that was left out
 LONGEST = 24
 CANDIDATES = 6
 _BUCKETS = 1 << 15
@@ -95,12 +92,9 @@ def _codes(letters: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 MOST_NEEDS = 6
-SHORTEST_NEED = 2
-"""Words that a need has at least; fewer belong to the need before."""
-LONG_QUERY = 40
-"""Words from which on each sentence is taken as a need of its own."""
-SEEN = 300
-"""Characters in which a part shows whether it has words enough."""
+SHORTEST_NEED = 2  # words that a need has at least; fewer belong to the need before
+LONG_QUERY = 40  # words from which on each sentence is taken as a need of its own
+SEEN = 300  # characters in which a part shows whether it has words enough
 
 _STEP = re.compile(
     r";\s+|\n+(?:\s*(?:[-*•]|\d+[.)])\s+)?"
@@ -194,12 +188,9 @@ PRODUCTS = frozenset(
 """Names that mean a product and nothing else; words of everyday English are left out."""
 
 
-NEAR_WEIGHT = 0.7
-"""What a misspelled word counts."""
-SYNONYM_LEAST = 0.015
-"""The share of a query's weight below which a synonym is left out."""
-CORRECTED = 4
-"""Unknown words of a query for which near ones are looked for."""
+NEAR_WEIGHT = 0.7  # what a misspelled word counts
+SYNONYM_LEAST = 0.015  # the share of a query's weight below which a synonym is left out
+CORRECTED = 4  # unknown words of a query for which near ones are looked for
 
 
 class QueryTerm(NamedTuple):
@@ -224,10 +215,8 @@ class QueryPart(NamedTuple):
     text: str
     terms: tuple[QueryTerm, ...]
     vector: Vector
-    mass: float
-    """What all of its words tell together."""
-    is_elsewhere: bool = False
-    """Whether it names a product that no tool knows."""
+    mass: float  # what all of its words tell together
+    is_elsewhere: bool = False  # whether it names a product that no tool knows
 
     def by_words(self, size: int) -> Vector:
         """The share of the query that each tool has in words: 1 would be all of it, in its name."""

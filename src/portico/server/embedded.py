@@ -8,7 +8,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,36 +18,31 @@ from portico.application import Application
 from portico.config.load import read_settings, with_database
 from portico.config.profiles import with_profile
 from portico.documents.document import parse_document
-from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
 from portico.domain.version import VERSION
 from portico.errors import ConfigError
 from portico.library import Catalog
-from portico.packaged.demo import demo_url
+from portico.providers.database_tools.demo_database import demo_url
 from portico.providers.local_sources import LateDatabase
 from portico.providers.python import LocalProvider
 from portico.providers.python.decorator import Source
 from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
 from portico.wiring import Parts, assemble, load_hooks, open_app
 
-from .run import SURFACES, keep_in_step, serve_over_http
+from .run import SURFACES, follow_changes, serve_over_http
 
-OURS = Path("Settings")
-"""Stands where the name of a file would, in what is said of a program's own settings."""
+OURS = Path("Settings")  # stands where the name of a file would, in what is said of a program's own settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a program wants of Portico; with a config file, on top of what the file says."""
+    """Settings that a program gives Portico; with a config file, on top of what the file says."""
 
     progressive_disclosure: bool = False
     """False lists every tool (the surface `static`), True a few that find the others (`search`)."""
-    surface: str | None = None
-    """Another surface; it counts more than `progressive_disclosure`."""
-    config: str | os.PathLike[str] | None = None
-    """A config file; without one no file is read."""
-    profile: str | None = None
-    """The name of a profile; None leaves it to the environment."""
+    surface: str | None = None  # another surface; it counts more than `progressive_disclosure`
+    config: str | os.PathLike[str] | None = None  # a config file; without one no file is read
+    profile: str | None = None  # the name of a profile; None leaves it to the environment
     servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """Servers by name, as `servers` in a config file."""
     python: Sequence[str | os.PathLike[str]] = ()
@@ -85,16 +79,19 @@ class App(SurfaceServer):
 
     def __init__(self, settings: config.GatewaySettings, catalog: Catalog | None = None) -> None:
         self.settings = settings
-        self._database = LateDatabase(partial(_database_url, settings))
-        self.catalog = catalog if catalog is not None else Catalog(inject=_sources(settings, self._database))
-        """What the program itself adds."""
-        self._houses: dict[int, Application] = {}
+        # The packaged tools read the demo's database where none is named.
+        self._database = LateDatabase(lambda: settings.local.database_uri or demo_url(settings.home.data))
+        has_database = bool(settings.local.database_uri) or settings.profile.wants_packaged
+        inject: Mapping[type, Source] = self._database.sources if has_database else {}
+        self.catalog = catalog if catalog is not None else Catalog(inject=inject)  # what the program itself adds
+        self._applications: dict[int, Application] = {}
         for server in self.catalog.providers:
             self._check(server)
         self.catalog.subscribe(self._follow)
-        self._door = anyio.Lock()
-        self._guests, self._is_empty = 0, anyio.Event()
-        self._move_into(assemble(Parts(pins=settings.pins)))
+        self._lock = anyio.Lock()
+        self._clients, self._all_closed = 0, anyio.Event()
+        bare = config.GatewaySettings(home=settings.home, catalog=settings.catalog)
+        self._answer_from(assemble(Parts(settings=bare)))
 
     def register_tool(
         self,
@@ -128,25 +125,24 @@ class App(SurfaceServer):
         """
         opened: list[Application] = []
 
-        def make_test_app(application: Application) -> None:
-            self._furnish(application)
+        def offer(application: Application) -> None:
+            self._offer_catalog(application)
             opened.append(application)
 
         try:
             await serve_over_http(
                 self.settings,
                 surface=self.settings.surface,
-                host=host or self.settings.host,
-                port=self.settings.port if port is None else port,
+                host=host or self.settings.http.host,
+                port=self.settings.http.port if port is None else port,
                 on_ready=lambda serving: logging.getLogger("portico").info("serving %s", serving.url),
-                on_open=make_test_app,
+                on_open=offer,
             )
         finally:
             for application in opened:
-                del self._houses[id(application)]
+                del self._applications[id(application)]
 
-    def _move_into(self, application: Application) -> None:
-        """Answer from this application from now on."""
+    def _answer_from(self, application: Application) -> None:
         manager = getattr(self, "_session_manager", None)
         surface = SURFACES[self.settings.surface](application, self.settings)
         super().__init__(application.gateway, surface, VERSION, application.tier_answers)
@@ -155,42 +151,41 @@ class App(SurfaceServer):
 
     @asynccontextmanager
     async def _live(self, server: object) -> AsyncIterator[dict[str, Any]]:
-        """One stay in the application; whoever came first opens it, and closes it when everybody has left."""
+        """Reference-counted lifespan: the first connection opens the application, and closes it after the last."""
         async with AsyncExitStack() as stack:
-            async with self._door:
-                is_host = self._guests == 0
-                if is_host:
+            async with self._lock:
+                is_first = self._clients == 0
+                if is_first:
                     await self._open(stack)
-                self._guests += 1
+                self._clients += 1
             try:
                 yield {}
             finally:
-                self._guests -= 1
-                if self._guests == 0:
-                    self._is_empty.set()
-                if is_host:
+                self._clients -= 1
+                if self._clients == 0:
+                    self._all_closed.set()
+                if is_first:
                     with anyio.CancelScope(shield=True):
-                        await self._is_empty.wait()
+                        await self._all_closed.wait()
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        self._is_empty = anyio.Event()
+        self._all_closed = anyio.Event()
         application = await stack.enter_async_context(open_app(self.settings))
-        self._furnish(application)
-        stack.callback(self._houses.pop, id(application))
+        self._offer_catalog(application)
+        stack.callback(self._applications.pop, id(application))
         stack.callback(self._database.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        self._move_into(application)
-        keep_in_step(application, tasks, {self.settings.surface: self})
+        self._answer_from(application)
+        follow_changes(application, tasks, {self.settings.surface: self})
 
-    def _furnish(self, application: Application) -> None:
-        """Offer what the catalog has, now and from now on."""
+    def _offer_catalog(self, application: Application) -> None:
         for provider in self.catalog.providers.values():
             _offer(application, provider)
-        self._houses[id(application)] = application
+        self._applications[id(application)] = application
 
     def _follow(self, provider: LocalProvider) -> None:
-        for application in self._houses.values():
+        for application in self._applications.values():
             _offer(application, provider)
 
     def _check(self, server: str) -> None:
@@ -201,16 +196,6 @@ class App(SurfaceServer):
         """
         if server in {spec.name for spec in self.settings.servers} | {spec.name for spec in self.settings.databases}:
             raise _strange(server)
-
-
-def _database_url(settings: config.GatewaySettings) -> str:
-    """The database that the packaged tools read, which is the demo's where none is named."""
-    return settings.database_uri or demo_url(settings.home.data)
-
-
-def _sources(settings: config.GatewaySettings, database: LateDatabase) -> Mapping[type, Source]:
-    has_database = bool(settings.database_uri) or settings.selected.wants_packaged
-    return database.sources if has_database else {}
 
 
 def _offer(application: Application, provider: LocalProvider) -> None:
@@ -226,7 +211,6 @@ def _offer(application: Application, provider: LocalProvider) -> None:
             logging.getLogger("portico").warning("the program's %r takes the place of the settings' function", name)
     elif providers.get(server, provider) is not provider:
         raise _strange(server)
-    assert isinstance(providers, dict), "so the wiring makes them"
     shown = providers[server] = shared or provider
     for name, category in shown.categories.items():
         application.gateway.publisher.shelve(ToolId(server, name), category)
@@ -243,26 +227,37 @@ def _strange(server: str) -> ConfigError:
 
 
 def settings_of(asked: Settings) -> config.GatewaySettings:
-    """What a program asks for, in the words of a config file and read by the same rules.
+    """The settings of a program, in the words of a config file and read by the same rules.
 
     Raises:
         ConfigError: a file, surface, profile or store cannot be used.
     """
     file = os.fspath(asked.config) if asked.config is not None else None
-    given = _given(asked)
-    found = config.load_settings(file, os.environ, Path.cwd(), profile=asked.profile) if file else _bare(asked.profile)
+    given, cwd = _given(asked), Path.cwd()
+    if file:
+        found = config.load_settings(file, os.environ, cwd, profile=asked.profile)
+    else:
+        bare = with_database(config.GatewaySettings(home=config.find_paths(os.environ, cwd)), os.environ)
+        found = with_profile(bare, None, asked.profile, os.environ, cwd)
+    # The program's servers take the place of those of the same name, as far as the profile uses them.
+    servers = {spec.name: spec for spec in found.servers}
+    servers |= {spec.name: spec for spec in given.servers if found.profile.permits_server(spec.name)}
+    local: dict[str, Any] = {
+        name: (*getattr(found.local, name), *getattr(given.local, name)) for name in ("python", "yaml", "hooks")
+    }
+    for name in ("database_uri", "allow_superuser"):
+        local |= {name: getattr(asked, name)} if getattr(asked, name) is not None else {}
     return replace(
         found,
         surface=_surface(asked, found),
-        servers=_servers(given, found),
-        python=(*found.python, *given.python),
-        yaml=(*found.yaml, *given.yaml),
-        hooks=(*found.hooks, *given.hooks),
-        pins=given.pins or found.pins,
-        categories={**found.categories, **given.categories},
-        database_uri=found.database_uri if asked.database_uri is None else asked.database_uri,
-        allow_superuser=found.allow_superuser if asked.allow_superuser is None else asked.allow_superuser,
-        store=given.store if asked.store or not file else found.store,
+        servers=tuple(servers.values()),
+        local=replace(found.local, **local),
+        catalog=replace(
+            found.catalog,
+            pins=given.catalog.pins or found.catalog.pins,
+            categories={**found.catalog.categories, **given.catalog.categories},
+        ),
+        storage=replace(found.storage, store=(given if asked.store or not file else found).storage.store),
         problems=(*found.problems, *given.problems),
     )
 
@@ -285,30 +280,15 @@ def _table(asked: Settings) -> dict[str, Any]:
     return {
         "servers": {name: dict(entry) for name, entry in asked.servers.items()},
         "categories": dict(asked.categories),
-        "python": [*map(_located, _many(asked.python))],
-        "yaml": [*map(_located, _many(asked.yaml))],
-        "hooks": [*map(_located, _many(asked.hooks))],
-        "pins": _many(asked.pins),
+        **{name: [*map(_locate, _as_list(getattr(asked, name)))] for name in ("python", "yaml", "hooks")},
+        "pins": _as_list(asked.pins),
         "store": asked.store or "memory",
     }
 
 
-def _many(given: Any) -> list[Any]:
+def _as_list(given: Any) -> list[Any]:
     """A list; one text or path alone is a list of one, and not of its letters."""
     return [given] if isinstance(given, str | os.PathLike) else list(given)
-
-
-def _bare(profile: str | None) -> config.GatewaySettings:
-    """The settings of no file at all."""
-    cwd = Path.cwd()
-    found = with_database(config.GatewaySettings(home=config.find_paths(os.environ, cwd)), os.environ)
-    return with_profile(found, None, profile, os.environ, cwd)
-
-
-def _servers(given: config.GatewaySettings, found: config.GatewaySettings) -> tuple[ServerSpec, ...]:
-    """The program's servers in the place of those of the same name, as far as the profile uses them."""
-    own = {spec.name: spec for spec in given.servers if found.selected.permits_server(spec.name)}
-    return tuple({**{spec.name: spec for spec in found.servers}, **own}.values())
 
 
 def _surface(asked: Settings, found: config.GatewaySettings) -> str:
@@ -316,14 +296,14 @@ def _surface(asked: Settings, found: config.GatewaySettings) -> str:
         fix = "Write True or False."
         problem = f"this must be a truth value, not {asked.progressive_disclosure!r}"
         raise ConfigError(problem, file=str(OURS), where="progressive_disclosure", fix=fix)
-    chosen = asked.surface or ("search" if asked.progressive_disclosure else found.selected.surface or "static")
+    chosen = asked.surface or ("search" if asked.progressive_disclosure else found.profile.surface or "static")
     if chosen not in SURFACES:
         fix = f"Choose one of: {', '.join(SURFACES)}."
         raise ConfigError(f"there is no surface {chosen!r}", file=str(OURS), where="surface", fix=fix)
     return chosen
 
 
-def _located(source: str | os.PathLike[str]) -> str:
+def _locate(source: str | os.PathLike[str]) -> str:
     """A path as seen from here, since a config file may be elsewhere; a module as it is."""
     text = os.fspath(source)
     is_path = not isinstance(source, str) or any(sign in text for sign in "/\\*?[") or text.endswith(_SUFFIXES)

@@ -13,52 +13,38 @@ from typing import Any
 
 import anyio
 import orjson
-from starlette.types import ASGIApp
 
 from portico.application import Application
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.config import GatewaySettings
 from portico.domain.call import Caller
-from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.version import VERSION
 from portico.errors import ConfigError
 from portico.gateway import Gateway
-from portico.scripting.session import ScriptRunner
-from portico.surfaces import lua_gateway as gateway_tools
-from portico.surfaces import search as search
+from portico.scripting.script_session import ScriptRunner
 from portico.surfaces.capabilities.surface import Capabilities
-from portico.surfaces.discover import surface as discover
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
-from portico.surfaces.mcp.early_start import EarlyPipe
 from portico.surfaces.mcp.http import build_app, serve
 from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
+from portico.surfaces.mcp.stdio_opening import EarlyPipe
 from portico.surfaces.mcp.surface import Surface
-from portico.surfaces.search import Search
+from portico.surfaces.search.surface import Search
 from portico.surfaces.static import Static
-from portico.wiring import open_app, watch
+from portico.wiring import offer_local_tools, open_app, watch
 
-from .background import Upkeep
-from .greeting import STABLE, remember
+from .background import BackgroundJobs, reload_on_change
+from .early_answers import STABLE, remember
 
 
 def surface_tokens(gateway: Gateway, surface: str = "discover", scripts: ScriptRunner | None = None) -> int:
     """Tokens of the listed tools and of the instructions, as they go over the wire."""
+    plain: dict[str, Callable[[Gateway], Surface]] = {"static": Static, "search": Search, "capabilities": Capabilities}
+    scripted = GatewaySurface if surface == "gateway" else Discover
+    made: Surface = plain[surface](gateway) if surface in plain else scripted(gateway, scripts)
     caller = Caller(surface=surface)
-    if surface == "static":
-        listed = [tool.definition for tool in gateway.listing(caller)]
-        instructions = Static(gateway).instructions(caller)
-    elif surface == "capabilities":
-        shelves = Capabilities(gateway)
-        listed, instructions = shelves.listed(caller), shelves.instructions(caller)
-    elif surface == "gateway":
-        listed, instructions = list(gateway_tools.DEFINITIONS), GatewaySurface(gateway, scripts).instructions(caller)
-    else:
-        plain = discover.Discover(gateway, scripts)
-        own = search.DEFINITIONS if surface == "search" else plain.own
-        listed = [*own, *(tool.definition for tool in gateway.pinned(caller))]
-        shown = search.Search(gateway) if surface == "search" else plain
-        instructions = shown.instructions(caller)
-    return gateway.counter.count(orjson.dumps(listed).decode()) + gateway.counter.count(instructions)
+    told = (orjson.dumps(made.listed(caller)).decode(), made.instructions(caller))
+    return sum(map(gateway.counter.count, told))
 
 
 SURFACES: Mapping[str, Callable[[Application, GatewaySettings], Surface]] = {
@@ -68,8 +54,7 @@ SURFACES: Mapping[str, Callable[[Application, GatewaySettings], Surface]] = {
     "capabilities": lambda application, settings: Capabilities(application.gateway, **asdict(settings.capabilities)),
     "gateway": lambda application, settings: GatewaySurface(application.gateway, application.scripts),
 }
-USAGE_SECONDS = 5.0
-"""How long a start waits for what the database knows of usage."""
+USAGE_SECONDS = 5.0  # how long a start waits for what the database knows of usage
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger(__name__)
@@ -108,12 +93,18 @@ async def serve_over_http(
             on_open(application)
         await _read_usage(application)
         servers = {name: _surface_server(application, settings, name) for name in SURFACES}
-        keep_in_step(application, tasks, servers)
-        app = build_app(servers, default=surface, port=actual, api=_api(application), settings=settings.http)
-        _settle_memory()
-        url = f"http://{_shown(host)}:{actual}/mcp"
-        ready = partial(_ready, on_ready, url, application)
-        await serve(app, listener, on_ready=ready, limits=settings.http.limits)
+        follow_changes(application, tasks, servers)
+        # What REST is made of takes a sixth of a second to load, which a client over stdio must not pay.
+        from portico.surfaces.rest.app import build_api
+
+        app = build_app(servers, default=surface, port=actual, api=build_api(application), settings=settings.http)
+        _freeze_memory()
+        url = f"http://{f'[{host}]' if ':' in host else host}:{actual}/mcp"
+
+        def say_ready(stop: Callable[[], None]) -> None:
+            on_ready(Serving(url, application, stop))
+
+        await serve(app, listener, on_ready=say_ready, limits=settings.http.limits)
         tasks.cancel_scope.cancel()
 
 
@@ -127,14 +118,14 @@ async def serve_over_stdio(settings: GatewaySettings, *, surface: str, pipe: Ear
     async with open_app(settings) as application, anyio.create_task_group() as tasks:
         await _read_usage(application)
         server = _surface_server(application, settings, surface)
-        keep_in_step(application, tasks, {surface: server})
-        _keep_greeting(application, tasks, settings, server)
-        _settle_memory()
+        follow_changes(application, tasks, {surface: server})
+        _remember_answers(application, tasks, settings, server)
+        _freeze_memory()
         await serve_stdio(server, pipe)
         tasks.cancel_scope.cancel()
 
 
-def _keep_greeting(
+def _remember_answers(
     application: Application, tasks: anyio.abc.TaskGroup, settings: GatewaySettings, server: SurfaceServer
 ) -> None:
     """Remember what a client is told first, so that the next start can say it at once."""
@@ -155,22 +146,9 @@ def _keep_greeting(
         tasks.start_soon(keep)
 
 
-def _ready(on_ready: Callable[[Serving], None], url: str, application: Application, stop: Callable[[], None]) -> None:
-    on_ready(Serving(url, application, stop))
-
-
-def _api(application: Application) -> ASGIApp:
-    # What REST is made of takes a sixth of a second to load, which a client over stdio must not pay.
-    from portico.surfaces.rest.app import build_api
-
-    api: ASGIApp = build_api(application)
-    return api
-
-
 async def _read_usage(application: Application) -> None:
     """Begin with the journal: count what others lost, and read usage, neither on the event loop nor in a request."""
-    if application.journal is not None:
-        application.journal.start()
+    application.admin.storage.start()
     with anyio.move_on_after(USAGE_SECONDS):
         await anyio.to_thread.run_sync(application.gateway.executor.journal.usage, abandon_on_cancel=True)
 
@@ -181,7 +159,7 @@ def _surface_server(application: Application, settings: GatewaySettings, surface
     )
 
 
-def keep_in_step(application: Application, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:
+def follow_changes(application: Application, tasks: anyio.abc.TaskGroup, servers: Mapping[str, SurfaceServer]) -> None:
     """Tell clients what changes, say what is wrong with tools of our own, and start what is not known yet."""
     for problem in application.local_sources.problems if application.local_sources is not None else ():
         logger.warning("%s", problem)
@@ -189,26 +167,28 @@ def keep_in_step(application: Application, tasks: anyio.abc.TaskGroup, servers: 
     for server in servers.values():
         server.begin()
 
-    def published(snapshot: CatalogSnapshot) -> None:
+    def announce(snapshot: CatalogSnapshot) -> None:
         before, last[0] = last[0], snapshot
         logger.info("snapshot %d: %d tools of %d servers", snapshot.number, len(snapshot.tools), len(snapshot.servers))
         for server in servers.values():
             # At once and in order, or a list that changes and changes back between two looks would look the same.
             tasks.start_soon(server.tell, server.publish(before, snapshot))
 
-    def noticed(name: str, method: str, params: Mapping[str, Any]) -> None:
+    def forward_notice(name: str, method: str, params: Mapping[str, Any]) -> None:
         for server in servers.values():
             tasks.start_soon(server.pass_notice, name, method, params)
 
-    def stood() -> None:
+    def announce_tiers() -> None:
         for server in servers.values():
             tasks.start_soon(server.announce_tiers)
 
-    application.gateway.publisher.subscribe(published)
-    application.gateway.standings.subscribe(stood)
-    application.notices.append(noticed)
+    application.gateway.publisher.subscribe(announce)
+    application.gateway.standings.subscribe(announce_tiers)
+    application.listeners.append(forward_notice)
     watch(application, tasks)
-    tasks.start_soon(Upkeep(application.admin, application.tier_answers).run)
+    if application.local_sources is not None and application.is_reloading:
+        tasks.start_soon(reload_on_change, application.local_sources, partial(offer_local_tools, application))
+    tasks.start_soon(BackgroundJobs(application.admin, application.tier_answers).run)
 
 
 def _check_surface(surface: str) -> None:
@@ -238,12 +218,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _settle_memory() -> None:
-    """What was loaded at start lives until the end: the collector need not look at it again."""
+def _freeze_memory() -> None:
+    """Tell the garbage collector not to look again at what was loaded at start: it lives until the end."""
     gc.collect()
     gc.freeze()
 
@@ -269,8 +245,8 @@ def run_server(
         serve_over_http,
         settings,
         surface=chosen,
-        host=host or settings.host,
-        port=settings.port if port is None else port,
+        host=host or settings.http.host,
+        port=settings.http.port if port is None else port,
         on_ready=lambda serving: (say_ready or _say_ready)(serving.url),
     )
     anyio.run(serve_http, backend_options={"use_uvloop": True})

@@ -1,26 +1,33 @@
-"""The journal: recording appends to a queue, and one thread writes it to the database."""
+"""The journal: recording appends to a queue, one thread writes it to the database, and a counter outlives a kill."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import mmap
+import os
+import struct
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from time import monotonic
 
-from portico.domain.journal import Batch, Entry
+from portico.domain.journal_entries import Batch, Entry, JournalState
 from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import StoreError, StoreRefused
-from portico.protocols import Ledger
 
-from .crash_counter import WriterCounter, counted, settle
-from .ledger import CacheCounts, CacheDeltas, UsageBook
+from .journal_tables import CacheCounts, CacheDeltas, Ledger, UsageCache
+
+try:
+    import fcntl
+except ImportError:  # there is no such thing on Windows, and so nothing that tells whether a writer still lives
+    fcntl = None  # type: ignore[assignment]
 
 LARGEST = 5_000
 """Entries in one batch at most."""
@@ -28,104 +35,31 @@ LARGEST = 5_000
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What became of one batch."""
-
-    stored: int = 0
-    refused: int = 0
-    """Entries that the ledger cannot take."""
-    dropped: int = 0
-    """Entries that had been left out before, and are counted now."""
-    gone: int = 0
-    """Entries that had been stored before, and are no longer there."""
-    reason: str = ""
-    """Why it was refused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Parcel:
     batch: Batch
-    receipt: Receipt = field(default_factory=Receipt)
-    """What is to be said when the batch is stored."""
+    refusal: str = ""
+    """Why its one entry was left out, which then counts as dropped."""
 
 
-class WriteQueue:
-    """Sends entries in their order, each exactly once; for one thread."""
-
-    def __init__(self, ledger: Ledger, writer: str) -> None:
-        self._ledger, self._writer = ledger, writer
-        self._first, self._has_refused = 0, False
-        self._taken: deque[Entry] = deque()
-        self._parcels: deque[_Parcel] = deque()
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether there is a batch to send."""
-        return bool(self._parcels)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether everything was sent."""
-        return not self._parcels and not self._taken
-
-    def take(self, entries: Sequence[Entry]) -> None:
-        """Accept entries."""
-        self._taken.extend(entries)
-
-    def pack(self, dropped: int, caches: Mapping[str, tuple[int, int]]) -> None:
-        """Make a batch of the oldest entries; from here on it is sent as it is, so that no retry stores it twice."""
-        next_entry = self._taken.popleft
-        entries = tuple([next_entry() for _ in range(min(len(self._taken), LARGEST))])
-        batch = Batch(writer=self._writer, first=self._first, entries=entries, dropped=dropped, caches=caches)
-        self._first = batch.end
-        self._parcels.append(_Parcel(batch=batch, receipt=Receipt(stored=len(entries), dropped=dropped)))
-
-    def send(self) -> Receipt | None:
-        """Send the oldest batch; one that the ledger does not take is halved instead, to find the culprit.
-
-        Raises:
-            StoreError: the ledger cannot be written now; the batch is kept.
-        """
-        parcel = self._parcels[0]
-        try:
-            gone = self._ledger.append(parcel.batch)
-        except Exception as error:  # an entry must not hold up all that come after it
-            if isinstance(error, StoreError) and not isinstance(error, StoreRefused):
-                raise  # the ledger is away, whatever is in the batch
-            if not parcel.batch.entries and not parcel.batch.caches:
-                raise StoreError(f"the journal's ledger fails without a reason that we know: {error!r}") from error
-            self._parcels.popleft()
-            self._parcels.extendleft(reversed(_smaller(parcel, error)))
-            if len(parcel.batch.entries) == 1:
-                self._log_refusal(error)
-            return None
-        self._parcels.popleft()
-        return replace(parcel.receipt, gone=gone)
-
-    def _log_refusal(self, error: Exception) -> None:
-        """Say it once: what is wrong with one entry may be wrong with thousands."""
-        level = logging.DEBUG if self._has_refused else logging.WARNING
-        logger.log(level, "an entry cannot be written to the journal and is left out, as others may be: %r", error)
-        self._has_refused = True
+def _trouble_of(batch: Batch, error: Exception) -> StoreError | None:
+    """Why a batch has to wait; None where it is the batch that the ledger does not take."""
+    if isinstance(error, StoreError) and not isinstance(error, StoreRefused):
+        return error
+    if not batch.entries and not batch.caches:
+        return StoreError(f"the journal's ledger fails without a reason that we know: {error!r}")
+    return None
 
 
 def _smaller(parcel: _Parcel, error: Exception) -> list[_Parcel]:
     """The halves of a batch; a single entry is left out and counted, and counts of caches are left out."""
-    batch = parcel.batch
-    size = len(batch.entries)
+    batch, size = parcel.batch, len(parcel.batch.entries)
     if not size:
         return [replace(parcel, batch=replace(batch, caches={}))]
     if size == 1:
-        left = replace(batch, entries=(), dropped=batch.dropped + 1)
-        return [_Parcel(batch=left, receipt=replace(parcel.receipt, stored=0, refused=1, reason=repr(error)))]
-    cut = size // 2
-    first = replace(batch, entries=batch.entries[:cut], dropped=0, caches={})
-    second = replace(batch, first=first.end, entries=batch.entries[cut:])
-    return [
-        _Parcel(batch=first, receipt=Receipt(stored=cut)),
-        _Parcel(batch=second, receipt=replace(parcel.receipt, stored=size - cut)),
-    ]
+        return [_Parcel(replace(batch, entries=(), dropped=batch.dropped + 1), repr(error))]
+    first = replace(batch, entries=batch.entries[: size // 2], dropped=0, caches={})
+    return [_Parcel(first), _Parcel(replace(batch, first=first.end, entries=batch.entries[size // 2 :]))]
 
 
 BUFFER = 50_000
@@ -160,21 +94,80 @@ class Pace:
     close: float = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalState:
-    """How a journal has done since its process began."""
+@dataclass(slots=True)
+class _Counts:
+    """Entries by what became of them, and the latest trouble."""
 
-    waiting: int = 0
-    """Entries that are not in the store yet."""
-    recorded: int = 0
+    accepted: int = 0
+    settled: int = 0
+    """Accepted ones that are stored, or that the store cannot take."""
     stored: int = 0
-    """Taken by the store; what was deleted with its file afterwards is in `lost` as well."""
+    refused: int = 0
     dropped: int = 0
-    """Left out: there was no room for them, or the store cannot take them."""
+    """Not accepted, for want of room."""
+    told: int = 0
+    """Dropped ones that the store knows of."""
+    late: int = 0
+    """Recorded after the end."""
     lost: int = 0
-    """What other processes took with them when they ended, as far as this one has counted it, and what was deleted."""
+    gone: int = 0
     trouble: str = ""
-    """Why the store cannot be written just now."""
+    is_left_out: bool = False
+    """Whether the last entry was not accepted."""
+
+
+class _Inbox:
+    """Entries on their way to the thread that writes, and what became of them; all of it is guarded by one lock.
+
+    Nobody holds the lock for longer than it takes to swap a list.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.lock = threading.Lock()
+        self.progress = threading.Condition(self.lock)
+        self.bell, self.closing, self.given_up = threading.Event(), threading.Event(), threading.Event()
+        self.entries: list[Entry] = []
+        self.waiters: dict[asyncio.Future[str], int] = {}
+        self.rereads: list[Future[bool]] = []
+        self.counts = _Counts()
+        self.is_idle = self.is_hurried = self.is_serving = self.has_ended = False
+
+    def put(self, entry: Entry, numbers: memoryview[int] | list[int]) -> bool:
+        """Accept an entry, or leave it out and count it; says whether the thread has to be woken. Holds the lock."""
+        counts = self.counts
+        if self.closing.is_set():
+            counts.late += 1
+            counts.is_left_out = True
+            return False
+        numbers[0] += 1
+        counts.is_left_out = counts.accepted - counts.settled >= self.limit
+        if counts.is_left_out:
+            counts.dropped += 1
+            return False
+        counts.accepted += 1
+        self.entries.append(entry)
+        if not self.is_idle and len(self.entries) != URGENT:
+            return False
+        self.is_idle = False
+        return True
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether entries were dropped of which the store does not know."""
+        return self.counts.told < self.counts.dropped
+
+    def hurry(self) -> None:
+        """Have everything written at once; holds the lock."""
+        self.is_hurried = True
+        self.bell.set()
+
+    def why_not(self) -> str:
+        """The reason for which the last entry was left out."""
+        if self.closing.is_set():
+            return "it is closed"
+        verb = "waits" if self.limit == 1 else "wait"
+        return f"{counted(self.limit)} {verb} for the store already ({self.counts.trouble or 'it is slow'})"
 
 
 class StoredJournal:
@@ -193,36 +186,21 @@ class StoredJournal:
     ) -> None:
         """Start nothing; `folder` has the counters that outlive processes, and belongs to this one database."""
         self._ledger, self._folder, self._is_durable = ledger, folder, durable
-        self._limit, self._wait_seconds, self._pace = buffer, wait_seconds, pace or Pace()
-        self._caches = CacheDeltas(caches)
-        self._book = UsageBook(ledger)
+        self._wait_seconds, self._pace = wait_seconds, pace or Pace()
+        self._caches, self._usage = CacheDeltas(caches), UsageCache(ledger)
+        self._inbox, self._counter = _Inbox(buffer), WriterCounter(None)
         self._thread: threading.Thread | None = None
-        self._tally = WriterCounter(None)
-        self._taken_at, self._is_quiet, self._settle_at = 0.0, False, 0.0
-        self._bell, self._closing, self._given_up = threading.Event(), threading.Event(), threading.Event()
-        # What follows is guarded by the lock, which nobody holds for longer than it takes to swap a list.
-        self._lock = threading.Lock()
-        self._progress = threading.Condition(self._lock)
-        self._numbers = self._tally.numbers
-        self._buffer: list[Entry] = []
-        self._waiters: dict[asyncio.Future[str], int] = {}
-        self._accepted = self._settled = 0
-        self._stored = self._dropped = self._told = self._refused = self._late = self._lost = self._gone = 0
-        self._trouble, self._dropped_before = "", 0
-        self._rereads_wanted = self._rereads = 0
-        self._is_idle = self._is_hurried = self._is_left_out = self._is_closed = self._has_ended = False
-        self._is_serving = self._is_reread = False
 
     def start(self) -> None:
         """Begin at once what else the first entry begins, for a process that goes on until it is told to stop.
 
         What ended processes lost is counted now, and again every minute. Returns without waiting for any of it.
         """
-        with self._lock:
-            self._is_serving = True
-            if self._thread is None and not self._is_closed:
-                self._start()
-        self._bell.set()
+        with self._inbox.lock:
+            self._inbox.is_serving = True
+            if self._thread is None and not self._inbox.closing.is_set():
+                self._start_thread()
+        self._inbox.bell.set()
 
     def settle_now(self) -> int:
         """Count what ended processes lost, for whoever is about to read it; blocks. Says how many entries that were.
@@ -234,8 +212,8 @@ class StoredJournal:
 
         def note(lost: int) -> None:
             found.append(lost)
-            with self._lock:
-                self._lost += lost
+            with self._inbox.lock:
+                self._inbox.counts.lost += lost
 
         if self._folder is not None:
             settle(self._folder, self._ledger, note)
@@ -243,38 +221,30 @@ class StoredJournal:
 
     def reread(self, seconds: float = 5.0) -> bool:
         """Read usage from the ledger anew, once what was recorded until now is in it; blocks. Says whether it was."""
-        with self._lock:
-            if self._thread is not None:
-                self._rereads_wanted += 1
-                wanted = self._rereads_wanted
-                self._is_hurried = True
-                self._bell.set()
-                is_done = self._progress.wait_for(lambda: self._rereads >= wanted or self._has_ended, seconds)
-                return is_done and self._rereads >= wanted and self._is_reread
-        return self._book.refresh_early()
+        with self._inbox.lock:
+            if self._thread is None:
+                wanted = None
+            elif self._inbox.has_ended:
+                return False
+            else:
+                wanted = Future[bool]()
+                self._inbox.rereads.append(wanted)
+                self._inbox.hurry()
+        if wanted is None:
+            return self._usage.refresh_early()
+        try:
+            return wanted.result(seconds)
+        except TimeoutError:
+            return False
 
     def record(self, entry: Entry) -> None:
         """Keep one entry until it is written; where there is no room it is left out, and counted."""
-        with self._lock:
+        with self._inbox.lock:
             if self._thread is None:
-                self._start()
-            if self._is_closed:
-                self._late += 1
-                self._is_left_out = True
-                return
-            self._numbers[0] += 1
-            waiting = self._accepted - self._settled
-            if waiting >= self._limit:
-                self._dropped += 1
-                self._is_left_out = True
-                return
-            self._is_left_out = False
-            self._accepted += 1
-            self._buffer.append(entry)
-            if not self._is_idle and len(self._buffer) != URGENT:
-                return
-            self._is_idle = False
-        self._bell.set()
+                self._start_thread()
+            is_due = self._inbox.put(entry, self._counter.numbers)
+        if is_due:
+            self._inbox.bell.set()
 
     async def written(self) -> str:
         """Return at once; a durable journal first waits until everything recorded until now is in the store.
@@ -283,235 +253,288 @@ class StoredJournal:
         """
         if not self._is_durable:
             return ""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if self._is_left_out:
-                return f"not in the journal: {self._why_not()}"
-            if self._settled >= self._accepted:
+        loop, inbox = asyncio.get_running_loop(), self._inbox
+        with inbox.lock:
+            if inbox.counts.is_left_out:
+                return f"not in the journal: {inbox.why_not()}"
+            if inbox.counts.settled >= inbox.counts.accepted:
                 return ""
-            if self._has_ended:
+            if inbox.has_ended:
                 return _ENDED
             future: asyncio.Future[str] = loop.create_future()
-            self._waiters[future] = self._accepted
+            inbox.waiters[future] = inbox.counts.accepted
         expiry = loop.call_later(self._wait_seconds, self._expire, future)
         try:
             return await future
         finally:
             expiry.cancel()
-            with self._lock:
-                self._waiters.pop(future, None)
+            with inbox.lock:
+                inbox.waiters.pop(future, None)
 
     def usage(self) -> Mapping[ToolId, Usage]:
         """How the tools have done so far, without a moment's wait; the first to ask lets the ledger be read."""
-        return self._book.current
+        return self._usage.current
 
     @property
     def state(self) -> JournalState:
         """How it is doing."""
-        with self._lock:
+        with self._inbox.lock:
+            counts = self._inbox.counts
             return JournalState(
-                waiting=self._accepted - self._settled,
-                recorded=self._accepted + self._dropped + self._late,
-                stored=self._stored,
-                dropped=self._dropped + self._refused + self._late,
-                lost=self._lost + self._gone,
-                trouble=self._trouble,
+                waiting=counts.accepted - counts.settled,
+                recorded=counts.accepted + counts.dropped + counts.late,
+                stored=counts.stored,
+                dropped=counts.dropped + counts.refused + counts.late,
+                lost=counts.lost + counts.gone,
+                trouble=counts.trouble,
             )
 
     @property
     def writer(self) -> str:
         """What this process is called in the ledger, from its first entry on."""
-        return self._tally.writer
+        return self._counter.writer
 
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until everything recorded until now is stored, or counted as dropped; blocks. Says whether it is."""
-        with self._lock:
-            accepted, dropped = self._accepted, self._dropped
-            self._is_hurried = True
-            self._bell.set()
-            return self._progress.wait_for(lambda: self._settled >= accepted and self._told >= dropped, seconds)
+        with self._inbox.lock:
+            counts = self._inbox.counts
+            accepted, dropped = counts.accepted, counts.dropped
+            self._inbox.hurry()
+            return self._inbox.progress.wait_for(lambda: counts.settled >= accepted and counts.told >= dropped, seconds)
 
     def close(self) -> None:
         """Write what is left; what cannot be written in a few seconds is counted as lost by the next start. Blocks."""
-        with self._lock:
-            self._is_closed = True
+        with self._inbox.lock:
+            self._inbox.closing.set()
             thread = self._thread
-        self._closing.set()
-        self._bell.set()
-        if thread is not None and thread is not threading.current_thread():
+        self._inbox.bell.set()
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(self._pace.close)
-        self._given_up.set()
+        self._inbox.given_up.set()
         if waiting := self.state.waiting:
-            verb = "is" if waiting == 1 else "are"
-            logger.warning(
-                "%s %s not in the journal: the store could not be written at the end", counted(waiting), verb
-            )
+            said = f"{counted(waiting)} {'is' if waiting == 1 else 'are'}"
+            logger.warning("%s not in the journal: the store could not be written at the end", said)
 
-    def _start(self) -> None:
-        self._tally = WriterCounter(self._folder)
-        self._numbers = self._tally.numbers
-        self._thread = threading.Thread(target=self._run, name="portico-journal", daemon=True)
+    def _start_thread(self) -> None:
+        self._counter = WriterCounter(self._folder)
+        writer = _WriterThread(
+            ledger=self._ledger,
+            inbox=self._inbox,
+            counter=self._counter,
+            usage=self._usage,
+            caches=self._caches,
+            pace=self._pace,
+            collect_seconds=0.0 if self._is_durable else self._pace.write,
+            count_losses=self.settle_now if self._folder is not None else None,
+        )
+        self._thread = threading.Thread(target=writer.run, name="portico-journal", daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:  # no more threads, or the interpreter is on its way out
-            self._is_closed, self._trouble = True, f"its thread cannot be started: {error}"
-
-    def _why_not(self) -> str:
-        if self._is_closed:
-            return "it is closed"
-        verb = "waits" if self._limit == 1 else "wait"
-        return f"{counted(self._limit)} {verb} for the store already ({self._trouble or 'it is slow'})"
+            self._inbox.closing.set()
+            self._inbox.counts.trouble = f"its thread cannot be started: {error}"
 
     def _expire(self, future: asyncio.Future[str]) -> None:
         if not future.done():
-            reason = self._trouble or f"the store has not answered within {self._wait_seconds:g} s"
-            until = "it is written when the store is back" if self._is_serving else "it is tried until the end"
+            reason = self._inbox.counts.trouble or f"the store has not answered within {self._wait_seconds:g} s"
+            serving = self._inbox.is_serving
+            until = "it is written when the store is back" if serving else "it is tried until the end"
             future.set_result(f"not in the journal yet: {reason}; {until}")
 
-    # From here on everything runs in the writing thread.
 
-    def _run(self) -> None:
-        write_queue = WriteQueue(self._ledger, self._tally.writer)
-        self._book.begin()
-        self._taken_at = monotonic()
+@dataclass(slots=True, kw_only=True)
+class _WriterThread:
+    """What the writing thread does."""
+
+    ledger: Ledger
+    inbox: _Inbox
+    counter: WriterCounter
+    usage: UsageCache
+    caches: CacheDeltas
+    pace: Pace
+    collect_seconds: float
+    """How long more entries are waited for before some are written."""
+    count_losses: Callable[[], object] | None
+    """Counts what other processes lost."""
+    taken: deque[Entry] = field(default_factory=deque)
+    parcels: deque[_Parcel] = field(default_factory=deque)
+    """What is sent next, as it is: so no retry stores an entry twice."""
+    packed: int = 0
+    """Entries of this writer that are in a parcel, or were."""
+    has_refused: bool = False
+    taken_at: float = 0.0
+    settle_at: float = 0.0
+    dropped_before: int = 0
+
+    def run(self) -> None:
+        """Write until the journal is closed, and then what is left."""
+        self.usage.begin()
+        self.taken_at = monotonic()
         pause = 0.0
-        while not self._given_up.is_set():
-            is_last = self._closing.is_set()
-            self._await_entries(write_queue)
-            self._take(write_queue)
-            if self._send(write_queue):
+        while not self.inbox.given_up.is_set():
+            is_last = self.inbox.closing.is_set()
+            is_quiet = self._await_entries()
+            self._take()
+            if self._send():
                 pause = 0.0
                 self._settle()
                 if is_last:
                     break
-                self._reload()
+                self._reload(is_quiet)
             else:
-                pause = min(max(2 * pause, self._pace.first_pause), self._pace.longest_pause)
-                (self._given_up if is_last else self._closing).wait(pause)
-        self._end(write_queue)
+                pause = min(max(2 * pause, self.pace.first_pause), self.pace.longest_pause)
+                (self.inbox.given_up if is_last else self.inbox.closing).wait(pause)
+        self._end()
 
-    def _await_entries(self, write_queue: WriteQueue) -> None:
-        """Wait for something to write, and then a moment for more of it, unless there is reason for haste."""
-        self._is_quiet = False
-        if not write_queue.is_empty or self._closing.is_set():
-            return
-        with self._lock:
-            is_idle = self._is_idle = not self._buffer and self._told >= self._dropped
+    def _await_entries(self) -> bool:
+        """Wait for something to write, and then a moment for more of it, unless there is reason for haste.
+
+        Says whether nobody has recorded anything for a while.
+        """
+        inbox, is_quiet = self.inbox, False
+        if self.taken or self.parcels or inbox.closing.is_set():
+            return False
+        with inbox.lock:
+            is_idle = inbox.is_idle = not inbox.entries and not inbox.has_untold
         if is_idle:
-            self._is_quiet = not self._bell.wait(self._idle_seconds())
-        self._bell.clear()
-        with self._lock:
-            self._is_idle = False
-            may_wait = 0 < len(self._buffer) < URGENT and not self._is_durable and not self._is_hurried
-        if may_wait and not self._closing.is_set():
+            is_quiet = not inbox.bell.wait(self._idle_seconds())
+        inbox.bell.clear()
+        with inbox.lock:
+            inbox.is_idle = False
+            may_wait = 0 < len(inbox.entries) < URGENT and not inbox.is_hurried
+        if may_wait and not inbox.closing.is_set():
             # A slow write is no reason to wait for long after it: more would be lost with the process.
-            since = 0.0 if is_idle else monotonic() - self._taken_at
-            self._bell.wait(max(0.0, self._pace.write - since))
+            since = 0.0 if is_idle else monotonic() - self.taken_at
+            inbox.bell.wait(max(0.0, self.collect_seconds - since))
+        return is_quiet
 
     def _idle_seconds(self) -> float:
-        chores = [self._settle_at - monotonic()] * (self._folder is not None)
-        chores += [self._pace.caches] * self._caches.is_counted
-        return max(0.0, min([*chores, max(self._pace.quiet, self._reload_seconds - self._book.age)]))
+        chores = [max(self.pace.quiet, self._reload_seconds - self.usage.age)]
+        chores += [self.settle_at - monotonic()] * (self.count_losses is not None)
+        chores += [self.pace.caches] * self.caches.is_counted
+        return max(0.0, min(chores))
 
     @property
     def _reload_seconds(self) -> float:
-        return self._pace.reload if self._book.is_loaded else self._pace.retry
+        return self.pace.reload if self.usage.is_loaded else self.pace.retry
 
-    def _reload(self) -> None:
+    def _reload(self, is_quiet: bool) -> None:
         """Read usage again when somebody asks for it, or when it is old and nobody is likely to wait for it."""
-        with self._lock:
-            wanted = self._rereads_wanted
-        if wanted > self._rereads:
-            is_read = self._book.refresh()
-            with self._lock:
-                self._rereads, self._is_reread = wanted, is_read
-                self._progress.notify_all()
-            return
-        age, limit = self._book.age, self._reload_seconds
-        if age >= limit and (self._is_quiet or age >= self._pace.overdue * limit):
-            self._book.refresh()
+        with self.inbox.lock:
+            wanted, self.inbox.rereads = self.inbox.rereads, []
+        age, limit = self.usage.age, self._reload_seconds
+        is_due = age >= limit and (is_quiet or age >= self.pace.overdue * limit)
+        is_read = self.usage.refresh() if wanted or is_due else False
+        for future in wanted:
+            future.set_result(is_read)
 
-    def _take(self, write_queue: WriteQueue) -> None:
-        self._taken_at = monotonic()
-        with self._lock:
-            entries, self._buffer, self._is_hurried = self._buffer, [], False
+    def _take(self) -> None:
+        self.taken_at = monotonic()
+        with self.inbox.lock:
+            entries, self.inbox.entries, self.inbox.is_hurried = self.inbox.entries, [], False
         if entries:
-            self._book.add(entries)
-            write_queue.take(entries)
+            self.usage.add(entries)
+            self.taken.extend(entries)
 
-    def _send(self, write_queue: WriteQueue) -> bool:
-        """Send everything that was taken; says whether the store took it."""
-        while write_queue.is_packed or self._pack(write_queue):
+    def _send(self) -> bool:
+        """Send everything that was taken, in its order; says whether the store took it."""
+        while self.parcels or self._pack():
+            parcel = self.parcels[0]
             try:
-                receipt = write_queue.send()
-            except StoreError as error:
-                self._note_trouble(error)
-                return False
-            if receipt is not None:
-                self._account(receipt)
+                gone = self.ledger.append(parcel.batch)
+            except Exception as error:  # noqa: BLE001  an entry must not hold up all that come after it
+                trouble = _trouble_of(parcel.batch, error)
+                if trouble is not None:
+                    self._note_trouble(trouble)
+                    return False
+                self.parcels.popleft()
+                self.parcels.extendleft(reversed(_smaller(parcel, error)))
+                if len(parcel.batch.entries) == 1:
+                    self._log_refusal(error)
+            else:
+                self.parcels.popleft()
+                self._account(parcel, gone)
         return True
 
-    def _pack(self, write_queue: WriteQueue) -> bool:
-        with self._lock:
-            dropped = self._dropped - self._told
-        is_needed = bool(dropped) or not write_queue.is_empty
-        at_once = is_needed or self._closing.is_set()
-        caches = self._caches.take(every=0.0 if at_once else self._pace.caches)
+    def _pack(self) -> bool:
+        """Make a batch of the oldest entries; says whether there is anything to send."""
+        with self.inbox.lock:
+            dropped = self.inbox.counts.dropped - self.inbox.counts.told
+        is_needed = bool(dropped or self.taken)
+        at_once = is_needed or self.inbox.closing.is_set()
+        caches = self.caches.take(every=0.0 if at_once else self.pace.caches)
         if is_needed or caches:
-            write_queue.pack(dropped, caches)
-        return write_queue.is_packed
+            entries = tuple([self.taken.popleft() for _ in range(min(len(self.taken), LARGEST))])
+            batch = Batch(
+                writer=self.counter.writer, first=self.packed, entries=entries, dropped=dropped, caches=caches
+            )
+            self.packed = batch.end
+            self.parcels.append(_Parcel(batch))
+        return bool(self.parcels)
 
-    def _account(self, receipt: Receipt) -> None:
-        with self._lock:
-            self._settled += receipt.stored + receipt.refused
-            self._stored += receipt.stored
-            self._refused += receipt.refused
-            self._told += receipt.dropped
-            self._gone = max(self._gone, receipt.gone)
-            due = list(takewhile(lambda future: self._waiters[future] <= self._settled, self._waiters))
+    def _log_refusal(self, error: Exception) -> None:
+        """Say it once: what is wrong with one entry may be wrong with thousands."""
+        level = logging.DEBUG if self.has_refused else logging.WARNING
+        logger.log(level, "an entry cannot be written to the journal and is left out, as others may be: %r", error)
+        self.has_refused = True
+
+    def _account(self, parcel: _Parcel, gone: int) -> None:
+        refused, inbox, counts = int(bool(parcel.refusal)), self.inbox, self.inbox.counts
+        with inbox.lock:
+            counts.settled += len(parcel.batch.entries) + refused
+            counts.stored += len(parcel.batch.entries)
+            counts.refused += refused
+            counts.told += parcel.batch.dropped - refused
+            counts.gone = max(counts.gone, gone)
+            due = list(takewhile(lambda future: inbox.waiters[future] <= counts.settled, inbox.waiters))
             for future in due:
-                del self._waiters[future]
-            self._progress.notify_all()
-            trouble, self._trouble = self._trouble, ""
-            dropped, self._dropped_before = self._dropped - self._dropped_before, self._dropped
-        _tell(due, f"not in the journal: the entry cannot be written ({receipt.reason})" if receipt.reason else "")
+                del inbox.waiters[future]
+            inbox.progress.notify_all()
+            trouble, counts.trouble = counts.trouble, ""
+            dropped, self.dropped_before = counts.dropped - self.dropped_before, counts.dropped
+        _tell(due, f"not in the journal: the entry cannot be written ({parcel.refusal})" if refused else "")
         if trouble:
-            verb = "was" if dropped == 1 else "were"
-            logger.warning("the journal is written again; %s %s dropped meanwhile", counted(dropped), verb)
+            said = f"{counted(dropped)} {'was' if dropped == 1 else 'were'}"
+            logger.warning("the journal is written again; %s dropped meanwhile", said)
 
     def _note_trouble(self, error: StoreError) -> None:
-        with self._lock:
-            is_new, self._trouble = not self._trouble, str(error)
-        if is_new and self._is_serving:
-            kept = counted(self._limit)
+        with self.inbox.lock:
+            is_new, self.inbox.counts.trouble = not self.inbox.counts.trouble, str(error)
+        if is_new and self.inbox.is_serving:
+            kept = counted(self.inbox.limit)
             logger.warning("the journal cannot be written: %s. Up to %s wait until the store is back", error, kept)
         elif is_new:  # whether it will be back before the end is told then
             logger.warning("the journal cannot be written: %s", error)
 
     def _settle(self) -> None:
-        if self._folder is None or monotonic() < self._settle_at:
+        if self.count_losses is None or monotonic() < self.settle_at:
             return
-        pause = self._pace.retry
+        pause = self.pace.retry
         try:
-            self.settle_now()
-            pause = self._pace.settle
+            self.count_losses()
+            pause = self.pace.settle
         except Exception as error:  # noqa: BLE001  what others lost must not end what this one writes
             logger.debug("what other processes lost cannot be counted now: %s", error)
-        self._settle_at = monotonic() + pause
+        self.settle_at = monotonic() + pause
 
-    def _end(self, write_queue: WriteQueue) -> None:
-        with self._lock:
-            is_all_told = write_queue.is_empty and not self._buffer and self._told >= self._dropped
-        if is_all_told and self._tally.numbers[0]:
+    def _end(self) -> None:
+        inbox, counter = self.inbox, self.counter
+        with inbox.lock:
+            is_all_told = (
+                not self.taken and not self.parcels and not inbox.entries and inbox.counts.told >= inbox.counts.dropped
+            )
+        if is_all_told and counter.numbers[0]:
             with suppress(StoreError):  # a writer that is gone need not be remembered, but what it stored must be there
-                stored = self._ledger.stored(self._tally.writer)
-                self._ledger.count_lost(self._tally.writer, max(0, self._tally.numbers[0] - stored))
-        with self._lock:
-            self._tally.close(keep=not is_all_told)
-            self._numbers = self._tally.numbers
-            self._has_ended = True
-            self._progress.notify_all()
-            waiters, self._waiters = list(self._waiters), {}
+                stored = self.ledger.stored(counter.writer)
+                self.ledger.count_lost(counter.writer, max(0, counter.numbers[0] - stored))
+        with inbox.lock:
+            counter.close(keep=not is_all_told)
+            inbox.has_ended = True
+            inbox.progress.notify_all()
+            waiters, inbox.waiters = list(inbox.waiters), {}
+            rereads, inbox.rereads = inbox.rereads, []
+        for future in rereads:
+            future.set_result(False)
         _tell(waiters, _ENDED)
 
 
@@ -529,3 +552,145 @@ def _resolve(futures: Iterable[asyncio.Future[str]], answer: str) -> None:
     for future in futures:
         if not future.done():
             future.set_result(answer)
+
+
+SUFFIX = ".count"
+MARK = b"portico1"
+"""Tells a counter from whatever else a file of that name may hold."""
+
+_FORM = struct.Struct("=8sQ")
+_TRIES = 10
+
+
+class WriterCounter:
+    """How many entries a new writer has recorded, in a file that is locked while the writer lives."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Begin at 0; where no file can be had, the number is kept in memory and nothing else changes."""
+        self.writer = _name()
+        self.numbers: memoryview[int] | list[int] = [0]
+        """The number is the first and only one: raising it costs no call, and outlives the process."""
+        self._file, self._path = -1, Path()
+        if folder is None or fcntl is None:
+            return
+        try:
+            self._open(folder)
+        except (OSError, ValueError) as error:
+            logger.debug("entries that a killed process loses are not counted: %s", error)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the number outlives the process."""
+        return self._file >= 0
+
+    def close(self, *, keep: bool) -> None:
+        """End the writer: its file goes when everything is accounted for, and is kept for the next start if not."""
+        if not self.is_kept:
+            return
+        self.numbers = [self.numbers[0]]
+        if not keep:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+        os.close(self._file)  # which gives up the lock
+        self._file = -1
+
+    def _open(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = self._own_file(folder)
+        try:
+            # Written, not truncated to size: a page that no block stands behind would end us on a full disk.
+            os.write(file, _FORM.pack(MARK, 0))
+            self.numbers = memoryview(mmap.mmap(file, _FORM.size))[len(MARK) :].cast("Q")
+        except BaseException:
+            os.close(file)
+            self._path.unlink(missing_ok=True)
+            raise
+        self._file = file
+
+    def _own_file(self, folder: Path) -> int:
+        """A new file, locked and in its place: in between, others may take it for a dead writer's."""
+        for _ in range(_TRIES):
+            self._path = folder / f"{self.writer}{SUFFIX}"
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            if _lock(file) and _is_at(self._path, file):
+                return file
+            os.close(file)
+            self._path.unlink(missing_ok=True)
+            self.writer = _name()
+        raise OSError(f"files in {folder} cannot be locked")
+
+
+def settle(folder: Path, ledger: Ledger, on_lost: Callable[[int], None]) -> None:
+    """Count what writers lost that are no longer there, each exactly once; `on_lost` hears how many entries it were.
+
+    Raises:
+        StoreError: the ledger cannot be asked; what is not settled yet stays for the next time.
+    """
+    if fcntl is None or not folder.is_dir():
+        return
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        if lost := _settle(path, ledger):
+            on_lost(lost)
+            logger.warning("a process that ended without notice took %s of the journal with it", counted(lost))
+
+
+def counted(entries: int) -> str:
+    """A number of entries, for people."""
+    return "1 entry" if entries == 1 else f"{entries:,} entries"
+
+
+def _settle(path: Path, ledger: Ledger) -> int:
+    with _ended(path) as file:
+        if file is None:
+            return 0
+        recorded = _read(file)
+        lost = 0
+        if recorded:
+            ledger.append(Batch(writer=path.stem))  # waits for what a killed process had under way in the database
+            lost = max(0, recorded - ledger.stored(path.stem))
+            ledger.count_lost(path.stem, lost)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+    return lost
+
+
+@contextmanager
+def _ended(path: Path) -> Iterator[int | None]:
+    """The open file of a writer that is gone, ours alone until the end of the block; None if it is not for us."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield file if _lock(file) and _is_at(path, file) else None
+    finally:
+        os.close(file)
+
+
+def _name() -> str:
+    return f"{os.getpid()}-{os.urandom(6).hex()}"
+
+
+def _lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_at(path: Path, file: int) -> bool:
+    """Whether a path leads to this open file, and not to none or to another."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file))
+    except OSError:
+        return False
+
+
+def _read(file: int) -> int:
+    """The number in a file; 0 when it holds none."""
+    with suppress(OSError, struct.error):
+        mark, number = _FORM.unpack(os.read(file, _FORM.size + 1))
+        return int(number) if mark == MARK else 0
+    return 0

@@ -1,6 +1,6 @@
 """Runs the migrations that a database has not had yet; loads Alembic, so nothing imports this that need not.
 
-Run as a program, it prints `schema.sql` anew: `python -m portico.storage.migrate > src/portico/stores/schema.sql`.
+Run as a program, it prints `schema.sql` anew: `python -m portico.storage.migrate > src/portico/storage/schema.sql`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from threading import Lock
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
+from sqlalchemy import Engine, NullPool, create_engine, event, text
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from portico.errors import StoreError, StoreRefused
 
-from .database import HEAD, brief
+from .database_interface import HEAD, brief
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 LOCK_KEY = 8_421_000
@@ -56,7 +56,8 @@ def upgrade(engine: Engine, where: str) -> None:
     """
     try:
         with _turn, engine.begin() as connection:
-            _take_lock(connection)
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
             config = configured()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
@@ -89,11 +90,6 @@ def script() -> str:
     lines = ["-- Generated from the migrations by `python -m portico.storage.migrate`; a test compares the two."]
     lines += [f"{statement};".replace(" \n", "\n") for (statement,) in found]
     return "\n".join([*lines, f"INSERT INTO alembic_version VALUES ('{HEAD}');", ""])  # noqa: S608 - a number of ours
-
-
-def _take_lock(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
 
 
 if __name__ == "__main__":

@@ -21,9 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from portico.errors import StoreError, StoreRefused
 
-from .addresses import PostgresAddress
-from .changes import CHANNEL
-from .database import Binds, Dialect, Row, Work, bring_up, refusal, trouble
+from .change_feed import CHANNEL
+from .database_interface import Binds, Database, Dialect, PostgresAddress, Row, Work, bring_up, refusal, trouble
 
 Waiting = Generator[Any, Any, Any]
 """One exchange with the server, as psycopg takes it step by step."""
@@ -69,7 +68,7 @@ _REFUSALS = (DataError, IntegrityError, ProgramLimitExceeded, UnicodeError, Over
 _LOGIN = re.compile(r'\b(user|role) "[^"]*"')
 
 
-class PostgresDatabase:
+class PostgresDatabase(Database):
     """A database of a PostgreSQL server; each thread that asks gets a connection of its own from a pool."""
 
     dialect: Dialect = "postgresql"
@@ -103,16 +102,6 @@ class PostgresDatabase:
         """Run a statement that reads."""
         with self._connected(self._alone) as connection:
             return _PostgresWork(connection, self).rows(sql, binds)
-
-    def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
-        """Run a statement that writes, in a transaction of its own."""
-        with self.transaction() as work:
-            return work.run(sql, binds)
-
-    def insert(self, table: str, rows: Sequence[Binds]) -> None:
-        """Add rows, in a transaction of their own."""
-        with self.transaction() as work:
-            work.insert(table, rows)
 
     @contextmanager
     def transaction(self) -> Iterator[Work]:
@@ -208,10 +197,13 @@ class PostgresDatabase:
 
     def trouble(self, error: BaseException) -> StoreError:
         """What a driver said, in our words, without the user and the password."""
+        # What cannot even be sent never reached the server, and is as good as refused.
+        is_unsent = isinstance(error, ProgrammingError) and error.sqlstate is None
+        is_refusal = is_unsent or isinstance(error, _REFUSALS)
         problem = _LOGIN.sub(r'\1 "..."', str(error) or type(error).__name__)
         if self._address.password:
             problem = problem.replace(self._address.password, "...")
-        return refusal(self.where, problem) if _is_refusal(error) else trouble(self.where, problem, ADVICE)
+        return refusal(self.where, problem) if is_refusal else trouble(self.where, problem, ADVICE)
 
     def _see_encoding(self) -> None:
         ((encoding,),) = self.rows("SELECT current_setting('server_encoding')")
@@ -257,8 +249,8 @@ class _PostgresWork:
     def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
         return [tuple(row) for row in self._executed(sql, binds or {})]
 
-    def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
-        return self._executed(sql, binds or {}).rowcount
+    def run(self, sql: str, binds: Binds | Sequence[Binds] | None = None) -> int:
+        return 0 if binds == [] else self._executed(sql, binds or {}).rowcount
 
     def insert(self, table: str, rows: Sequence[Binds]) -> None:
         """As one JSON text, which the server takes apart: a tenth of the work that binding each value is."""
@@ -330,11 +322,6 @@ def _let_go(connection: Connection, number: int) -> None:
         connection.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": number})
     except SQLAlchemyError:
         connection.invalidate()  # the lock goes with the connection
-
-
-def _is_refusal(error: BaseException) -> bool:
-    """Whether the server took offence at what it was given; what cannot even be sent never reached it."""
-    return isinstance(error, _REFUSALS) or (isinstance(error, ProgrammingError) and error.sqlstate is None)
 
 
 _LOCKS = 8_421 << 32

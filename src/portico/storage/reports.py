@@ -9,11 +9,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal import CallQuery, DayLine, Look, Losses, RecordedCall, Report, SearchLine, ToolLine
+from portico.domain.journal_entries import CallQuery, DayLine, Look, Losses, RecordedCall, Report, SearchLine, ToolLine
 from portico.domain.tool import ToolId
 from portico.domain.usage import DAY_SECONDS, Usage, counts, day_of
 
-from .database import Binds, Database, Row, key
+from .database_interface import Binds, Database, Row, key
 
 _TOLD = ("spelled", "caller", "surface", "seconds", "code", "at", "tokens_in", "tokens_out", "parent", "rank")
 _COLUMNS = f"id, server, tool, outcome, {', '.join(_TOLD)}"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from sys import getsizeof
 from threading import Lock
 from typing import Any
 
 from portico.domain.call import Kept, Part, Segment, Unit
-from portico.domain.learned_schema import Learned
-from portico.domain.tool import ToolId
 from portico.errors import StoreError, StoreRefused
 
-from .database import Binds, Database, key
+from .database_interface import Binds, Database, key
 
 LETTERS = 1 << 18
 """Letters in one piece of a text."""
@@ -33,8 +31,8 @@ _OLD_PIECES = "DELETE FROM result_pieces WHERE id IN (SELECT id FROM results WHE
 _OLD = "DELETE FROM results WHERE expires_at <= :now"
 
 
-class DatabaseResults:
-    """The `ResultStore` in a database."""
+class ResultStore:
+    """Results that have no room in memory; threads may share it. Every method may raise StoreError."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,7 +49,8 @@ class DatabaseResults:
             StoreRefused: it alone takes more than there is room for.
             StoreError: the database cannot be written.
         """
-        size = sum(_bytes(part) for part in kept.parts)
+        runs = [_as_array(segment) for part in kept.parts for segment in part.segments]
+        size = sum(getsizeof(part.text) for part in kept.parts) + sum(len(run) * run.itemsize for run in runs)
         if size > room:
             raise StoreRefused(f"a result of {size:,} bytes is larger than all results may be together, {room:,}")
         id = key(kept.id)
@@ -221,11 +220,6 @@ def _as_array(segment: Segment) -> array[int]:
     return starts if isinstance(starts, array) else array("Q", [starts[number] for number in range(len(starts))])
 
 
-def _bytes(part: Part) -> int:
-    starts = (_as_array(segment) for segment in part.segments)
-    return getsizeof(part.text) + sum(places.itemsize * len(places) for places in starts)
-
-
 def _surplus(rows: Sequence[Any], room: int) -> Iterator[str]:
     """The oldest results that have to go so that the others fit."""
     used = sum(size for _, size in rows)
@@ -239,49 +233,3 @@ def _surplus(rows: Sequence[Any], room: int) -> Iterator[str]:
 def _drop(work: Any, now: float) -> None:
     work.run(_OLD_PIECES, {"now": now})
     work.run(_OLD, {"now": now})
-
-
-SHAPE_LENGTH = 100_000
-"""Letters of one shape; a larger one is not worth keeping."""
-
-_SAVE = """
-INSERT INTO shapes (server, tool, fingerprint, shape, results) VALUES (:server, :tool, :fingerprint, :shape, :results)
-ON CONFLICT (server, tool) DO UPDATE SET
-    fingerprint = excluded.fingerprint, shape = excluded.shape, results = excluded.results
-"""
-
-
-class DatabaseShapes:
-    """The `ShapeStore` in a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def shapes(self) -> dict[ToolId, Learned]:
-        """All that is known."""
-        rows = self._database.rows("SELECT server, tool, fingerprint, shape, results FROM shapes")
-        return {
-            ToolId(server, tool): Learned(fingerprint=mark, shape=json.loads(text), results=results)
-            for server, tool, mark, text, results in rows
-        }
-
-    def save_shapes(self, learned: Mapping[ToolId, Learned]) -> None:
-        """Write shapes down in the place of older ones."""
-        rows = [
-            {
-                "server": key(id.server),
-                "tool": key(id.name),
-                "fingerprint": found.fingerprint,
-                "shape": _text(found),
-                "results": found.results,
-            }
-            for id, found in sorted(learned.items())
-        ]
-        rows = [row for row in rows if len(str(row["shape"])) <= SHAPE_LENGTH]
-        if rows:
-            self._database.run(_SAVE, rows)
-
-
-def _text(found: Learned) -> str:
-    # Plain letters only: a name may hold what a database does not take.
-    return json.dumps(found.shape)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from portico.errors import StoreError, StoreRefused
 
-from .database import HEAD, SCRIPT, Binds, Dialect, Row, Work, brief, bring_up, refusal, trouble
+from .database_interface import HEAD, SCRIPT, Binds, Database, Dialect, Row, Work, brief, bring_up, refusal, trouble
 
 _REFUSALS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, UnicodeError, OverflowError)
 _UNKNOWN_KIND = "Error binding parameter"
@@ -172,7 +172,7 @@ _BIND = re.compile(r":([a-z_]+)")
 logger = logging.getLogger(__name__)
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """A database file, or one in memory that ends with it.
 
     One connection reads and another writes, so that nobody who reads waits for a writer. When the file is taken away
@@ -193,6 +193,7 @@ class SqliteDatabase:
         self._held: list[sqlite3.Connection | SqliteLock] = []
         self._reading = RLock()
         self._writing = RLock() if path else self._reading
+        self._writer: sqlite3.Connection | None = None
         self._take_place()
 
     def rows(self, sql: str, binds: Binds | None = None) -> list[Row]:
@@ -202,22 +203,15 @@ class SqliteDatabase:
             self._see_open()
             return _SqliteWork(self._reader, self.where).rows(sql, binds)
 
-    def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
-        """Run a statement that writes, in a transaction of its own."""
-        with self.transaction() as work:
-            return work.run(sql, binds)
-
-    def insert(self, table: str, rows: Sequence[Binds]) -> None:
-        """Add rows, in a transaction of their own."""
-        with self.transaction() as work:
-            work.insert(table, rows)
-
     @contextmanager
     def transaction(self) -> Iterator[Work]:
         """Take the only seat that writes; other processes are waited for."""
         with self._writing:
             self._see_file()
-            work = _SqliteWork(self._write_connection(), self.where)
+            self._see_open()
+            if self._writer is None:
+                self._writer = self._open()
+            work = _SqliteWork(self._writer, self.where)
             work.run("BEGIN IMMEDIATE")
             try:
                 yield work
@@ -328,12 +322,6 @@ class SqliteDatabase:
         if self._is_closed:
             raise trouble(self.where, "it is closed", "Open it again")
 
-    def _write_connection(self) -> sqlite3.Connection:
-        self._see_open()
-        if self._writer is None:
-            self._writer = self._open()
-        return self._writer
-
     def _open(self) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(
@@ -366,12 +354,12 @@ class _SqliteWork:
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise said(self._where, error) from error
 
-    def run(self, sql: str, binds: Binds | Sequence[Binds] = ()) -> int:
+    def run(self, sql: str, binds: Binds | Sequence[Binds] | None = None) -> int:
         try:
-            if isinstance(binds, Sequence) and binds:
+            if isinstance(binds, Sequence):
                 by_place, take = _by_place(sql)
-                return self._connection.executemany(by_place, map(take, binds)).rowcount
-            return self._connection.execute(sql, binds).rowcount
+                return self._connection.executemany(by_place, map(take, binds)).rowcount if binds else 0
+            return self._connection.execute(sql, binds or ()).rowcount
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise said(self._where, error) from error
 

@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from portico.domain.call import Caller
 from portico.errors import CallError, NextCall
 from portico.gateway import Gateway
-from portico.rendering.cards import spelled
-from portico.surfaces.mcp.surface import JsonObject, MetaTool, static_text
+from portico.rendering.cards import spell_call
+from portico.surfaces.mcp.instructions import static_text
+from portico.surfaces.mcp.surface import JsonObject, Surface
 
 
 @dataclass(slots=True)
-class Static:
+class Static(Surface):
     """Lists what the catalog holds, under listed names."""
 
-    gateway: Gateway
     name: str = "static"
 
     def instructions(self, caller: Caller) -> str:
         """Says how names are made."""
-        servers = sorted({tool.id.server for tool in self.gateway.listing(caller)})
-        return static_text(servers)
+        return static_text(list(self.gateway.view(caller).facets.servers))
 
     async def tools(self, caller: Caller) -> list[JsonObject]:
         """Every permitted definition; waits for servers that are being asked for the first time."""
@@ -30,21 +29,13 @@ class Static:
 
     def listed(self, caller: Caller) -> list[JsonObject]:
         """The same without waiting."""
-        return [tool.definition for tool in self.gateway.listing(caller)]
-
-    def meta_tool(self, name: str) -> MetaTool | None:
-        """There are none."""
-        return None
-
-    def schema_of(self, name: str) -> JsonObject | None:
-        """There are none."""
-        return None
+        return [tool.definition for tool in self.gateway.view(caller).tools]
 
     def spell(self, call: NextCall) -> str:
         """The next call is the tool itself."""
         if call.action == "call":
             name = listed_name(self.gateway, str(call.parameters.get("name", "")))
-            return spelled(name, call.parameters.get("arguments", {}))
+            return spell_call(name, call.parameters.get("arguments", {}))
         names = call.parameters.get("names")
         if call.action == "describe" and isinstance(names, list) and names:
             return f"call one of {', '.join(listed_name(self.gateway, str(name)) for name in names)}"

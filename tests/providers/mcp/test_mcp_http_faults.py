@@ -17,7 +17,7 @@ from web_world import RawServer, answer, free_socket
 from portico.domain.server import ServerSpec, State, Timeouts
 from portico.errors import Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 from portico.providers.mcp import connect as backoff
-from portico.providers.mcp import transport as protocol
+from portico.providers.mcp import message_limits_and_errors as protocol
 
 pytestmark = pytest.mark.anyio
 PATIENT = Timeouts(start=60, call=60, total=60, idle=0)

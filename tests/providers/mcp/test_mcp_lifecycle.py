@@ -12,7 +12,7 @@ import anyio
 import pytest
 from upstream_world import SCRIPTED, Upstreams, said, until, use
 
-from portico.domain.server import ServerSpec, State, Timeouts, ToolFilter
+from portico.domain.server import ServerLabels, ServerSpec, State, Timeouts, ToolFilter
 from portico.errors import Sent, UpstreamGone
 from portico.providers.mcp import UpstreamProvider
 from portico.providers.mcp import connect as backoff
@@ -265,7 +265,7 @@ async def test_cancelled_starts_leak_nothing(upstreams: Upstreams) -> None:
 def test_works_under_uvloop_without_warnings(tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys, uvloop, json
-from portico.domain.server import ServerSpec
+from portico.domain.server import ServerLabels, ServerSpec
 from portico.providers.mcp import UpstreamProvider
 async def main():
     asyncio.get_running_loop().slow_callback_duration = 60  # how fast the machine is is no matter here
@@ -306,7 +306,8 @@ def test_fingerprint_follows_what_is_reached_and_not_secrets_or_limits() -> None
         return UpstreamProvider(spec, on_change=print, on_notice=print, client_version="1").fingerprint  # type: ignore[arg-type]
 
     plain = fingerprint()
-    same = [{"alias": "b"}, {"timeouts": Timeouts(call=1)}, {"tools": ToolFilter(deny=("x",))}, {"category": "c"}]
+    labels = ServerLabels(alias="b", category="c")
+    same = [{"labels": labels}, {"timeouts": Timeouts(call=1)}, {"tools": ToolFilter(deny=("x",))}]
     assert all(fingerprint(**fields) == plain for fields in same)
     different = [
         {"command": "y"},

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from upstream_world import Upstreams, said, use
 
-from portico.providers.mcp import elicitation as inbox
+from portico.providers.mcp import server_questions as inbox
 
 pytestmark = pytest.mark.anyio
 

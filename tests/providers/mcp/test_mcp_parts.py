@@ -10,11 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.errors import Sent
-from portico.providers.mcp.jsonrpc import Garbled, answered_id, decode, encode
-from portico.providers.mcp.param_headers import header_maps, header_value, param_headers
-from portico.providers.mcp.sse import EventParser, ServerSentEvent
+from portico.providers.mcp.message_limits_and_errors import (
+    Bounds,
+    EventParser,
+    ExchangeFault,
+    GarbledMessage,
+    JsonCounter,
+    ServerSentEvent,
+    add_envelope,
+    answered_id,
+    decode,
+    encode,
+    public_url,
+)
 from portico.providers.mcp.stdio import child_environment
-from portico.providers.mcp.transport import Counter, ExchangeFault, public_url, stamped
+from portico.providers.mcp.streamable_http import header_maps, header_value, param_headers
 
 JSON = st.recursive(
     st.none()
@@ -41,7 +51,7 @@ def test_what_is_encoded_is_decoded_the_same(value: Any) -> None:
 def test_any_bytes_decode_or_are_garbled(data: bytes) -> None:
     try:
         decode(data)
-    except Garbled:
+    except GarbledMessage:
         return
 
 
@@ -54,18 +64,18 @@ def test_mutated_messages_never_crash(value: Any, data: st.DataObject) -> None:
         line[data.draw(st.integers(0, len(line) - 1))] = data.draw(st.integers(0, 255))
     try:
         decode(bytes(line))
-    except Garbled:
+    except GarbledMessage:
         return
 
 
 @pytest.mark.parametrize("text", ['{"a":NaN}', '{"a":Infinity}', '{"a":1' + "0" * 5000 + "}", "[" * 100_000])
 def test_what_no_surface_could_write_is_garbled(text: str) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(GarbledMessage):
         decode(text.encode())
 
 
 def test_garbled_answer_keeps_its_id() -> None:
-    with pytest.raises(Garbled) as caught:
+    with pytest.raises(GarbledMessage) as caught:
         decode(b'{"jsonrpc":"2.0","id":7,"result":{"x":NaN}}')
     assert caught.value.id == 7
 
@@ -102,7 +112,7 @@ def test_event_fields() -> None:
 @pytest.mark.parametrize("chunk", [b"data: " + b"x" * 50, b"data: xxxxxxxxxx\n" * 5])
 def test_event_beyond_the_limit_is_refused(chunk: bytes) -> None:
     with pytest.raises(ExchangeFault):
-        EventParser(limit=40).feed(chunk)
+        EventParser(Bounds(40)).feed(chunk)
 
 
 @given(st.text())
@@ -145,17 +155,17 @@ def test_headers_on_other_types_are_not_mirrored(bad: dict[str, Any]) -> None:
 
 def test_envelope_and_token_join_the_callers_meta() -> None:
     params = {"name": "x", "_meta": {"mine": 1, "progressToken": "theirs"}}
-    assert stamped(params, {"e": 2}, 5)["_meta"] == {"mine": 1, "e": 2, "progressToken": 5}
+    assert add_envelope(params, {"e": 2}, 5)["_meta"] == {"mine": 1, "e": 2, "progressToken": 5}
     assert json.dumps(params) == '{"name": "x", "_meta": {"mine": 1, "progressToken": "theirs"}}'
     plain: dict[str, Any] = {"name": "x"}
-    assert stamped(plain, {}, None) is plain
+    assert add_envelope(plain, {}, None) is plain
 
 
 def test_callers_envelope_wins_and_is_kept_from_servers_without_one() -> None:
     key = "io.modelcontextprotocol/clientCapabilities"
     params = {"_meta": {key: {"sampling": {}}, "mine": 1}}
-    assert stamped(params, {key: {}}, None)["_meta"] == {key: {"sampling": {}}, "mine": 1}
-    assert stamped(params, {}, None)["_meta"] == {"mine": 1}
+    assert add_envelope(params, {key: {}}, None)["_meta"] == {key: {"sampling": {}}, "mine": 1}
+    assert add_envelope(params, {}, None)["_meta"] == {"mine": 1}
 
 
 @pytest.mark.requirement("T43")
@@ -193,7 +203,7 @@ def places(value: Any) -> int:
 def test_values_are_counted_outside_of_strings_however_the_text_is_cut(value: Any, data: st.DataObject) -> None:
     text = json.dumps(value).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
-    counter = Counter()
+    counter = JsonCounter()
     for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True):
         counter.feed(text[start:stop])
     assert counter.values == places(value)

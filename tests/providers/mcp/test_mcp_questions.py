@@ -15,8 +15,8 @@ from portico.domain.call import Caller
 from portico.domain.server import Timeouts
 from portico.errors import UpstreamGone, UpstreamTimeout
 from portico.providers.mcp import UpstreamProvider
-from portico.providers.mcp import elicitation as questions
-from portico.providers.mcp.transport import CAPABILITIES_KEY
+from portico.providers.mcp import server_questions as questions
+from portico.providers.mcp.message_limits_and_errors import CAPABILITIES_KEY
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("P-ASKS-BACK")]
 ALL = {"sampling": {}, "elicitation": {}, "roots": {}}

@@ -131,8 +131,8 @@ async def test_servers_start_where_there_can_be_no_supervisor(
 def test_worker_of_a_local_model_leaves_with_the_gateway(tmp_path: Path) -> None:
     file = tmp_path / "members"
     worker = (
-        "import os, sys, time; from portico.search.embeddings import worker; worker.LOOKING = 0.01;"
-        " open(sys.argv[1], 'w').write(str(os.getpid())); worker.leave_with(int(sys.argv[2]))"
+        "import os, sys, time; from portico.search.embeddings import local; local.LOOKING = 0.01;"
+        " open(sys.argv[1], 'w').write(str(os.getpid())); local.leave_with(int(sys.argv[2]))"
     )
     gateway = (
         "import os, subprocess, sys, time;"

@@ -15,7 +15,7 @@ import pytest
 
 from portico.catalog.normalise import normalise
 from portico.providers.python import LocalProvider
-from portico.providers.python.functions import define, make_tool, opened, type_schema
+from portico.providers.python.functions import allow_more_fields, define, make_tool, type_schema
 
 
 class Colour(enum.Enum):
@@ -202,8 +202,8 @@ def test_one_annotation_that_cannot_be_read_does_not_spoil_the_others() -> None:
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
-        (Point, opened(type_schema(Point))),
-        (Order, opened(type_schema(Order))),
+        (Point, allow_more_fields(type_schema(Point))),
+        (Order, allow_more_fields(type_schema(Order))),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (int, {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}),
         (

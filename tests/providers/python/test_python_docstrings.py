@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.providers.python.record_types import parameter_texts
+from portico.domain.docstrings import parameter_texts
 
 NAMES = {"sql", "limit", "options", "args", "kwargs"}
 

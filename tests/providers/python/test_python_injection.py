@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.sample_tools import sample_house
+from tests.sample_tools import sample_app
 
 from portico import Connection, RequestContext
 from portico.domain.call import Call, Caller
@@ -18,7 +18,6 @@ from portico.domain.server import State
 from portico.errors import InvalidArguments, InvalidDefinition, UpstreamTimeout
 from portico.providers.python import LocalProvider, make_tool
 from portico.providers.python.functions import define
-from portico.providers.python.provider import providers_of
 
 ANA = Caller(name="ana", surface="test")
 
@@ -175,7 +174,7 @@ async def test_the_callers_identity_reaches_the_function_through_the_one_executo
         """Say who asks."""
         return f"{ctx.caller.name} by {ctx.caller.surface}"
 
-    application = sample_house(handle_who)
+    application = sample_app(handle_who)
     result = await application.gateway.call(ANA, Call(tool="local.who", arguments={}))
     assert result.text == "ana by test"
 
@@ -195,7 +194,8 @@ def test_a_function_that_nobody_can_serve_is_not_offered_and_the_others_are() ->
         return "fine"
 
     functions = (handle_frame, handle_read, handle_hidden, handle_default)
-    provider = providers_of(map(make_tool, functions))["local"]
+    provider = LocalProvider()
+    provider.take(map(make_tool, functions))
     assert [tool["name"] for tool in provider.offering().tools] == ["default"]
     reasons = [str(problem) for problem in provider.problems]
     assert len(reasons) == 3
@@ -207,7 +207,9 @@ def test_a_function_that_nobody_can_serve_is_not_offered_and_the_others_are() ->
     assert "needs a connection" in provider.health().reason
     with pytest.raises(InvalidDefinition, match="nobody provides"):
         provider.add_tool(make_tool(handle_frame))
-    assert providers_of([make_tool(handle_frame)])["local"].health().state is State.FAILED
+    alone = LocalProvider()
+    alone.take([make_tool(handle_frame)])
+    assert alone.health().state is State.FAILED
 
 
 @pytest.mark.parametrize("is_async", [True, False])

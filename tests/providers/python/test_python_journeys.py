@@ -14,17 +14,16 @@ from typing import Any
 import anyio
 import jsonschema_rs
 import pytest
-from tests.sample_tools import sample_house
+from tests.sample_tools import sample_app
 
 from portico import Connection, RequestContext, tool
 from portico.domain.call import Call, Caller, Outcome
 from portico.domain.tool import Effect
 from portico.errors import InvalidArguments, UnknownTool
+from portico.providers.local_sources import LocalSources
 from portico.providers.python import LocalProvider, make_tool
-from portico.providers.python.loading import load_tools
-from portico.providers.python.provider import providers_of
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search import Search
+from portico.surfaces.search.surface import Search
 from portico.surfaces.static import Static
 from portico.testing import FakeApplication
 from portico.wiring import Parts, assemble
@@ -68,7 +67,7 @@ async def call(application: FakeApplication, name: str, **arguments: Any) -> Any
 
 @pytest.mark.requirement("P-LIBRARY-FUNCTIONS", "S0-44", "S0-48")
 async def test_a_function_is_called_with_what_its_annotations_say_and_answers_as_its_schema_says() -> None:
-    application = sample_house(handle_book_room)
+    application = sample_app(handle_book_room)
     found = application.gateway.snapshot.resolver.resolve("book_room", application.gateway.snapshot.tools.keys())
     assert found.effect is Effect.READ
     result = await call(application, "book_room", guests=[{"name": "Ana"}], on="2026-05-01", size="large")
@@ -131,9 +130,10 @@ async def test_a_file_of_functions_becomes_servers_and_tools_come_and_go(tmp_pat
         "    '''Tell the weather.'''\n"
         "    return f'sunny in {city}'\n"
     )
-    loaded = load_tools(["mine.py"], tmp_path)
-    assert loaded.problems == ()
-    providers = providers_of(loaded.tools)
+    sources = LocalSources(python=("mine.py",), folder=tmp_path)
+    sources.load()
+    assert sources.problems == ()
+    providers = sources.providers
     application = assemble(Parts(providers={**providers}))
     application.gateway.publisher.accept((p.offering(), p.source) for p in providers.values())
     found = FakeApplication(application.gateway, application.admin)
@@ -158,7 +158,7 @@ async def test_one_function_that_hangs_leaves_every_other_free() -> None:
         """Work."""
         return x
 
-    application = sample_house(handle_hang, handle_work)
+    application = sample_app(handle_hang, handle_work)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: call(application, "hang"))
         with anyio.fail_after(10):

@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
+from portico.concurrency.threads import FunctionLoop
 from portico.errors import InvalidArguments, Sent, UpstreamGone, UpstreamTimeout
 from portico.providers.python import LocalProvider, make_tool
-from portico.providers.python.threads import FunctionLoop
 
 
 @pytest.fixture

@@ -212,9 +212,10 @@ def test_what_modules_and_functions_print_never_reaches_stdout(folder: Path) -> 
 import anyio, sys
 from pathlib import Path
 from portico.providers.python.loading import load_tools
-from portico.providers.python.provider import providers_of
+from portico.providers.python import LocalProvider
 before = sys.stdout
-provider = providers_of(load_tools([{str(path)!r}], Path(".")).tools)["local"]
+provider = LocalProvider()
+provider.take(load_tools([{str(path)!r}], Path(".")).tools)
 async def main():
     for name in ("loud", "louder"):
         result = await provider.call(name, {{}}, meta={{}}, on_progress=None)
@@ -231,7 +232,7 @@ print("mine")
 def test_a_changed_file_is_loaded_afresh_and_a_broken_one_keeps_its_old_tools(folder: Path) -> None:
     path = write(folder, "live.py", GOOD)
     modules = ToolModules(["live.py"], folder)
-    assert names(modules.load()) == ["good"]
+    assert names(modules.reload(())) == ["good"]
     write(folder, "live.py", GOOD.replace("good", "well"))
     assert names(modules.reload(())) == ["good"]
     assert names(modules.reload({path})) == ["well"]
@@ -252,7 +253,7 @@ def test_a_changed_package_is_loaded_afresh_with_its_own_modules(folder: Path) -
     write(folder, "k1_live/__init__.py", "from .sub import *\n")
     inner = write(folder, "k1_live/sub.py", GOOD)
     modules = ToolModules(["k1_live"], folder)
-    assert names(modules.load()) == ["good"]
+    assert names(modules.reload(())) == ["good"]
     assert inner in modules.files()
     write(folder, "k1_live/sub.py", GOOD.replace("good", "well"))
     assert names(modules.reload({inner})) == ["well"]

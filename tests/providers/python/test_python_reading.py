@@ -20,9 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.catalog.normalise import normalise
-from portico.providers.python.annotations import kind_of
+from portico.providers.python.annotations import UnfitArgument, kind_of
 from portico.providers.python.functions import as_result, define, make_tool
-from portico.providers.python.record_types import UnfitArgument
 
 
 class Colour(enum.Enum):

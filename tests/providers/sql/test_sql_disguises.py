@@ -10,7 +10,7 @@ from tests.databases import as_superuser
 
 from portico.errors import CallError
 from portico.providers.sql import DatabaseSource
-from portico.providers.sql.statements import read_statement
+from portico.providers.sql.sql_lexer import read_statement
 
 FUNCTIONS = """
 CREATE FUNCTION by_default(people, n integer DEFAULT 1) RETURNS text LANGUAGE sql AS 'SELECT pg_read_file(''{file}'')';

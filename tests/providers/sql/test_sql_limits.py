@@ -14,7 +14,7 @@ import pytest
 from portico.domain.call import Caller
 from portico.errors import CallError, ConfigError, InvalidArguments, Refused, UpstreamTimeout
 from portico.providers.sql import DatabaseSource
-from portico.providers.sql.postgres import application_name
+from portico.providers.sql.postgres_session import application_name
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"
 CARTESIAN = (

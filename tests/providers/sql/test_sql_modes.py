@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
+from time import monotonic, sleep
 
 import psycopg
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from portico.domain.call import Caller
 from portico.errors import InvalidArguments, Refused, UpstreamError, UpstreamGone
 from portico.providers.sql import DatabaseSource
-from portico.providers.sql.connection import Mode
+from portico.providers.sql.read_connection import Mode
 
 
 @pytest.fixture
@@ -46,6 +48,21 @@ def test_all_statements_of_a_steady_reading_see_one_moment_and_none_writes(url: 
         assert conn.prepared("SELECT count(*) FROM people", {}).rows == ((before[0][0] + 1,),)
         with pytest.raises((Refused, InvalidArguments)):
             conn.performed("DELETE FROM people", {})
+
+
+def test_a_steady_reading_of_a_file_does_not_wait_for_a_writer_that_waits_for_it(sqlite_file: Path) -> None:
+    source = DatabaseSource(f"sqlite:///{sqlite_file}", mode=Mode.STEADY)
+    with source.reading() as conn:
+        conn.prepared("SELECT count(*) FROM people", {})
+        writer = Thread(target=hire, args=(f"sqlite:///{sqlite_file}",))
+        writer.start()
+        sleep(0.2)  # nothing says that it has begun to wait
+        begun = monotonic()
+        assert "people" in [table.name for table in conn.tables()]
+        assert monotonic() - begun < 2
+    writer.join(10)
+    assert not writer.is_alive()
+    source.close()
 
 
 def test_our_own_queries_answer_like_others_and_keep_the_limits(url: str) -> None:

@@ -18,10 +18,10 @@ import pytest
 from portico.domain.call import Caller
 from portico.errors import CallError, ConfigError, InvalidArguments, Sent, UpstreamGone
 from portico.providers.sql import DatabaseSource, ReadConnection
-from portico.providers.sql.connection import QueryLimits
-from portico.providers.sql.open import open_door
-from portico.providers.sql.source import Address
-from portico.providers.sql.values import plain
+from portico.providers.sql.database_session import DatabaseEngine
+from portico.providers.sql.database_source import Address
+from portico.providers.sql.read_connection import QueryLimits
+from portico.providers.sql.sql_values import plain
 
 QUOTES = ("'", "''", '"', "`", "\\'", "$$", "%27", "';", '";', "')", "%s", "%(x)s", "?", ":x", "::int", "{0}", "\\")
 MIDDLES = (
@@ -309,7 +309,8 @@ def test_a_kind_of_database_that_nobody_knows_is_told_when_it_is_opened():
 
 def test_nothing_loads_sqlalchemy_before_a_database_is_read(sqlite_url: str):
     code = (
-        "import sys; from portico.providers.sql import DatabaseSource; import portico.packaged.base; "
+        "import sys; from portico.providers.sql import DatabaseSource; "
+        "import portico.providers.database_tools.queries_and_tables; "
         f"source = DatabaseSource({sqlite_url!r}); assert 'sqlalchemy' not in sys.modules; "
         "assert 'mcp' not in sys.modules; source.reading().__enter__(); assert 'sqlalchemy' in sys.modules"
     )
@@ -332,7 +333,7 @@ def test_a_role_is_taken_on_for_each_reading(filled_url: str):
 
 
 def test_any_other_database_of_sqlalchemy_is_read_the_plain_way(sqlite_file: Path):
-    opened = open_door(Address(dialect="other", url=f"sqlite:///{sqlite_file}"), QueryLimits(rows=2))
+    opened = DatabaseEngine(Address(dialect="other", url=f"sqlite:///{sqlite_file}"), QueryLimits(rows=2))
     with opened.reading(Caller()) as conn:
         found = conn.rows("SELECT name FROM people WHERE id > :low ORDER BY id", {"low": 0})
         assert (found.rows, found.truncated) == ((("Ada",), ("Bob",)), True)

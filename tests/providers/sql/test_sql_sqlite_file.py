@@ -11,7 +11,7 @@ import pytest
 
 from portico.errors import InvalidArguments, UpstreamGone, UpstreamTimeout
 from portico.providers.sql import DatabaseSource
-from portico.providers.sql.session import stopped_after
+from portico.providers.sql.database_session import stop_after
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_file_that_is_gone_is_not_read_on(source: DatabaseSource, sqlite_file:
 
 
 def test_a_file_that_another_program_holds_is_told_as_that(source: DatabaseSource, sqlite_file: Path, monkeypatch):
-    monkeypatch.setattr("portico.providers.sql.sqlite.CONNECT_SECONDS", 0.01)
+    monkeypatch.setattr("portico.providers.sql.sqlite_session.CONNECT_SECONDS", 0.01)
     with closing(sqlite3.connect(sqlite_file, isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
         with pytest.raises(UpstreamGone, match="holds the database locked"), source.reading() as conn:
@@ -73,7 +73,7 @@ def test_a_row_that_is_too_large_is_left_out_unseen(source: DatabaseSource):
 
 @pytest.mark.requirement("P-DATABASE-LIMITS")
 def test_slow_steps_are_interrupted_between_two_looks_at_the_clock(sqlite_url: str, monkeypatch):
-    monkeypatch.setattr("portico.providers.sql.sqlite.STEPS", 1_000_000_000)
+    monkeypatch.setattr("portico.providers.sql.sqlite_session.STEPS", 1_000_000_000)
     source = DatabaseSource(sqlite_url, seconds=0.3)
     endless = (
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT sum(length(randomblob(100000))) FROM r"
@@ -91,9 +91,9 @@ def test_json_is_taken_apart_by_the_functions_of_sqlite(source: DatabaseSource):
 
 def test_nothing_is_stopped_after_its_end():
     rung = Event()
-    with stopped_after(3_600, rung.set):
+    with stop_after(3_600, rung.set):
         pass
-    with stopped_after(0, rung.set):
+    with stop_after(0, rung.set):
         assert rung.wait(5)
 
 

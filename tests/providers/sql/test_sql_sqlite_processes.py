@@ -19,8 +19,7 @@ import pytest
 
 from portico.errors import CallError, InvalidArguments, UpstreamGone, UpstreamTimeout
 from portico.providers.sql import DatabaseSource
-from portico.providers.sql.sqlite import SqliteDoor
-from portico.providers.sql.sqlite_processes import KEPT_WARM, SqliteProcess, SqliteProcesses
+from portico.providers.sql.sqlite_session import KEPT_WARM, SqliteEngine, SqliteProcess, SqliteProcesses
 
 LONG_STEPS = [
     "SELECT length(replace(hex(zeroblob(7900000)), '0', hex(zeroblob(4000000))))",
@@ -35,7 +34,7 @@ from portico.providers.sql import DatabaseSource
 source = DatabaseSource(sys.argv[1], seconds=120)
 with source.reading() as conn:
     conn.rows("SELECT 1")
-    print(*source._open().door.processes.pids(), flush=True)
+    print(*source._open().processes.pids(), flush=True)
     if sys.argv[2] == "busy":
         print("busy", flush=True)
         conn.rows("SELECT instr(hex(zeroblob(7900000)), hex(zeroblob(3000000)) || 'x')")
@@ -44,9 +43,9 @@ with source.reading() as conn:
 
 
 def _processes(source: DatabaseSource) -> SqliteProcesses:
-    door = source._open().door
-    assert isinstance(door, SqliteDoor)
-    return door.processes
+    database = source._open()
+    assert isinstance(database, SqliteEngine)
+    return database.processes
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from portico.domain.tool import ToolId
-from portico.providers.local_sources import injected
+from portico.providers.local_sources import connections_of
 from portico.providers.python import LocalProvider
 from portico.providers.sql import DatabaseSource
 from portico.providers.yaml import LoadedYaml, load_yaml
@@ -126,9 +126,9 @@ def load(tmp_path: Path) -> Callable[..., LoadedYaml]:
 
 def offering(loaded: LoadedYaml, source: DatabaseSource | None = None) -> LocalProvider:
     """A provider that offers all of it."""
-    provider = LocalProvider(inject=injected(source) if source else {})
+    provider = LocalProvider(inject=connections_of(source) if source else {})
     provider.take(loaded.tools)
-    loaded.make_test_app(provider)
+    loaded.install(provider)
     return provider
 
 

@@ -12,7 +12,6 @@ import pytest
 import typer
 
 from portico import __main__
-from portico.domain.foreign_text import printable
 from portico.errors import (
     CallError,
     ConfigError,
@@ -23,9 +22,10 @@ from portico.errors import (
     UnknownFilter,
     UnknownServer,
 )
-from portico.surfaces.cli.call_commands import read_arguments
 from portico.surfaces.cli.context import Exit
 from portico.surfaces.cli.output import error_text, fail, spell
+from portico.surfaces.cli.tool_commands import read_arguments
+from portico.text.untrusted import printable
 
 from .shell import Ended, Shell
 

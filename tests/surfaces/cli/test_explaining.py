@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.domain.disclosure import Hit
-from portico.surfaces.cli.browse_commands import explanation
+from portico.surfaces.cli.tool_commands import explanation
 from portico.testing import definition, tool
 
 TOOL = tool(definition("x"))

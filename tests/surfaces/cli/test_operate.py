@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import time
 from typing import Any, cast
@@ -16,17 +16,18 @@ from typer.testing import CliRunner
 from portico.application import Application
 from portico.config import ScriptSettings
 from portico.domain.call import Caller
-from portico.domain.journal import DayLine, Losses, Report, SearchLine, ToolLine
+from portico.domain.journal_entries import DayLine, Losses, Report, SearchLine, ToolLine
 from portico.domain.server import Offering
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Usage, day_of
+from portico.storage.storage import Storage
 from portico.surfaces.cli.app import app
 from portico.surfaces.cli.context import CliContext, Exit, Options
-from portico.testing import FakeProvider, definition
-from portico.tiers.budget import BudgetReport, report
-from portico.tiers.tiers import TierAnswers
-from portico.wiring import Parts, assemble
-from tests.operating import Kept, Told
+from portico.testing import FakeProvider, definition, parts_of
+from portico.tiers.tier_requests import TierAnswers
+from portico.tiers.token_budgets import BudgetReport, report
+from portico.wiring import assemble
+from tests.fake_ledger import FakeLedger, FakeUsageJournal
 
 from .shell import HOSTILE
 
@@ -41,8 +42,8 @@ SYMBOL, RENAME, READ = ToolId("serena-mcp", "find_symbol"), ToolId("serena-mcp",
 class Office:
     """A command line over a house whose database is in memory, and stays between two commands."""
 
-    kept: Kept = field(default_factory=Kept)
-    told: Told = field(default_factory=Told)
+    kept: FakeLedger = field(default_factory=FakeLedger)
+    told: FakeUsageJournal = field(default_factory=FakeUsageJournal)
     store_name: str = "sqlite"
     budget: Sequence[int] = ()
     """What the tiers cost, where that is not measured."""
@@ -63,20 +64,26 @@ class Office:
             "files": [definition("read-file")],
         }
         providers = {name: FakeProvider(server=name, tools=list(own)) for name, own in tools.items()}
-        parts = Parts(
+        storage = Storage(
+            journal=self.told,
+            ledger=self.kept,
+            tiers=self.kept,
+            changes=self.kept,
+            name=self.store_name,
+            journal_mode="batched",
+        )
+        parts = parts_of(
             providers={**providers},
-            explicit_categories={"files": "files"},
+            storage=storage,
+            categories={"files": "files"},
             scripts=ScriptSettings(enabled=False),  # nobody here would stop what runs them
         )
         application = assemble(parts)
         application.gateway.publisher.accept(
             (Offering(server=n, tools=tuple(own)), "upstream") for n, own in tools.items()
         )
-        admin = application.admin
-        admin.journal, admin.ledger, admin.records, admin.signals = self.told, self.kept, self.kept, self.kept
-        admin.store_name, admin.journal_mode = self.store_name, "batched"
         if self.budget:
-            application.tier_answers = cast(TierAnswers, Dear(self.budget))
+            application = replace(application, tier_answers=cast(TierAnswers, Dear(self.budget)))
         yield application
 
 

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from portico.application import Application
+from portico.config import StorageSettings
 from portico.domain.server import DatabaseSpec
 from portico.surfaces.cli.app import app
 from portico.surfaces.cli.context import CliContext, Exit, Options
@@ -23,7 +24,7 @@ class Office:
     """A command line with one database in its config."""
 
     def __init__(self, folder: Path, *specs: DatabaseSpec) -> None:
-        self._settings = settings_for(folder, *specs, store="sqlite")
+        self._settings = settings_for(folder, *specs, storage=StorageSettings())
 
     def run(self, *arguments: str) -> Any:
         cli_context = CliContext(open_app=self._open, serve=_no, demo=_no, version="0", surface_tokens=lambda *_: 0)

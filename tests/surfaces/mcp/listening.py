@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
-from tests.surfaces.rest.rooms import Rest, open_rest
+from tests.surfaces.rest.rest_app import Rest, open_rest
 
 from portico.domain.server import HttpLimits, HttpSettings
 from portico.surfaces.discover.surface import Discover

@@ -12,26 +12,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
-from tests import tana
+from tests import tana_server
 from tests.catalogue import generate
-from tests.tana import tana_house
+from tests.tana_server import tana_app
 
 from portico.config import load_settings
 from portico.config.settings import CapabilitiesSettings, GatewaySettings
-from portico.domain.foreign_text import own_block
-from portico.domain.journal import Look, Lookup
+from portico.domain.journal_entries import Look, Lookup
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import NextCall
 from portico.gateway import Gateway
 from portico.rendering.budget import TokenEstimate
+from portico.results.own_blocks import own_block
 from portico.server.run import SURFACES, surface_tokens
-from portico.storage.database import RecentJournal
+from portico.storage.memory import MemoryJournal
 from portico.surfaces.capabilities.inventory import STRANGE_CURSOR
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search import Search
+from portico.surfaces.search.surface import Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeApplication, FakeIndex, FakeProvider, definition, fake_application, make_test_app
 
@@ -40,8 +40,8 @@ ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 
 def surface(application: FakeApplication | None = None, **options: Any) -> Capabilities:
     """The surface as the preset configures it."""
-    given: dict[str, Any] = {"prefix": tana.PREFIX, "quick_actions": tana.QUICK_ACTIONS, **options}
-    return Capabilities((application or tana_house()).gateway, **given)
+    given: dict[str, Any] = {"prefix": tana_server.PREFIX, "quick_actions": tana_server.QUICK_ACTIONS, **options}
+    return Capabilities((application or tana_app()).gateway, **given)
 
 
 async def ask(shown: Capabilities, name: str, /, **arguments: Any) -> Any:
@@ -60,13 +60,13 @@ async def raw(shown: Capabilities, name: str, /, **arguments: Any) -> Any:
 
 
 def looks(application: FakeApplication) -> Sequence[Lookup]:
-    return list(cast(RecentJournal, application.gateway.executor.journal).lookups)
+    return list(cast(MemoryJournal, application.gateway.executor.journal).lookups)
 
 
 @pytest.mark.requirement("S2-1", "S2-3", "S2-8", "S2-E2")
-@pytest.mark.parametrize(("prefix", "names"), [("tana_", list(tana.OWN)), ("", ["capabilities", "tool_schema"])])
+@pytest.mark.parametrize(("prefix", "names"), [("tana_", list(tana_server.OWN)), ("", ["capabilities", "tool_schema"])])
 async def test_two_tools_and_the_pins_are_listed(prefix: str, names: list[str]):
-    application = tana_house(pins=("tana_search",))
+    application = tana_app(pins=("tana_search",))
     assert [tool["name"] for tool in await surface(application, prefix=prefix).tools(AGENT)] == [*names, "tana_search"]
 
 
@@ -88,7 +88,7 @@ async def test_the_choices_of_a_category_come_from_the_catalog():
 
 @pytest.mark.requirement("S2-35")
 async def test_the_schema_tool_takes_one_name_that_is_not_empty():
-    shown = surface(tana_house(definition("tana_search")))
+    shown = surface(tana_app(definition("tana_search")))
     (_, second) = await shown.tools(AGENT)
     assert second["inputSchema"] == {
         "type": "object",
@@ -104,9 +104,9 @@ async def test_the_schema_tool_takes_one_name_that_is_not_empty():
 @pytest.mark.requirement("S2-1", "S2-3", "S2-4", "S2-5", "S2-6", "S2-39", "S2-42")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_real_client_goes_the_four_steps(era: str):
-    application = tana_house()
+    application = tana_app()
     async with Client(SurfaceServer(application.gateway, surface(application), "1"), mode=ERAS[era]) as client:
-        assert [tool.name for tool in (await client.list_tools()).tools] == list(tana.OWN)
+        assert [tool.name for tool in (await client.list_tools()).tools] == list(tana_server.OWN)
         inventory = (await client.call_tool("tana_capabilities", {})).structured_content
         assert inventory is not None
         assert {"name": "tana_tagged", "description": "Find nodes by supertag", "example": "Show all todos"} in (
@@ -123,7 +123,7 @@ async def test_a_real_client_goes_the_four_steps(era: str):
 @pytest.mark.requirement("S2-6", "S2-49")
 @pytest.mark.parametrize("name", ["tana_stats", "tana.tana_stats", "TANA_STATS", "tana::tana_stats"])
 async def test_a_tool_is_called_directly_without_asking_first(name: str):
-    application = tana_house()
+    application = tana_app()
     async with Client(SurfaceServer(application.gateway, surface(application), "1"), mode="2026-07-28") as client:
         assert not (await client.call_tool(name, {})).is_error
     assert application.provider("tana").calls == [("tana_stats", {})]
@@ -132,11 +132,11 @@ async def test_a_tool_is_called_directly_without_asking_first(name: str):
 
 @pytest.mark.requirement("S2-49", "S2-50", "S2-51")
 async def test_who_does_not_use_the_surface_sees_no_difference():
-    application = tana_house()
+    application = tana_app()
     before = [await made(application.gateway).tools(AGENT) for made in (Discover, Static)]
     await ask(surface(application), "capabilities")
     assert [await made(application.gateway).tools(AGENT) for made in (Discover, Static)] == before
-    assert not {tool["name"] for listed in before for tool in listed} & set(tana.OWN)
+    assert not {tool["name"] for listed in before for tool in listed} & set(tana_server.OWN)
 
 
 @pytest.mark.requirement("S2-48")
@@ -156,7 +156,7 @@ async def test_a_category_that_does_not_exist_is_refused_with_those_that_do(cate
     head, what, which, last = result["content"][0]["text"].split("\n")
     assert head == "error invalid_arguments for tana_capabilities; nothing was sent"
     assert what.startswith("- category: no tool stands in ")
-    assert all(f"'{name}'" in which for name in tana.CATEGORIES)
+    assert all(f"'{name}'" in which for name in tana_server.CATEGORIES)
     assert last.startswith('next: tana_capabilities({"category": ')
     assert result["structuredContent"]["error"]["code"] == "invalid_arguments"
 
@@ -247,7 +247,7 @@ def test_the_next_call_is_spelled_in_the_words_of_the_surface(call: NextCall, te
 
 
 async def test_a_wrong_call_is_refused_with_the_tool_s_own_name_as_the_next_call():
-    application = tana_house()
+    application = tana_app()
     async with Client(SurfaceServer(application.gateway, surface(application), "1"), mode="2026-07-28") as client:
         refused = await client.call_tool("tana_tagged", {"tag": "todo"})
     assert refused.is_error
@@ -256,7 +256,7 @@ async def test_a_wrong_call_is_refused_with_the_tool_s_own_name_as_the_next_call
 
 
 async def test_both_looks_are_written_to_the_journal():
-    application = tana_house()
+    application = tana_app()
     shown = surface(application)
     await ask(shown, "capabilities")
     await ask(shown, "capabilities", category="query")
@@ -280,7 +280,7 @@ async def test_hits_and_misses_of_schemas_are_counted():
 
 @pytest.mark.requirement("S2-2", "S2-40", "S2-E2")
 def test_a_client_reads_less_than_from_a_list_of_every_tool():
-    application = tana_house()
+    application = tana_app()
     inventory = surface(application).registry.capabilities().tokens
     upfront, static = surface_tokens(application.gateway, "capabilities"), surface_tokens(application.gateway, "static")
     assert inventory < 450
@@ -290,9 +290,9 @@ def test_a_client_reads_less_than_from_a_list_of_every_tool():
 
 
 async def test_a_pin_under_the_name_of_a_meta_tool_is_not_listed_twice():
-    application = tana_house(definition("tana_capabilities"), pins=("tana_capabilities",))
+    application = tana_app(definition("tana_capabilities"), pins=("tana_capabilities",))
     shown = surface(application)
-    assert [tool["name"] for tool in await shown.tools(AGENT)] == list(tana.OWN)
+    assert [tool["name"] for tool in await shown.tools(AGENT)] == list(tana_server.OWN)
     async with Client(SurfaceServer(application.gateway, shown, "1"), mode="2026-07-28") as client:
         assert (await client.call_tool("tana_capabilities", {})).structured_content is not None
         assert application.provider("tana").calls == []
@@ -302,11 +302,11 @@ async def test_a_pin_under_the_name_of_a_meta_tool_is_not_listed_twice():
 
 @pytest.mark.requirement("S2-E9")
 async def test_a_new_category_changes_the_list_and_a_new_tool_in_a_known_one_does_not():
-    application = tana_house(*tana.DEFINITIONS[:2])
+    application = tana_app(*tana_server.DEFINITIONS[:2])
     shown = surface(application)
     before = await shown.tools(AGENT)
     for count, changes in ((3, False), (5, True)):
-        offered = Offering(server="tana", tools=tana.DEFINITIONS[:count])
+        offered = Offering(server="tana", tools=tana_server.DEFINITIONS[:count])
         application.gateway.publisher.accept([(offered, "local")])
         assert ((await shown.tools(AGENT))[0] != before[0]) is changes
 
@@ -349,7 +349,7 @@ async def test_the_list_waits_for_servers_that_are_asked_for_the_first_time():
 
 @pytest.mark.requirement("S0-80", "S2-40")
 async def test_every_surface_tells_what_the_one_definition_says():
-    application = tana_house()
+    application = tana_app()
     for words in ("Count nodes", "Count leaves"):
         offered = Offering(server="tana", tools=(definition("tana_stats", words, days="integer"),))
         application.gateway.publisher.accept([(offered, "local")])
@@ -373,7 +373,7 @@ def test_instructions_name_the_categories_within_512_characters():
     many = {f"s.t{n}": f"category_{n}" for n in range(300)}
     houses = [
         make_test_app({}),
-        tana_house(),
+        tana_app(),
         make_test_app({"s": [definition(f"t{n}") for n in range(300)]}, explicit_categories=many),
         make_test_app({"s": [definition("t")]}, explicit_categories={"s.t": "x" * 600}),
     ]
@@ -397,7 +397,7 @@ def test_the_config_chooses_prefix_quick_actions_and_budget(tmp_path: Path):
     found = settings_of(tmp_path, text)
     assert found.problems == ()
     assert found.capabilities == CapabilitiesSettings(prefix="shop_", quick_actions=("find: a thing",), budget=900)
-    made = SURFACES["capabilities"](cast(Any, tana_house()), found)
+    made = SURFACES["capabilities"](cast(Any, tana_app()), found)
     assert isinstance(made, Capabilities)
     assert (made.prefix, made.quick_actions, made.budget) == ("shop_", ("find: a thing",), 900)
 

@@ -14,19 +14,19 @@ from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceTemplateReference, ResourceUpdatedNotification
 
+from portico.catalog.prompts_and_resources import PREFIX
 from portico.domain.call import Caller
-from portico.domain.items import PREFIX
-from portico.domain.server import Offering, ServerSpec, ToolFilter
+from portico.domain.server import Offering, ServerLabels, ServerSpec, ToolFilter
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage import Standing, Tier
-from portico.storage.database import RecentJournal
+from portico.storage.memory import MemoryJournal
 from portico.surfaces.discover.surface import Discover
-from portico.surfaces.mcp import resources as passage
+from portico.surfaces.mcp import prompt_and_resource_requests as requests
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.search import Search
+from portico.surfaces.search.surface import Search
 from portico.surfaces.static import Static
 from portico.testing import FakeApplication, definition, make_test_app
-from portico.tiers.tiers import TierAnswers
+from portico.tiers.tier_requests import TierAnswers
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
 SURFACES = {"discover": Discover, "static": Static, "search": Search}
@@ -42,9 +42,12 @@ SERVERS = {
 }
 SPECS = (
     ServerSpec(
-        name="serena-mcp-server", transport="stdio", category="code/analysis", tools=ToolFilter(deny=("secret_*",))
+        name="serena-mcp-server",
+        transport="stdio",
+        labels=ServerLabels(category="code/analysis"),
+        tools=ToolFilter(deny=("secret_*",)),
     ),
-    ServerSpec(name="play wright", transport="stdio", category="web"),
+    ServerSpec(name="play wright", transport="stdio", labels=ServerLabels(category="web")),
 )
 READ = {
     "catalog://hot": "hot",
@@ -248,7 +251,7 @@ async def test_arguments_of_the_templates_are_completed_from_what_is_visible(era
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_servers_are_completed_by_alias_and_identifier_too(era: str):
-    spec = ServerSpec(name="long-name", transport="stdio", alias="my-alias")
+    spec = ServerSpec(name="long-name", transport="stdio", labels=ServerLabels(alias="my-alias"))
     found = make_test_app({"long-name": [definition("x")], "other": [definition("y")]}, specs=[spec])
     tool = ResourceTemplateReference(type="ref/resource", uri=TEMPLATES[1])
     async with client(found, era) as connected:
@@ -270,7 +273,8 @@ async def test_every_resource_leads_on_to_one_that_can_be_read(era: str):
     wide = definition("wide", "Does it. " * 500, **{f"parameter_{n}": "string" for n in range(300)})
     many = [definition(f"tool_{n:02}", "Is one of many.", path="string") for n in range(45)]
     found = make_test_app(
-        {"a/b": [wide, *many]}, specs=[ServerSpec(name="a/b", transport="stdio", category="odd shelf")]
+        {"a/b": [wide, *many]},
+        specs=[ServerSpec(name="a/b", transport="stdio", labels=ServerLabels(category="odd shelf"))],
     )
     async with client(found, era) as connected:
         assert (await told(connected, "catalog://hot"))["next"] == "catalog://categories"
@@ -289,7 +293,7 @@ async def test_every_resource_leads_on_to_one_that_can_be_read(era: str):
         assert "all of them: catalog://categories" in caught.value.error.message
 
 
-async def test_who_watches_a_tier_hears_of_a_new_edition():
+async def test_who_watches_a_tier_hears_of_a_new_snapshot():
     found = application()
     server = served(found)
     before = found.gateway.snapshot
@@ -299,7 +303,7 @@ async def test_who_watches_a_tier_hears_of_a_new_edition():
             connected.listen(resource_subscriptions=["catalog://hot", "catalog://nothing"]) as changes,
         ):
             found.gateway.publisher.accept([(Offering(server="play wright", tools=()), "upstream")])
-            await server.announce(before, found.gateway.snapshot)
+            await server.tell(server.publish(before, found.gateway.snapshot))
             event = await anext(aiter(changes))
     assert event == ResourceUpdated(uri="catalog://hot")
 
@@ -315,7 +319,7 @@ async def test_who_watches_a_tier_hears_of_new_standings_and_categories_and_of_n
             anyio.create_task_group() as tasks,
         ):
             standings.subscribe(lambda: tasks.start_soon(server.announce_tiers))
-            await server.announce(snapshot, snapshot)
+            await server.tell(server.publish(snapshot, snapshot))
             standings.replace_categories({"web": Category(name="web", display_name="The web")})
             first = await anext(aiter(changes))
             standings.replace_tiers({ToolId("serena-mcp-server", "read/file"): Standing(tier=Tier.HOT, score=0.9)})
@@ -365,9 +369,9 @@ async def test_who_watches_a_tier_has_not_looked_at_it():
             with refused():
                 await connected.subscribe_resource("catalog://category/none")
             await server.announce_tiers()
-            assert list(cast(RecentJournal, found.gateway.executor.journal).lookups) == []
+            assert list(cast(MemoryJournal, found.gateway.executor.journal).lookups) == []
             await connected.read_resource("catalog://hot")
-    assert len(cast(RecentJournal, found.gateway.executor.journal).lookups) == 1
+    assert len(cast(MemoryJournal, found.gateway.executor.journal).lookups) == 1
 
 
 @pytest.mark.filterwarnings("ignore:resources/.* is removed as of 2026-07-28")
@@ -375,7 +379,7 @@ async def test_who_watches_a_tier_has_not_looked_at_it():
 async def test_one_client_watches_so_many_resources_and_lets_them_go_with_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(passage, "MOST_WATCHED", 2)
+    monkeypatch.setattr(requests, "MOST_WATCHED", 2)
     server = served(application())
     with anyio.fail_after(10):
         async with Client(server, mode="legacy") as connected:
@@ -386,14 +390,14 @@ async def test_one_client_watches_so_many_resources_and_lets_them_go_with_its_co
             await connected.subscribe_resource("catalog://categories")
             with refused():
                 await connected.subscribe_resource("catalog://category/misc")
-            assert len(server._passage._watched) == 2
-        while server._passage._watched:
+            assert len(server._items._watched) == 2
+        while server._items._watched:
             await anyio.lowlevel.checkpoint()
         async with Client(server, mode="2026-07-28") as modern:
             with refused():
                 async with modern.listen(resource_subscriptions=["catalog://hot"] * 3):
                     pass
-    assert not server._passage._subscribers
+    assert not server._items._subscribers
 
 
 async def test_without_a_walk_there_are_no_such_resources():

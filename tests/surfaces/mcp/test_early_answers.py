@@ -16,17 +16,17 @@ from mcp.shared.message import SessionMessage
 from mcp_types import version as versions
 
 from portico import Catalog, config
-from portico.config import GatewaySettings, ScriptSettings
+from portico.config import CatalogSettings, GatewaySettings, ScriptSettings, StorageSettings
 from portico.domain.call import Caller
 from portico.domain.version import VERSION
 from portico.gateway import DESCRIBE_LIMIT
-from portico.server.greeting import greeting_of, remember
+from portico.server.early_answers import greeting_of, remember
 from portico.server.run import SURFACES
 from portico.surfaces import discover as discover_tools
-from portico.surfaces.mcp import early_start as handshake
-from portico.surfaces.mcp import meta_tools as kept
-from portico.surfaces.mcp.early_start import EarlyAnswers, Greeting
+from portico.surfaces.mcp import stdio_opening as handshake
+from portico.surfaces.mcp import surface as kept
 from portico.surfaces.mcp.server import SurfaceServer
+from portico.surfaces.mcp.stdio_opening import EarlyAnswers, Greeting
 from portico.wiring import Parts, assemble
 
 CLIENT = {"name": "someone", "version": "1"}
@@ -50,8 +50,8 @@ def server_of(surface: str = "discover") -> SurfaceServer:
     catalog = Catalog()
     catalog.add_tools("shop", [{"name": "buy", "inputSchema": {"type": "object"}}], call=lambda name, arguments: name)
     return SurfaceServer(
-        catalog._house.gateway,
-        SURFACES[surface](catalog._house, GatewaySettings(home=config.find_paths({}, Path()))),
+        catalog._application.gateway,
+        SURFACES[surface](catalog._application, GatewaySettings(home=config.find_paths({}, Path()))),
         VERSION,
     )
 
@@ -254,7 +254,10 @@ def test_a_greeting_is_remembered_for_the_same_settings_alone(tmp_path: Path) ->
     same = settings_in(tmp_path)
     remember(same, "discover", "what there is", [{"name": "one"}])
     assert greeting_of(same, "discover") == Greeting("what there is", VERSION, [{"name": "one"}])
-    for other, surface in ((settings_in(tmp_path, pins=("two",)), "discover"), (same, "search")):
+    for other, surface in (
+        (settings_in(tmp_path, catalog=CatalogSettings(pins=("two",))), "discover"),
+        (same, "search"),
+    ):
         found = greeting_of(other, surface)
         assert found is not None
         assert found.instructions != "what there is"
@@ -268,10 +271,10 @@ def test_a_greeting_is_remembered_for_the_same_settings_alone(tmp_path: Path) ->
 async def test_the_first_start_lists_what_the_surface_lists(tmp_path: Path, surface: str, scripts: bool) -> None:
     mine = settings_in(tmp_path, scripts=ScriptSettings(enabled=scripts))
     found = greeting_of(mine, surface)
-    application = assemble(Parts(scripts=mine.scripts))
+    application = assemble(Parts(settings=mine))
     assert found is not None
     assert found.tools == await SURFACES[surface](application, mine).tools(Caller())
-    pinned = greeting_of(settings_in(tmp_path, pins=("x",)), surface)
+    pinned = greeting_of(settings_in(tmp_path, catalog=CatalogSettings(pins=("x",))), surface)
     assert pinned is not None
     assert pinned.tools is None
 
@@ -292,7 +295,7 @@ def test_a_greeting_in_pieces_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_where_nothing_is_to_be_remembered(tmp_path: Path) -> None:
-    remember(settings_in(tmp_path, store="memory"), "discover", "what there is", [])
+    remember(settings_in(tmp_path, storage=StorageSettings(store="memory")), "discover", "what there is", [])
     assert not (tmp_path / "greetings").exists()
 
 
@@ -302,7 +305,7 @@ def test_a_long_list_is_not_remembered(tmp_path: Path) -> None:
     assert greeting_of(mine, "discover") == Greeting("what there is", VERSION, None)
 
 
-def test_an_empty_house_has_a_greeting_on_every_surface(tmp_path: Path) -> None:
+def test_an_empty_application_has_a_greeting_on_every_surface(tmp_path: Path) -> None:
     application = assemble(Parts())
     for name, make in SURFACES.items():
         found = greeting_of(settings_in(tmp_path), name)

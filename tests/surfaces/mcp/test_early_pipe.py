@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from portico.domain.version import VERSION
-from portico.surfaces.mcp.early_start import MOST_KEPT, EarlyAnswers, EarlyPipe, Greeting
+from portico.surfaces.mcp.stdio_opening import MOST_KEPT, EarlyAnswers, EarlyPipe, Greeting
 
 INITIALIZE = {
     "jsonrpc": "2.0",

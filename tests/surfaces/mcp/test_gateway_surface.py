@@ -11,12 +11,12 @@ import anyio
 import pytest
 from mcp import Client
 
-from portico.domain.journal import Look
+from portico.domain.journal_entries import Look
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import NextCall
 from portico.rendering.budget import TokenEstimate
 from portico.scripting.engine import LuaEngine
-from portico.scripting.session import ScriptRunner
+from portico.scripting.script_session import ScriptRunner
 from portico.server.run import surface_tokens
 from portico.surfaces.lua_gateway import DEFINITIONS
 from portico.surfaces.lua_gateway.surface import GatewaySurface
@@ -49,7 +49,7 @@ DATA = Offering(
 
 
 def calculating(*offerings: Offering, **parts: Any) -> FakeApplication:
-    """A house with the servers of the design's samples."""
+    """An application with the servers of the design's samples."""
     found = offerings or (CALCULATOR, DATA)
     application = make_test_app({offering.server: [] for offering in found}, **parts)
     application.gateway.publisher.accept([(offering, "upstream") for offering in found])
@@ -65,7 +65,7 @@ async def engine() -> AsyncIterator[LuaEngine]:
 
 
 def shown(application: FakeApplication, engine: LuaEngine | None = None) -> GatewaySurface:
-    scripts = ScriptRunner(gateway=application.gateway, open_engine=lambda: engine) if engine else None
+    scripts = ScriptRunner(gateway=application.gateway, engine=engine) if engine else None
     return GatewaySurface(application.gateway, scripts)
 
 
@@ -392,7 +392,7 @@ def test_the_language_the_guide_and_the_architecture_have_pages():
     for page, words in (
         ("reference/scripts.md", ":await()"),
         ("guides/scripts.md", "caller's rights"),
-        ("architecture.md", "## How one script travels"),
+        ("architecture.md", "## A script"),
     ):
         assert words in (docs / page).read_text(encoding="utf-8")
 
@@ -459,7 +459,7 @@ async def test_every_look_goes_through_the_one_directory_and_is_written_down():
     await text(surface, "list-servers")
     await text(surface, "list-server-tools", luaServerName="calculator")
     await text(surface, "tool-details", luaServerName="calculator", luaToolName="add")
-    assert surface.directory.gateway is application.gateway
+    assert surface.listing.gateway is application.gateway
     journal: Any = application.gateway.executor.journal
     assert [entry.look for entry in journal.lookups] == [Look.BROWSE, Look.BROWSE, Look.DESCRIBE]
 

@@ -7,7 +7,7 @@ from starlette.types import Message
 from tests.surfaces.mcp.listening import Counting, hello, listening
 
 from portico.domain.server import HttpSettings
-from portico.surfaces.mcp.http import HostCheck, names_of
+from portico.surfaces.mcp.http_checks import HostCheck
 
 PATHS = (
     "/",
@@ -77,7 +77,7 @@ async def asked(guard: HostCheck, path: str, headers: Headers, *, method: str = 
 
 def guarded(settings: HttpSettings | None = None) -> tuple[HostCheck, Counting]:
     inner = Counting()
-    return HostCheck(inner, names_of(settings or HttpSettings(), 8421)), inner
+    return HostCheck(inner, settings or HttpSettings(), 8421), inner
 
 
 @pytest.mark.requirement("T01")

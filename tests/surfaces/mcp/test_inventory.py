@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import tana
+from tests import tana_server
 from tests.catalogue import generate
-from tests.sample_tools import sample_house
-from tests.tana import tana_house
+from tests.sample_tools import sample_app
+from tests.tana_server import tana_app
 
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Call, Caller
 from portico.domain.server import Offering, ServerSpec, ToolFilter
-from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Usage, standing_of
 from portico.domain.version import VERSION
@@ -36,13 +36,13 @@ COUNTERS = [TokenEstimate(), *([ExactTokens()] if find_spec("splintr") else [])]
 
 def registry(application: FakeApplication | None = None, **options: Any) -> ToolRegistry:
     """A registry like the one that the surface uses."""
-    given = {"prefix": tana.PREFIX, "quick_actions": tana.QUICK_ACTIONS, "caller": AGENT, **options}
-    return create_tool_registry((application or tana_house()).gateway, **given)
+    given = {"prefix": tana_server.PREFIX, "quick_actions": tana_server.QUICK_ACTIONS, "caller": AGENT, **options}
+    return create_tool_registry((application or tana_app()).gateway, **given)
 
 
 def offer(application: FakeApplication, *definitions: Mapping[str, Any]) -> None:
     """Let the server offer this from now on."""
-    application.gateway.publisher.accept([(Offering(server=tana.SERVER, tools=definitions), "local")])
+    application.gateway.publisher.accept([(Offering(server=tana_server.SERVER, tools=definitions), "local")])
 
 
 def names_in(answer: Mapping[str, Any]) -> list[str]:
@@ -84,8 +84,8 @@ def test_the_version_is_that_of_the_gateway():
 def test_sixteen_tools_stand_in_their_five_categories_each_in_one():
     answer = registry().get_capabilities()
     found = {category["name"]: [tool["name"] for tool in category["tools"]] for category in answer["categories"]}
-    assert list(found) == list(tana.CATEGORIES)
-    assert {name: set(tools) for name, tools in found.items()} == {n: set(t) for n, t in tana.CATEGORIES.items()}
+    assert list(found) == list(tana_server.CATEGORIES)
+    assert {name: set(tools) for name, tools in found.items()} == {n: set(t) for n, t in tana_server.CATEGORIES.items()}
     assert len(names_in(answer)) == len(set(names_in(answer))) == 16
 
 
@@ -96,14 +96,14 @@ def test_without_a_category_for_them_the_registry_s_own_tools_are_not_among_othe
     if written:
         application.gateway.standings.replace_categories({"system": Category(name="system", description="The machine")})
     names = names_in(registry(application).get_capabilities())
-    assert names == (["github__row", *tana.OWN] if written else ["github__row"])
-    assert registry(application).list_tool_names() == ["github__row", *tana.OWN]
+    assert names == (["github__row", *tana_server.OWN] if written else ["github__row"])
+    assert registry(application).list_tool_names() == ["github__row", *tana_server.OWN]
 
 
 @pytest.mark.requirement("S2-29")
 def test_a_category_filters_the_inventory_whatever_its_case():
     whole = registry().get_capabilities()
-    for name in tana.CATEGORIES:
+    for name in tana_server.CATEGORIES:
         answer = registry().get_capabilities(f" {name.upper()}")
         assert answer["categories"] == [category for category in whole["categories"] if category["name"] == name]
         assert answer.keys() == whole.keys()
@@ -136,8 +136,8 @@ def test_of_very_many_categories_an_error_names_the_nearest_and_counts_the_rest(
 def test_a_schema_comes_with_what_the_tool_returns_and_examples():
     assert registry().get_tool_schema("tana_search") == {
         "tool": "tana_search",
-        "schema": tana.DEFINITIONS[0]["inputSchema"],
-        "returns": tana.DEFINITIONS[0]["outputSchema"],
+        "schema": tana_server.DEFINITIONS[0]["inputSchema"],
+        "returns": tana_server.DEFINITIONS[0]["outputSchema"],
         "examples": [{"query": "..."}],
     }
     assert list(registry().get_tool_schema("tana_stats") or ()) == ["tool", "schema", "examples"]
@@ -157,10 +157,10 @@ def test_every_spelling_means_the_same_tool(name: str):
 
 @pytest.mark.requirement("S2-9")
 def test_a_schema_is_the_one_that_the_function_s_signature_declares_and_that_calls_are_checked_by():
-    application = sample_house()
+    application = sample_app()
     found = registry(application).get_tool_schema("base_tableList")
     assert found is not None
-    (tool,) = [tool for tool in application.gateway.listing(AGENT) if tool.listed == "base_tableList"]
+    (tool,) = [tool for tool in application.gateway.view(AGENT).tools if tool.listed == "base_tableList"]
     assert found["schema"] == tool.input_schema == tool.definition["inputSchema"]
     assert found["schema"]["required"] == ["database_name"]
 
@@ -181,14 +181,14 @@ def test_there_is_a_tool_or_there_is_none():
 @pytest.mark.requirement("S2-32", "S2-33")
 def test_every_name_is_listed_once_and_has_a_schema():
     found = registry()
-    assert sorted(found.list_tool_names()) == sorted(tana.NAMES)
+    assert sorted(found.list_tool_names()) == sorted(tana_server.NAMES)
     assert all(found.get_tool_schema(name) for name in found.list_tool_names())
 
 
 @pytest.mark.requirement("S2-33")
 def test_a_registry_without_a_prefix_has_no_tools_of_its_own():
-    found = create_tool_registry(tana_house().gateway)
-    assert set(found.list_tool_names()) == set(tana.NAMES) - set(tana.OWN)
+    found = create_tool_registry(tana_app().gateway)
+    assert set(found.list_tool_names()) == set(tana_server.NAMES) - set(tana_server.OWN)
     assert found.definitions() == []
     assert not found.has_tool("capabilities")
 
@@ -224,7 +224,7 @@ def test_the_oldest_answers_make_room():
 
 
 def test_registries_that_share_a_cache_share_no_answer():
-    application, cache = tana_house(), AnswerCache()
+    application, cache = tana_app(), AnswerCache()
     one, other = (registry(application, prefix=prefix, cache=cache) for prefix in ("a_", "b_"))
     for found in (one, other, one, other):
         assert f"{found.prefix}capabilities" in names_in(found.get_capabilities())
@@ -233,7 +233,7 @@ def test_registries_that_share_a_cache_share_no_answer():
 
 @pytest.mark.requirement("S2-44", "S2-57", "S2-E5", "S2-E6")
 def test_a_tool_that_changes_is_told_anew_at_once():
-    application = tana_house()
+    application = tana_app()
     found = registry(application)
     before = found.get_tool_schema("tana_stats")
     offer(application, {**definition("tana_stats", "Count more", days="integer")})
@@ -243,7 +243,7 @@ def test_a_tool_that_changes_is_told_anew_at_once():
     assert list(after["schema"]["properties"]) == ["days"]
     assert len(found.cache) == 1, "what was made of the last edition is gone"
     assert found.get_tool_schema("tana_search") is None
-    assert names_in(found.get_capabilities()) == ["tana_stats", *tana.OWN]
+    assert names_in(found.get_capabilities()) == ["tana_stats", *tana_server.OWN]
     assert len(registry(application).cache) == 0, "a new process begins with nothing"
 
 
@@ -257,7 +257,7 @@ def test_what_a_caller_does_with_an_answer_changes_nobody_else_s():
 
 @pytest.mark.requirement("S2-14", "S2-21")
 async def test_calls_do_not_change_a_byte_and_an_update_of_tiers_may():
-    application = tana_house()
+    application = tana_app()
     found = registry(application, quick_actions=())
     before = found.capabilities().text
     for _ in range(3):
@@ -271,7 +271,7 @@ async def test_calls_do_not_change_a_byte_and_an_update_of_tiers_may():
 
 @pytest.mark.requirement("S2-21")
 def test_pins_are_the_first_quick_actions_when_the_config_names_none():
-    application = tana_house(pins=("tana_node",))
+    application = tana_app(pins=("tana_node",))
     actions = registry(application, quick_actions=()).get_capabilities()["quickActions"]
     assert actions[0] == "node: show a node with its children"
     assert len(actions) == 3
@@ -302,8 +302,8 @@ def test_every_process_gives_the_same_bytes():
 WITHOUT_MCP = """
 import sys
 from portico.surfaces.capabilities.inventory import create_tool_registry
-from portico.testing import definition, furnish
-registry = create_tool_registry(furnish({"hub": [definition("row", "Reads a row", id="integer")]}).gateway)
+from portico.testing import definition, make_test_app
+registry = create_tool_registry(make_test_app({"hub": [definition("row", "Reads a row", id="integer")]}).gateway)
 assert registry.list_tool_names() == ["hub__row"], registry.list_tool_names()
 assert registry.get_tool_schema("row")["schema"]["required"] == ["id"]
 assert registry.get_capabilities()["categories"][0]["tools"] == [{"name": "hub__row", "description": "Reads a row"}]
@@ -321,7 +321,7 @@ def test_the_registry_works_without_mcp():
 @pytest.mark.parametrize("source", ["local", "upstream"])
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
 def test_the_inventory_of_the_preset_costs_less_than_500_tokens(counter: TokenCounter, source: str):
-    answer = registry(tana_house(source=source)).capabilities()
+    answer = registry(tana_app(source=source)).capabilities()
     assert "truncated" not in answer.as_data()
     assert counter.count(answer.text) < 500
     assert (answer.shown, answer.total) == (16, 16)
@@ -330,7 +330,7 @@ def test_the_inventory_of_the_preset_costs_less_than_500_tokens(counter: TokenCo
 @pytest.mark.requirement("S2-5", "S2-43", "S2-55")
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.name)
 def test_every_schema_of_the_preset_costs_less_than_300_tokens(counter: TokenCounter):
-    costs = {name: counter.count(registry().schema(name).text) for name in tana.NAMES}
+    costs = {name: counter.count(registry().schema(name).text) for name in tana_server.NAMES}
     assert max(costs, key=lambda name: costs[name]) == "tana_create"
     assert costs["tana_create"] < 300
     assert costs["tana_search"] < 150
@@ -379,7 +379,7 @@ def test_538_tools_stay_within_the_budget_and_every_name_can_be_had():
     assert all(category.get("count") or category.get("names") for category in told["categories"])
     assert told["next"] == f'capabilities({{"category": "{found.categories()[0]}"}})'
     assert sorted(name for category in found.categories() for name in paged(found, category)) == sorted(
-        tool.listed for tool in application.gateway.listing(AGENT)
+        tool.listed for tool in application.gateway.view(AGENT).tools
     )
 
 
@@ -474,7 +474,7 @@ def test_hidden_tools_are_not_counted_and_have_no_schema():
     )
     found = registry(application)
     assert found.categories() == ["misc"]
-    assert found.list_tool_names() == ["hub__row", *tana.OWN]
+    assert found.list_tool_names() == ["hub__row", *tana_server.OWN]
     assert found.get_tool_schema("hub__secret_row") is None
     with pytest.raises(InvalidArguments, match="no tool stands in 'vault'"):
         found.get_capabilities("vault")
@@ -492,8 +492,8 @@ class OwnServer:
 
 @pytest.mark.requirement("T17")
 def test_callers_who_see_other_tools_never_share_an_answer():
-    application = make_test_app({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
-    application.gateway.policy = OwnServer()
+    servers = {"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]}
+    application = make_test_app(servers, policy=OwnServer())
     found = registry(application, prefix=None)
     ann, bob = found.seen_by(Caller(name="ann")), found.seen_by(Caller(name="bob"))
     for _ in range(2):
@@ -503,7 +503,7 @@ def test_callers_who_see_other_tools_never_share_an_answer():
 
 
 def test_a_tool_whose_name_the_registry_takes_is_told_under_its_handle():
-    application = tana_house(definition("tana_capabilities", "The server's own"), definition("tana_node"))
+    application = tana_app(definition("tana_capabilities", "The server's own"), definition("tana_node"))
     found = registry(application)
     assert "tana.tana_capabilities" in found.list_tool_names()
     schemas = [found.get_tool_schema(name) for name in ("tana_capabilities", "tana.tana_capabilities")]

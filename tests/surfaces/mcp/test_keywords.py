@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import generate
-from tests.sample_tools import ALL, TWO, sample_house
+from tests.sample_tools import ALL, TWO, sample_app
 
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.disclosure import Hit
-from portico.domain.snapshot import CatalogSnapshot
 from portico.gateway import Gateway
-from portico.surfaces.search import KeywordIndex, build_keyword_index
+from portico.surfaces.search.surface import KeywordIndex, build_keyword_index
 from portico.testing import definition, make_test_app
 
 
@@ -36,7 +36,7 @@ def score(text: str, name: str, description: str = "", *, category: str = "shelf
 
 @pytest.mark.requirement("S0-25", "S0-E1")
 def test_the_documented_scores_come_out() -> None:
-    gateway = sample_house(*TWO).gateway
+    gateway = sample_app(*TWO).gateway
     assert list(scores(gateway, "table list").items()) == [("base_tableList", 120), ("base_tableDDL", 100)]
     assert list(scores(gateway, "list, TABLE").items()) == [("base_tableList", 120), ("base_tableDDL", 100)]
 
@@ -100,13 +100,13 @@ def test_each_parameter_whose_name_has_the_query_gets_15() -> None:
 def test_the_order_is_by_score_and_then_by_name() -> None:
     application = make_test_app({"s": [definition(n) for n in ("b_row", "a_row", "c", "row_x")]})
     assert list(scores(application.gateway, "row").items()) == [("s__a_row", 100), ("s__b_row", 100), ("s__row_x", 100)]
-    found = ask(sample_house().gateway.snapshot, "table sql list database")
+    found = ask(sample_app().gateway.snapshot, "table sql list database")
     assert [(-hit.score, hit.tool.listed) for hit in found] == sorted((-h.score, h.tool.listed) for h in found)
 
 
 @pytest.mark.requirement("S0-36")
 def test_the_limit_keeps_the_best() -> None:
-    snapshot = sample_house().gateway.snapshot
+    snapshot = sample_app().gateway.snapshot
     every = ask(snapshot, "table sql")
     assert len(every) > 2
     assert ask(snapshot, "table sql", limit=2) == every[:2]
@@ -114,14 +114,14 @@ def test_the_limit_keeps_the_best() -> None:
 
 
 def test_each_part_of_a_score_can_be_seen() -> None:
-    hit = ask(sample_house(*TWO).gateway.snapshot, "base database")[0]
+    hit = ask(sample_app(*TWO).gateway.snapshot, "base database")[0]
     assert hit.why == {"name": 100, "category": 75, "keywords": 10}
     assert hit.score == 185
 
 
 @pytest.mark.requirement("S0-74")
 def test_keywords_find_the_relevant_tools() -> None:
-    gateway = sample_house().gateway
+    gateway = sample_app().gateway
     first = {
         text: next(iter(scores(gateway, text))) for text in ("ddl", "user days", "explain statement", "read query")
     }
@@ -134,7 +134,7 @@ def test_keywords_find_the_relevant_tools() -> None:
 
 
 def test_nothing_outside_the_visible_set_is_found_or_felt() -> None:
-    snapshot = sample_house().gateway.snapshot
+    snapshot = sample_app().gateway.snapshot
     index = build_keyword_index(snapshot, None)
     every = index.query("table list", within=snapshot.tools.keys(), limit=100).hits
     some = {id for id in snapshot.tools if id.name != "base_tableList"}
@@ -153,7 +153,7 @@ def test_what_did_not_change_is_not_taken_apart_again() -> None:
 
 @pytest.fixture(scope="module")
 def snapshot() -> CatalogSnapshot:
-    return sample_house(*ALL).gateway.snapshot
+    return sample_app(*ALL).gateway.snapshot
 
 
 @pytest.fixture(scope="module")

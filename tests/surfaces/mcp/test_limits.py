@@ -11,7 +11,7 @@ import anyio
 import pytest
 from tests.surfaces.mcp.listening import Listening, Reply, hello, listening, mcp_headers, read_reply
 
-from portico.surfaces.mcp.http_limits import MOST_VALUES, has_too_many_values
+from portico.surfaces.mcp.http_checks import MOST_VALUES, has_too_many_values
 
 SLOW = pytest.mark.requirement("P-HTTP-TIME")
 SIZE = pytest.mark.requirement("P-HTTP-SIZE")

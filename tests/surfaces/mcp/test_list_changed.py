@@ -126,7 +126,7 @@ async def test_a_client_that_never_listed_is_told(mode: str):
                             await anext(aiter(changes))
 
 
-async def test_an_edition_that_lists_the_same_is_not_told():
+async def test_a_snapshot_that_lists_the_same_is_not_told():
     ears = Ears()
     async with (
         listening() as gateway,

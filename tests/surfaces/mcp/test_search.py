@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
 from tests.catalogue import generate
-from tests.sample_tools import ALL, TWO, handle_base_readQuery, reports, sample_house
+from tests.sample_tools import ALL, TWO, handle_base_readQuery, reports, sample_app
 
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Caller
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.server import ServerSpec, ToolFilter
-from portico.domain.snapshot import CatalogSnapshot
 from portico.domain.tool import Tool, ToolId
 from portico.errors import NextCall
 from portico.server.run import surface_tokens
@@ -25,7 +25,7 @@ from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search import DEFINITIONS, Search
+from portico.surfaces.search.surface import DEFINITIONS, Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
@@ -59,7 +59,7 @@ def connected(application: FakeApplication, surface: Any, era: str) -> Client:
 
 @pytest.mark.requirement("S0-11", "S0-12", "S0-13", "S0-14", "S0-15", "S0-16", "S0-22", "S0-26", "S0-75", "S0-E6")
 async def test_an_exact_name_gives_the_documented_answer() -> None:
-    assert await ask(sample_house(), "base_readQuery") == {
+    assert await ask(sample_app(), "base_readQuery") == {
         "match_type": "exact",
         "tool": {
             "name": "base_readQuery",
@@ -85,7 +85,7 @@ async def test_an_exact_name_gives_the_documented_answer() -> None:
 @pytest.mark.requirement("S0-10", "S0-12", "S0-21")
 @pytest.mark.parametrize("query", ["base_readQuery", "BASE_READQUERY", "base_readquery", " base_readQuery\n"])
 async def test_an_exact_name_is_found_in_any_case_and_told_in_its_own(query: str) -> None:
-    answer = await ask(sample_house(), query)
+    answer = await ask(sample_app(), query)
     assert answer["match_type"] == "exact"
     assert answer["tool"]["name"] == "base_readQuery"
 
@@ -105,7 +105,7 @@ async def test_a_name_that_several_servers_have_is_a_keyword() -> None:
 
 @pytest.mark.requirement("S0-23", "S0-24", "S0-25", "S0-26", "S0-E1", "S0-E6")
 async def test_keywords_give_the_documented_answer() -> None:
-    assert await ask(sample_house(*TWO), "table list") == {
+    assert await ask(sample_app(*TWO), "table list") == {
         "match_type": "approximate",
         "results_count": 2,
         "tools": [
@@ -138,7 +138,7 @@ async def test_ten_tools_are_told_unless_the_limit_says_otherwise() -> None:
 
 @pytest.mark.requirement("S0-E3")
 async def test_no_query_gives_all_names_page_by_page() -> None:
-    assert await ask(sample_house(*TWO)) == {
+    assert await ask(sample_app(*TWO)) == {
         "match_type": "list_all",
         "total_count": 2,
         "tools": ["base_tableDDL", "base_tableList"],
@@ -152,14 +152,14 @@ async def test_no_query_gives_all_names_page_by_page() -> None:
         assert page["total_count"] == 250
         names += page["tools"]
         cursor, pages = page.get("next_cursor", ""), pages + 1
-    assert names == sorted(tool.listed for tool in application.gateway.listing(AGENT))
+    assert names == sorted(tool.listed for tool in application.gateway.view(AGENT).tools)
     assert pages == 5
     assert len((await ask(application))["tools"]) == 100
 
 
 @pytest.mark.requirement("S0-47", "S0-67")
 async def test_exactly_three_tools_are_listed() -> None:
-    application = sample_house(*ALL, pins=PINS)
+    application = sample_app(*ALL, pins=PINS)
     assert [tool["name"] for tool in await Search(application.gateway).tools(AGENT)] == [
         "search_tool",
         "execute_tool",
@@ -171,7 +171,7 @@ async def test_exactly_three_tools_are_listed() -> None:
 @pytest.mark.requirement("S0-47", "S0-67")
 @pytest.mark.parametrize("surface", [Search, Discover, Capabilities])
 async def test_a_tool_that_is_pinned_under_two_spellings_is_listed_once(surface: Any) -> None:
-    application = sample_house(*ALL, pins=("base_readQuery", "local.base_readQuery", "BASE_READQUERY", "base_tableDDL"))
+    application = sample_app(*ALL, pins=("base_readQuery", "local.base_readQuery", "BASE_READQUERY", "base_tableDDL"))
     names = [tool["name"] for tool in await surface(application.gateway).tools(AGENT)]
     assert names[-2:] == ["base_readQuery", "base_tableDDL"]
     assert len(names) == len(set(names))
@@ -179,7 +179,7 @@ async def test_a_tool_that_is_pinned_under_two_spellings_is_listed_once(surface:
 
 @pytest.mark.requirement("S0-1", "S0-66", "S0-67", "S0-72")
 async def test_of_120_functions_three_are_listed_at_a_hundredth_of_the_cost() -> None:
-    application = sample_house(handle_base_readQuery, *reports(119), pins=PINS)
+    application = sample_app(handle_base_readQuery, *reports(119), pins=PINS)
     assert len(await Static(application.gateway).tools(AGENT)) == 120
     assert [tool["name"] for tool in await Search(application.gateway).tools(AGENT)] == [
         "search_tool",
@@ -191,7 +191,7 @@ async def test_of_120_functions_three_are_listed_at_a_hundredth_of_the_cost() ->
 
 @pytest.mark.requirement("S0-66")
 async def test_static_lists_every_tool_on_its_own() -> None:
-    application = sample_house(*ALL, pins=PINS)
+    application = sample_app(*ALL, pins=PINS)
     names = {tool["name"] for tool in await Static(application.gateway).tools(AGENT)}
     assert names == {"base_readQuery", "base_tableList", "base_tableDDL", "dba_userSqlList", "sql_opt_explain"}
 
@@ -199,7 +199,7 @@ async def test_static_lists_every_tool_on_its_own() -> None:
 @pytest.mark.requirement("S0-27", "S0-41", "S0-42", "S0-43", "S0-67", "S0-73", "S0-E8")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_real_client_walks_the_documented_way(era: str) -> None:
-    application = sample_house(*ALL, pins=PINS)
+    application = sample_app(*ALL, pins=PINS)
     async with connected(application, Search, era) as client, connected(application, Static, era) as static:
         assert [tool.name for tool in (await client.list_tools()).tools] == [
             "search_tool",
@@ -269,7 +269,7 @@ async def test_the_tool_s_name_stands_under_tool_name_whatever_stands_beside_it(
 
 
 async def test_what_a_function_raises_is_a_result_that_says_so() -> None:
-    failed = await execute(sample_house(), {"tool_name": "sql_opt_explain", "arguments": {"sql": "x"}})
+    failed = await execute(sample_app(), {"tool_name": "sql_opt_explain", "arguments": {"sql": "x"}})
     assert failed["isError"]
     assert failed["content"][0]["text"] == "ValueError: cannot explain 'x'"
 
@@ -293,7 +293,7 @@ async def test_what_a_function_raises_is_a_result_that_says_so() -> None:
     ],
 )
 async def test_a_call_that_cannot_be_made_names_the_next_one(arguments: dict[str, Any], text: str) -> None:
-    refused = await execute(sample_house(), arguments)
+    refused = await execute(sample_app(), arguments)
     assert refused["isError"]
     assert refused["content"][0]["text"].startswith(text)
     assert "\nnext: " in refused["content"][0]["text"]
@@ -342,8 +342,8 @@ class OwnServer:
 
 @pytest.mark.requirement("T17")
 async def test_tools_of_other_callers_are_never_counted() -> None:
-    application = make_test_app({"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]})
-    application.gateway.policy = OwnServer()
+    servers = {"ann": [definition("row")], "bob": [definition("row"), definition("row_2")]}
+    application = make_test_app(servers, policy=OwnServer())
     ann = Caller(name="ann")
     assert await ask(application, caller=ann) == {"match_type": "list_all", "total_count": 1, "tools": ["ann__row"]}
     assert (await ask(application, "row", caller=ann))["match_type"] == "exact", "bob's makes it no less unique"
@@ -353,8 +353,8 @@ async def test_tools_of_other_callers_are_never_counted() -> None:
 
 
 async def test_the_order_may_be_that_of_the_index_and_the_scores_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    application = sample_house()
-    tools = {tool.listed: tool for tool in application.gateway.listing(AGENT)}
+    application = sample_app()
+    tools = {tool.listed: tool for tool in application.gateway.view(AGENT).tools}
     ranked = [Hit(tool=tools[name], score=0.5) for name in ("sql_opt_explain", "base_tableDDL", "base_tableList")]
     found = Findings(hits=tuple(ranked), fits=True)
     monkeypatch.setattr(type(application.gateway), "hits", lambda self, caller, query: found)
@@ -369,7 +369,7 @@ async def test_the_order_may_be_that_of_the_index_and_the_scores_stay(monkeypatc
     assert (await ask(application, "table list", order="meaning"))["tools"] == [], "the nearest are no answer"
 
 
-async def test_a_new_edition_is_searched_at_once() -> None:
+async def test_a_new_snapshot_is_searched_at_once() -> None:
     application = make_test_app({"hub": [definition("row")]})
     search = Search(application.gateway).meta_tool("search_tool")
     assert search is not None
@@ -396,7 +396,7 @@ async def test_a_new_edition_is_searched_at_once() -> None:
     ],
 )
 async def test_what_cannot_be_read_is_named(arguments: dict[str, Any], lines: list[str]) -> None:
-    search = Search(sample_house().gateway).meta_tool("search_tool")
+    search = Search(sample_app().gateway).meta_tool("search_tool")
     assert search is not None
     result = await search(AGENT, arguments, Envelope())
     assert result["isError"]
@@ -407,7 +407,7 @@ async def test_what_cannot_be_read_is_named(arguments: dict[str, Any], lines: li
 
 
 async def test_a_query_under_a_shorter_name_is_understood_and_none_at_all_lists_every_tool() -> None:
-    search = Search(sample_house().gateway).meta_tool("search_tool")
+    search = Search(sample_app().gateway).meta_tool("search_tool")
     assert search is not None
     for arguments, kind in (({"q": "table list"}, "approximate"), ({}, "list_all"), ({"limit": 5}, "list_all")):
         assert (await search(AGENT, arguments, Envelope()))["structuredContent"]["match_type"] == kind
@@ -429,7 +429,7 @@ STRANGE = [
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("query", STRANGE)
 async def test_strange_queries_are_answered(query: str) -> None:
-    answer = await ask(sample_house(), query)
+    answer = await ask(sample_app(), query)
     assert answer.keys() == {"match_type", "results_count", "tools"}
 
 
@@ -444,7 +444,7 @@ KEYS = ["query", "limit", "cursor", "tool_name", "name", "arguments", "args"]
 @settings(max_examples=150)
 @given(st.sampled_from(["search_tool", "execute_tool"]), st.dictionaries(st.sampled_from(KEYS), json_values))
 async def test_any_arguments_of_a_meta_tool_get_an_answer(name: str, arguments: dict[str, Any]) -> None:
-    meta_tool = Search(sample_house(*TWO).gateway).meta_tool(name)
+    meta_tool = Search(sample_app(*TWO).gateway).meta_tool(name)
     assert meta_tool is not None
     result = await meta_tool(AGENT, arguments, Envelope())
     assert result["content"][0]["text"]

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sample_tools import handle_base_readQuery, handle_dba_userSqlList
 
+from portico.domain.docstrings import section_texts
 from portico.providers.python.functions import define
-from portico.surfaces.search import argument_texts, parameters, type_name
+from portico.surfaces.search.surface import parameters, type_name
 from portico.testing import definition, tool
 
 
@@ -109,7 +110,7 @@ def test_a_required_parameter_without_a_schema_is_told() -> None:
     ],
 )
 def test_the_arguments_section_is_read(doc: str, texts: dict[str, str]) -> None:
-    assert argument_texts(doc) == texts
+    assert section_texts(doc) == texts
 
 
 json_values: Any = st.recursive(
@@ -124,4 +125,4 @@ json_values: Any = st.recursive(
 @given(json_values, st.text(max_size=200))
 def test_any_schema_has_a_type_and_any_text_is_read(schema: Any, text: str) -> None:
     assert type_name(schema, {})
-    argument_texts(f"Args:\n{text}")
+    section_texts(f"Args:\n{text}")

@@ -14,8 +14,8 @@ from mcp_types import Implementation
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.surfaces.mcp.listening import Listening, hello, listening, mcp_headers
 
-from portico.domain.call import Call, Caller, Result
-from portico.domain.snapshot import CatalogSnapshot
+from portico.catalog.view import CatalogView
+from portico.domain.call import Call, Result
 from portico.execution.executor import Executor
 
 OWNER = pytest.mark.requirement("P-SESSION-OWNER")
@@ -189,9 +189,9 @@ async def test_clients_are_told_apart_by_session_and_later_by_what_they_call_the
     seen: list[str] = []
     whole = Executor.run
 
-    async def noted(self: Executor, caller: Caller, call: Call, snapshot: CatalogSnapshot) -> Result:
-        seen.append(caller.client)
-        return await whole(self, caller, call, snapshot)
+    async def noted(self: Executor, view: CatalogView, call: Call) -> Result:
+        seen.append(view.caller.client)
+        return await whole(self, view, call)
 
     monkeypatch.setattr(Executor, "run", noted)
     call = {"name": "playwright.browser_snapshot", "arguments": {}}

@@ -10,22 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.domain.call import Result
-from portico.domain.foreign_text import own_block
 from portico.errors import InvalidArguments, NextCall, UnknownTool
-from portico.protocols import ScriptEngine
 from portico.rendering.budget import TokenEstimate
-from portico.scripting.session import ScriptRunner
+from portico.results.own_blocks import own_block
+from portico.scripting.engine import LuaEngine
+from portico.scripting.script_session import ScriptRunner
 from portico.server.run import surface_tokens
 from portico.surfaces.discover.surface import DEFINITIONS, Discover
-from portico.surfaces.mcp.meta_tools import error_result, text_result, with_notes
-from portico.surfaces.mcp.surface import Envelope
+from portico.surfaces.mcp.surface import Envelope, error_result, text_result, with_notes
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
-
-
-def _never() -> ScriptEngine:
-    raise AssertionError("no script comes here")
-
 
 ISSUE = definition("create-issue", "Create an issue.", title="string")
 
@@ -56,7 +50,7 @@ async def test_discover_lists_its_own_tools_and_the_pins(application: FakeApplic
 def test_discover_costs_less_than_seven_hundred_tokens_with_any_catalog() -> None:
     application = make_test_app({f"server-{number}": [definition("x")] for number in range(300)})
     assert (
-        surface_tokens(application.gateway, scripts=ScriptRunner(gateway=application.gateway, open_engine=_never))
+        surface_tokens(application.gateway, scripts=ScriptRunner(gateway=application.gateway, engine=LuaEngine()))
         <= 700
     )
     assert surface_tokens(application.gateway, "static") > 5_000

@@ -11,10 +11,10 @@ from tests.embeddings.polyglot import QUERY, TOOLS, Held, Polyglot
 
 from portico.gateway import Gateway
 from portico.search.embeddings.cache import Meanings
-from portico.storage.database import MemoryStore
+from portico.storage.memory import MemoryDefinitions
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search import Search
+from portico.surfaces.search.surface import Search
 from portico.testing import AGENT, make_test_app
 
 SURFACES = {"discover": Discover, "search": lambda gateway: Search(gateway, "meaning")}
@@ -27,7 +27,7 @@ def embedder() -> Held:
 
 @pytest.fixture
 def meanings(embedder: Held) -> Iterator[Meanings]:
-    made = Meanings(embedder, MemoryStore(), timeout=5)
+    made = Meanings(embedder, MemoryDefinitions(), timeout=5)
     yield made
     embedder.released.set()
     made.close()
@@ -67,7 +67,7 @@ async def test_the_loop_goes_on_while_an_embedder_thinks(surface: str, embedder:
 @pytest.mark.requirement("P-EMBEDDER-AWAY")
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_a_search_gives_up_on_an_embedder_that_hangs(surface: str, embedder: Held) -> None:
-    impatient = Meanings(embedder, MemoryStore(), timeout=0.02)
+    impatient = Meanings(embedder, MemoryDefinitions(), timeout=0.02)
     gateway, plain = make_test_app({"s": TOOLS}, meanings=impatient).gateway, make_test_app({"s": TOOLS}).gateway
     with fail_after(10):
         for query in ("send an invoice", QUERY):
@@ -78,7 +78,7 @@ async def test_a_search_gives_up_on_an_embedder_that_hangs(surface: str, embedde
 
 async def test_a_name_and_a_search_for_keywords_are_not_read() -> None:
     embedder = Polyglot()
-    meanings = Meanings(embedder, MemoryStore(), timeout=5)
+    meanings = Meanings(embedder, MemoryDefinitions(), timeout=5)
     gateway = make_test_app({"s": TOOLS}, meanings=meanings).gateway
     await anyio.to_thread.run_sync(meanings.check)
     before = list(embedder.asked)

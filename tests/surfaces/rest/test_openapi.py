@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.house.source import ROOT
-from tests.surfaces.rest.rooms import open_rest
+from tests.surfaces.rest.rest_app import open_rest
 
 KNOWN = {
     "server": ("serena-mcp-server", "serena", "playwright"),

@@ -13,31 +13,32 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from portico.admin import Admin
 from portico.domain.call import Call, Invocation, Outcome
-from portico.domain.journal import Look, Lookup, Report, ToolLine
+from portico.domain.journal_entries import JournalState, Look, Lookup, Report, ToolLine
 from portico.domain.tool import ToolId
 from portico.errors import CallError, UpstreamGone
 from portico.execution.executor import BOUNDS, Counts
 from portico.protocols import Provider
-from portico.storage.database import RecentJournal
-from portico.storage.journal import JournalState
+from portico.storage.memory import MemoryJournal
+from portico.storage.storage import Storage
 from portico.surfaces.capabilities.surface import Capabilities
-from portico.surfaces.rest.monitoring import Live, Ready
-from portico.surfaces.rest.operators import (
+from portico.surfaces.rest.operators_and_monitoring import (
     BudgetResponse,
     CallsResponse,
     ClearedResponse,
+    Live,
+    Ready,
     ServersResponse,
     StatsResponse,
 )
 from portico.testing import AGENT, FakeProvider
-from portico.tiers.tiers import TierAnswers
-from tests.operating import Kept
-from tests.surfaces.rest.rooms import TOOLS, Rest, open_rest
+from portico.tiers.tier_requests import TierAnswers
+from tests.fake_ledger import FakeLedger
+from tests.surfaces.rest.rest_app import TOOLS, Rest, open_rest
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-class Troubled(RecentJournal):
+class Troubled(MemoryJournal):
     """A journal whose store is away."""
 
     @property
@@ -69,16 +70,15 @@ async def test_usage_is_summed_up_alike_over_rest_and_on_the_command_line():
     await rest.application.gateway.call(AGENT, Call(tool="serena.replace_body", arguments={"body": "x"}))
     told = (await rest.get("/api/v1/stats?days=7&limit=10")).json
     report = await rest.application.admin.usage_report(days=7, limit=10)
-    printed = json.loads(json.dumps(report.as_data(rest.application.gateway.spelled)))
+    printed = json.loads(json.dumps(report.as_data(rest.application.gateway.spell_id)))
     assert printed == told
 
 
 async def test_usage_is_told_in_the_words_and_units_of_the_tiers():
-    rest = open_rest()
-    rest.used("serena-mcp-server", "find_symbol", 75, failed=1)
     used = ToolLine(tool=ToolId("serena-mcp-server", "find_symbol"), calls=75, done=74, mean_ms=47, p95_ms=48)
     gone = ToolLine(tool=ToolId("gone", "tool"), calls=1, done=1, mean_ms=47, p95_ms=48)
-    rest.application.admin.ledger = Kept(summed=Report(days=7, calls=76, top=(used, gone)))
+    rest = open_rest(storage=Storage(ledger=FakeLedger(summed=Report(days=7, calls=76, top=(used, gone)))))
+    rest.used("serena-mcp-server", "find_symbol", 75, failed=1)
     lines = {line["tool"]: line for line in (await rest.get("/api/v1/stats")).json["top"]}
     assert lines.keys() == {"serena::find_symbol", "gone::tool"}
     told = (await rest.get(f"{TOOLS}/serena/find_symbol")).json
@@ -88,11 +88,10 @@ async def test_usage_is_told_in_the_words_and_units_of_the_tiers():
 
 
 async def test_usage_is_not_asked_of_a_store_that_is_known_to_be_away():
-    rest = open_rest()
-    rest.application.admin.ledger = Kept(summed=Report(days=7))
+    rest = open_rest(storage=Storage(ledger=FakeLedger(summed=Report(days=7))))
     assert (await rest.get("/api/v1/stats")).status == 200
     driver, advice = "connection failed to 10.0.0.1 " * 20, "Check that the server runs"
-    rest.application.admin.trouble = f"the store postgresql://db did not answer: {driver}. {advice}"
+    rest.application.admin.note_trouble(f"the store postgresql://db did not answer: {driver}. {advice}")
     answer = await rest.get("/api/v1/stats")
     assert (answer.status, answer.error["code"]) == (503, "store_error")
     said = answer.error["message"]
@@ -155,8 +154,8 @@ async def test_a_report_is_made_once_however_many_ask(
 
 @pytest.mark.requirement("P-REPORTS-KEPT")
 async def test_a_report_is_another_one_after_a_call():
-    rest = open_rest()
-    ledger = rest.application.admin.ledger = Kept(summed=Report(days=7))
+    ledger = FakeLedger(summed=Report(days=7))
+    rest = open_rest(storage=Storage(ledger=ledger))
     assert (await rest.get("/api/v1/stats")).json["calls"] == 0
     ledger.summed = Report(days=7, calls=3)
     rest.used("playwright", "browser_snapshot", 3)
@@ -221,7 +220,7 @@ async def test_we_are_ready_once_every_server_was_asked():
 
 @pytest.mark.requirement("F52")
 async def test_a_store_that_is_away_degrades_and_does_not_stop():
-    rest = open_rest(journal=Troubled())
+    rest = open_rest(storage=Storage(journal=Troubled()))
     answer = await rest.get("/readyz")
     told = Ready.model_validate_json(answer.body, strict=True)
     assert (answer.status, told.ready, told.degraded, told.store) == (200, True, True, "the database is away")
@@ -313,7 +312,7 @@ async def test_counters_never_fall_and_names_stay_few():
     assert {dict(labels).get("server") for _, labels in after} <= {None, "", "serena-mcp-server"}
 
 
-async def test_two_houses_share_no_figure():
+async def test_two_applications_share_no_figure():
     one, other = open_rest(), open_rest()
     one.used("playwright", "browser_snapshot", 2)
     key = ("portico_calls_total", (("outcome", "done"), ("server", "playwright")))

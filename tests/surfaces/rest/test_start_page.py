@@ -7,7 +7,7 @@ import re
 import pytest
 
 from portico.config import SURFACES
-from tests.surfaces.rest.rooms import open_rest
+from tests.surfaces.rest.rest_app import open_rest
 
 
 @pytest.mark.requirement("P-START-PAGE")

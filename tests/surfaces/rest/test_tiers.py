@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from portico.domain.call import Caller
-from portico.surfaces.rest.errors import (
+from portico.surfaces.rest.tools import (
     CategoryOverviewResponse,
     FullToolSchemaResponse,
     HotToolsResponse,
@@ -14,7 +14,7 @@ from portico.surfaces.rest.errors import (
     ToolSummary,
 )
 from portico.testing import definition
-from tests.surfaces.rest.rooms import SERVERS, TOOLS, open_rest
+from tests.surfaces.rest.rest_app import SERVERS, TOOLS, open_rest
 
 PATHS: dict[str, type[BaseModel]] = {
     f"{TOOLS}/hot": HotToolsResponse,

@@ -1,58 +1,63 @@
-"""Connections to one server: negotiated, opened on first use, closed when idle, opened again after a failure."""
+"""The connection to one server: negotiated, opened on first use, closed when idle, opened again after a failure."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import orjson
 from anyio.abc import TaskGroup
 
+from portico.domain.backoff import pause_after
 from portico.domain.call import OnProgress, waiting_for_start
 from portico.domain.server import ServerSpec
 from portico.errors import Sent
 
-from .elicitation import DECLARED, Notifications
-from .param_headers import HeaderMap
-from .stdio import start_child
-from .transport import (
-    FOREVER,
+from .message_limits_and_errors import (
+    CAPABILITIES_KEY,
+    CLIENT_KEY,
     HANDSHAKE,
-    KNOWN,
     LOG_LEVEL_KEY,
     MODERN,
     SERVER_KEY,
     UNSUPPORTED_VERSION,
+    VERSION_KEY,
     BadStatus,
+    Bounds,
     ExchangeFault,
     ExchangeTimeouts,
     Expired,
-    InitializeResult,
+    JsonObject,
     Lost,
     OnLost,
     RequestDialect,
     RpcError,
     Transport,
     Unauthorized,
-    modern_dialect,
-    values_of,
+    count_values,
 )
+from .server_questions import DECLARED, Notifications
+from .stdio import start_process
+
+if TYPE_CHECKING:
+    from .streamable_http import HeaderMap
+
+logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 PROBE = 2.0
 """Seconds that a server of unknown era gets to answer the probe."""
-
-
-WELCOME_LIMIT = 1024 * 1024
-"""Bytes of what a server says of itself."""
+INITIALIZE_BOUNDS = Bounds(1024 * 1024)
+"""The most that a server may say of itself."""
 INSTRUCTIONS_LIMIT = 32_000
 """Characters of its instructions that are kept."""
 CAPABILITIES_LIMIT = 1_000
@@ -60,7 +65,7 @@ CAPABILITIES_LIMIT = 1_000
 
 
 class Era(StrEnum):
-    """How a server begins a connection."""
+    """The way in which a server begins a connection."""
 
     UNKNOWN = "unknown"
     HANDSHAKE = "handshake"
@@ -74,122 +79,129 @@ class Era(StrEnum):
         return cls.HANDSHAKE if version in HANDSHAKE else cls.UNKNOWN
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitializeResult:
+    """The server's description of itself when a connection opens."""
+
+    version: str
+    info: JsonObject = field(default_factory=dict)
+    capabilities: JsonObject = field(default_factory=dict)
+    instructions: str = ""
+
+    @classmethod
+    def read(cls, version: str, result: JsonObject, info: Any) -> InitializeResult:
+        """The kept part of an answer to `initialize` or `server/discover`."""
+        capabilities, instructions = result.get("capabilities"), result.get("instructions")
+        return cls(
+            version=version,
+            info=info if isinstance(info, dict) else {},
+            capabilities=_bound_capabilities(capabilities) if isinstance(capabilities, dict) else {},
+            instructions=instructions[:INSTRUCTIONS_LIMIT] if isinstance(instructions, str) else "",
+        )
+
+    def notifies_changes_of(self, kind: str) -> bool:
+        """Whether the server tells when its `tools`, `prompts` or `resources` change."""
+        declared = self.capabilities.get(kind)
+        return isinstance(declared, dict) and declared.get("listChanged") is True
+
+
+def _bound_capabilities(capabilities: JsonObject) -> JsonObject:
+    with suppress(TypeError):  # nested deeper than can be written again
+        if count_values(orjson.dumps(capabilities)) <= CAPABILITIES_LIMIT:
+            return capabilities
+    return {kind: {} for kind in ("tools", "prompts", "resources", "logging", "completions") if kind in capabilities}
+
+
 @dataclass(frozen=True, slots=True)
 class Negotiator:
-    """Agrees on a revision over a fresh link."""
+    """Agrees on a revision over a fresh transport."""
 
     client: Mapping[str, str]
     deadline: float
     """When it must be done, by the loop's clock."""
 
-    async def agree(self, link: Transport, era: Era) -> InitializeResult:
+    async def agree(self, transport: Transport, era: Era) -> InitializeResult:
         """Greet a server the way its era wants, or find out which that is.
 
         Raises:
-            Fault: it speaks no revision that we know, or does not speak.
+            ExchangeFault: it speaks no revision that we know, or does not speak.
         """
-        if era is Era.HANDSHAKE:
-            return await self._shake_hands_or_discover(link)
+        found = None
+        if era is not Era.HANDSHAKE:
+            try:
+                left = self._left
+                found = await self._discover(transport, left if era is Era.MODERN else min(PROBE, left / 3))
+            except RpcError as error:
+                supported = error.data.get("supported") if isinstance(error.data, dict) else None
+                named = supported if error.code == UNSUPPORTED_VERSION and isinstance(supported, list) else []
+                if named and not any(version in (*HANDSHAKE, MODERN) for version in named):
+                    raise _unknown_revision(", ".join(str(version)[:40] for version in named[:5])) from error
+            except Lost:
+                raise
+            except ExchangeFault:
+                pass
+        if found is not None:
+            return found
         try:
-            welcome = await self._discover(link, self._left if era is Era.MODERN else min(PROBE, self._left / 3))
+            return await self.initialize(transport)
         except RpcError as error:
-            _refuse_strangers(error)
-            welcome = None
-        except Lost:
-            raise
-        except ExchangeFault:
-            welcome = None
-        return welcome or await self._shake_hands_or_discover(link)
+            # A slow starter may have answered a probe that we had given up: it is modern, and says so now.
+            if error.code != UNSUPPORTED_VERSION or (found := await self._discover(transport, self._left)) is None:
+                raise
+            return found
 
-    async def shake_hands(self, link: Transport) -> InitializeResult:
+    async def initialize(self, transport: Transport) -> InitializeResult:
         """Begin a session with `initialize`."""
-        link.dialect = RequestDialect()
+        transport.dialect = RequestDialect()
         params = {"protocolVersion": HANDSHAKE[-1], "capabilities": DECLARED, "clientInfo": self.client}
-        result = await link.request("initialize", params, ExchangeTimeouts(self._left, size=WELCOME_LIMIT))
+        limits = ExchangeTimeouts(self._left, bounds=INITIALIZE_BOUNDS)
+        result = await transport.request("initialize", params, limits)
         version = result.get("protocolVersion")
         if version not in HANDSHAKE:
-            raise Lost(
-                f"the server speaks protocol revision {str(version)[:40]!r}, which is not known here",
-                f"known are {', '.join(KNOWN)}: use a version of the server that speaks one of them",
-            )
-        link.dialect = RequestDialect(version=version)
-        await link.notify("notifications/initialized", {})
-        return _welcome(version, result, result.get("serverInfo"))
+            raise _unknown_revision(repr(str(version)[:40]))
+        transport.dialect = RequestDialect(version=version)
+        await transport.notify("notifications/initialized", {})
+        return InitializeResult.read(version, result, result.get("serverInfo"))
 
     @property
     def _left(self) -> float:
         return max(0.01, self.deadline - asyncio.get_running_loop().time())
 
-    async def _shake_hands_or_discover(self, link: Transport) -> InitializeResult:
-        try:
-            return await self.shake_hands(link)
-        except RpcError as error:
-            if error.code != UNSUPPORTED_VERSION:
-                raise
-            # A slow starter may have answered a probe that we had given up: it is modern, and says so now.
-            welcome = await self._discover(link, self._left)
-            if welcome is None:
-                raise
-            return welcome
-
-    async def _discover(self, link: Transport, limit: float) -> InitializeResult | None:
-        link.dialect = modern_dialect(self.client)
-        result = await link.request("server/discover", {}, ExchangeTimeouts(limit, size=WELCOME_LIMIT))
+    async def _discover(self, transport: Transport, limit: float) -> InitializeResult | None:
+        # What the client of a call can be asked goes along with that call.
+        envelope = {VERSION_KEY: MODERN, CLIENT_KEY: self.client, CAPABILITIES_KEY: {}}
+        transport.dialect = RequestDialect(version=MODERN, envelope=envelope)
+        limits = ExchangeTimeouts(limit, bounds=INITIALIZE_BOUNDS)
+        result = await transport.request("server/discover", {}, limits)
         versions, capabilities = result.get("supportedVersions"), result.get("capabilities")
         if not isinstance(versions, list) or MODERN not in versions or not isinstance(capabilities, dict):
             return None
         meta = result.get("_meta")
-        return _welcome(MODERN, result, meta.get(SERVER_KEY) if isinstance(meta, dict) else None)
+        return InitializeResult.read(MODERN, result, meta.get(SERVER_KEY) if isinstance(meta, dict) else None)
 
 
-def _welcome(version: str, result: Mapping[str, Any], info: Any) -> InitializeResult:
-    capabilities, instructions = result.get("capabilities"), result.get("instructions")
-    return InitializeResult(
-        version=version,
-        info=info if isinstance(info, dict) else {},
-        capabilities=_bounded(capabilities) if isinstance(capabilities, dict) else {},
-        instructions=instructions[:INSTRUCTIONS_LIMIT] if isinstance(instructions, str) else "",
+def _unknown_revision(named: str) -> Lost:
+    return Lost(
+        f"the server speaks protocol revision {named}, which is not known here",
+        f"known are {', '.join((*HANDSHAKE, MODERN))}: use a version of the server that speaks one of them",
     )
-
-
-def _bounded(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
-    with suppress(TypeError):  # nested deeper than can be written again
-        if values_of(orjson.dumps(capabilities)) <= CAPABILITIES_LIMIT:
-            return capabilities
-    return {kind: {} for kind in ("tools", "prompts", "resources", "logging", "completions") if kind in capabilities}
-
-
-def _refuse_strangers(error: RpcError) -> None:
-    """Raise when a server names its revisions and there is none that we know."""
-    if error.code != UNSUPPORTED_VERSION or not isinstance(error.data, dict):
-        return
-    supported = error.data.get("supported")
-    if isinstance(supported, list) and supported and not any(version in KNOWN for version in supported):
-        names = ", ".join(str(version)[:40] for version in supported[:5])
-        raise Lost(
-            f"the server speaks protocol revision {names}, which is not known here",
-            f"known are {', '.join(KNOWN)}: use a version of the server that speaks one of them",
-        ) from error
 
 
 SETTLING = 2.0
 """Seconds that a server gets to take the handshake in."""
-RELISTEN = 1.0
-RELISTEN_CAP = 60.0
-
-_KINDS = ("tools", "prompts", "resources")
-_STANDING = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+RELISTEN, RELISTEN_CAP = 1.0, 60.0
+_SUBSCRIBING = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
 @dataclass(slots=True)
 class Subscriptions:
-    """The log level and the watched resources of one server."""
+    """The log level and the watched resources of one server; they hold for later connections too."""
 
     level: str = ""
     watched: set[str] = field(default_factory=set)
 
-    def note(self, method: str, params: Mapping[str, Any]) -> None:
-        """Take a request that holds for later connections too."""
+    def note(self, method: str, params: JsonObject) -> None:
+        """Take a request that changes them."""
         uri = str(params.get("uri", ""))
         if method == "logging/setLevel":
             self.level = str(params.get("level", ""))
@@ -203,86 +215,78 @@ class ServerConnection:
     """One connection to a server, from the end of the handshake on."""
 
     def __init__(
-        self, link: Transport, welcome: InitializeResult, standing: Subscriptions, inbox: Notifications, limit: float
+        self,
+        transport: Transport,
+        about: InitializeResult,
+        subscriptions: Subscriptions,
+        notifications: Notifications,
+        limit: float,
     ) -> None:
-        self.link, self.welcome = link, welcome
-        self._standing, self._inbox, self._limit = standing, inbox, limit
+        self.transport, self.about, self.subscriptions = transport, about, subscriptions
+        self._notifications, self._limit = notifications, limit
         self._rewritten = asyncio.Event()
         self._listening = anyio.CancelScope()
         self._is_settled = False
         self._apply_level()
 
-    @property
-    def is_watching(self) -> bool:
-        """Whether somebody waits for news of a resource, so that the connection must stay."""
-        return bool(self._standing.watched)
-
     async def request(
-        self, method: str, params: Mapping[str, Any], patience: ExchangeTimeouts, on_progress: OnProgress | None = None
+        self, method: str, params: JsonObject, timeouts: ExchangeTimeouts, on_progress: OnProgress | None = None
     ) -> dict[str, Any]:
         """Send one request and return the result object of its answer.
 
         What 2026-07-28 no longer has as a request is done in its own way, so that callers need not know the era.
         """
-        if method in _STANDING:
-            return await self._stand(method, params, patience)
-        return await self.link.request(method, params, patience, on_progress)
-
-    async def attend(self) -> None:
-        """Hear what the server says by itself, as long as the connection lives."""
-        if self.link.dialect.is_modern:
-            await self._attend_modern()
-        else:
-            await self._restore()
-            await self.link.listen()
-
-    async def settle(self) -> None:
-        """Wait until the server has taken the handshake in: what it asks until then belongs to no call."""
-        if self._is_settled or self.link.dialect.is_modern:
-            return
-        with suppress(ExchangeFault):  # an old server that knows no ping has taken it in all the same
-            await self.link.request("ping", {}, ExchangeTimeouts(SETTLING))
-        self._is_settled = True
-
-    async def aclose(self) -> None:
-        """Close the link."""
-        await self.link.aclose()
-
-    async def _stand(self, method: str, params: Mapping[str, Any], patience: ExchangeTimeouts) -> dict[str, Any]:
-        if not self.link.dialect.is_modern:
-            result = await self.link.request(method, params, patience)
-            self._standing.note(method, params)
+        if method not in _SUBSCRIBING:
+            return await self.transport.request(method, params, timeouts, on_progress)
+        if not self.transport.dialect.is_modern:
+            result = await self.transport.request(method, params, timeouts)
+            self.subscriptions.note(method, params)
             return result
-        self._standing.note(method, params)
+        self.subscriptions.note(method, params)
         self._apply_level()
         if method.startswith("resources/"):
             self._rewritten.set()
             self._listening.cancel()
         return {}
 
+    async def attend(self) -> None:
+        """Hear what the server says by itself, as long as the connection lives."""
+        if self.transport.dialect.is_modern:
+            await self._attend_modern()
+        else:
+            await self._restore()
+            await self.transport.listen()
+
+    async def settle(self) -> None:
+        """Wait until the server has taken the handshake in: what it asks until then belongs to no call."""
+        if self._is_settled or self.transport.dialect.is_modern:
+            return
+        with suppress(ExchangeFault):  # an old server that knows no ping has taken it in all the same
+            await self.transport.request("ping", {}, ExchangeTimeouts(SETTLING))
+        self._is_settled = True
+
     def _apply_level(self) -> None:
-        dialect = self.link.dialect
-        if dialect.is_modern and self._standing.level:
-            envelope = {**dialect.envelope, LOG_LEVEL_KEY: self._standing.level}
-            self.link.dialect = replace(dialect, envelope=envelope)
+        dialect = self.transport.dialect
+        if dialect.is_modern and self.subscriptions.level:
+            envelope = {**dialect.envelope, LOG_LEVEL_KEY: self.subscriptions.level}
+            self.transport.dialect = replace(dialect, envelope=envelope)
 
     async def _restore(self) -> None:
-        try:
-            if self._standing.level:
-                await self.link.request(
-                    "logging/setLevel", {"level": self._standing.level}, ExchangeTimeouts(self._limit)
-                )
-            for uri in sorted(self._standing.watched):
-                await self.link.request("resources/subscribe", {"uri": uri}, ExchangeTimeouts(self._limit))
-        except ExchangeFault:
-            # The server no longer offers it; whoever asks next is told.
-            return
+        requests = [("logging/setLevel", {"level": self.subscriptions.level})] if self.subscriptions.level else []
+        requests += [("resources/subscribe", {"uri": uri}) for uri in sorted(self.subscriptions.watched)]
+        # If the server no longer offers it, whoever asks next is told.
+        with suppress(ExchangeFault):
+            for method, params in requests:
+                await self.transport.request(method, params, ExchangeTimeouts(self._limit))
 
     async def _attend_modern(self) -> None:
-        pause = RELISTEN
-        while self.link.fault is None:
+        failures = 0
+        while self.transport.fault is None:
             self._rewritten.clear()
-            wanted = self._wanted()
+            kinds = [kind for kind in ("tools", "prompts", "resources") if self.about.notifies_changes_of(kind)]
+            wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds}
+            if self.subscriptions.watched:
+                wanted["resourceSubscriptions"] = sorted(self.subscriptions.watched)
             if not wanted:
                 await self._rewritten.wait()
                 continue
@@ -292,133 +296,128 @@ class ServerConnection:
                     return
             if self._listening.cancelled_caught:
                 continue
-            pause = RELISTEN if anyio.current_time() - began > RELISTEN_CAP else min(pause * 2, RELISTEN_CAP)
-            await anyio.sleep(pause)
+            failures = 0 if anyio.current_time() - began > RELISTEN_CAP else failures + 1
+            await anyio.sleep(pause_after(failures + 1, RELISTEN, RELISTEN_CAP))
             # Nothing is replayed: what changed while nobody listened must be asked for.
-            self._inbox.changed()
+            self._notifications.changed()
 
-    async def _listen(self, wanted: Mapping[str, Any]) -> bool:
+    async def _listen(self, wanted: JsonObject) -> bool:
         """Listen until the stream ends; true when the server does not want to be listened to."""
         try:
-            await self.link.request("subscriptions/listen", {"notifications": wanted}, FOREVER)
+            await self.transport.request("subscriptions/listen", {"notifications": wanted}, ExchangeTimeouts())
         except RpcError:
             return True
         except BadStatus as refused:
             return refused.status < 500
         except ExchangeFault:
-            return self.link.fault is not None
+            return self.transport.fault is not None
         return False
-
-    def _wanted(self) -> dict[str, Any]:
-        wanted: dict[str, Any] = {
-            f"{kind}ListChanged": True for kind in _KINDS if self.welcome.notifies_changes_of(kind)
-        }
-        if self._standing.watched:
-            wanted["resourceSubscriptions"] = sorted(self._standing.watched)
-        return wanted
 
 
 class Connector:
     """Opens connections to one server; what it has learned makes the next one quicker."""
 
-    def __init__(self, spec: ServerSpec, inbox: Notifications, client: Mapping[str, str], era: Era) -> None:
-        self.standing = Subscriptions()
-        self.link: Transport | None = None
-        """The newest link, kept for its last words."""
+    def __init__(self, spec: ServerSpec, notifications: Notifications, client: Mapping[str, str], era: Era) -> None:
+        self.subscriptions = Subscriptions()
+        self.transport: Transport | None = None
+        """The newest one, kept for its last words."""
         self.header_maps: dict[str, HeaderMap] = {}
-        """The declared headers of the tools last seen; filled in place, so that open links see it."""
-        self._spec, self._inbox, self._client, self._era = spec, inbox, client, era
+        """The declared headers of the tools last seen; filled in place, so that open transports see it."""
+        self.era = era
+        """Tried first, next time."""
+        self._spec, self._notifications, self._client = spec, notifications, client
         self._is_sse = spec.transport == "sse"
 
-    async def open(self, chores: TaskGroup, on_lost: OnLost) -> ServerConnection:
-        """Open and negotiate one connection; its background work runs among the chores.
+    async def open(self, tasks: TaskGroup, on_lost: OnLost) -> ServerConnection:
+        """Open and negotiate one connection; its background work runs in the task group.
 
         Raises:
-            Fault: it cannot be opened.
+            ExchangeFault: it cannot be opened.
         """
-        deadline = asyncio.get_running_loop().time() + self._spec.timeouts.start
-        negotiator = Negotiator(self._client, deadline)
+        negotiator = self._negotiator()
         if self._spec.transport == "stdio":
-            welcome = await self._by_stdio(negotiator, on_lost)
+            about = await self._open_stdio(negotiator, on_lost)
         elif self._is_sse:
-            welcome = await self._by_sse(negotiator, chores, on_lost)
+            about = await self._open_sse(negotiator, tasks, on_lost)
         else:
-            welcome = await self._by_http(negotiator, chores, on_lost)
-        self._era = Era.of(welcome.version)
-        assert self.link is not None
-        connection = ServerConnection(self.link, welcome, self.standing, self._inbox, self._spec.timeouts.call)
-        chores.start_soon(connection.attend)
+            about = await self._open_http(negotiator, tasks, on_lost)
+        self.era = Era.of(about.version)
+        assert self.transport is not None
+        connection = ServerConnection(
+            self.transport, about, self.subscriptions, self._notifications, self._spec.timeouts.call
+        )
+        tasks.start_soon(connection.attend)
         return connection
 
-    async def _by_stdio(self, negotiator: Negotiator, on_lost: OnLost) -> InitializeResult:
+    def learn_headers(self, tools: Iterable[JsonObject]) -> None:
+        """Take the tools that a server offers, some of which may want headers."""
+        self.header_maps.clear()
+        if self._spec.transport != "stdio":
+            from .streamable_http import header_maps
+
+            self.header_maps.update(header_maps(tools))
+
+    def _negotiator(self) -> Negotiator:
+        return Negotiator(self._client, asyncio.get_running_loop().time() + self._spec.timeouts.start)
+
+    async def _open_stdio(self, negotiator: Negotiator, on_lost: OnLost) -> InitializeResult:
+        start = partial(start_process, self._spec, self._notifications, on_lost)
         try:
-            return await self._greet(await start_child(self._spec, self._inbox, on_lost), negotiator, self._era)
+            return await self._negotiate(await start(), negotiator, self.era)
         except Lost:
-            if self._era is not Era.UNKNOWN or self.link is None or self.link.fault is None:
+            if self.era is not Era.UNKNOWN or self.transport is None or self.transport.fault is None:
                 raise
         # Some servers end when anything but `initialize` comes first: once more, without the probe.
-        child = await start_child(self._spec, self._inbox, on_lost)
-        return await self._greet(child, negotiator, Era.HANDSHAKE)
+        return await self._negotiate(await start(), negotiator, Era.HANDSHAKE)
 
-    async def _by_http(self, negotiator: Negotiator, chores: TaskGroup, on_lost: OnLost) -> InitializeResult:
+    async def _open_http(self, negotiator: Negotiator, tasks: TaskGroup, on_lost: OnLost) -> InitializeResult:
         # aiohttp takes 0.2 s to import, which a gateway in front of stdio servers alone does not pay.
-        from .http import HttpLink
+        from .streamable_http import HttpTransport
 
-        link = HttpLink(self._spec, self._inbox, chores, on_lost)
-        link.header_maps = self.header_maps
+        transport = HttpTransport(self._spec, self._notifications, tasks, on_lost)
+        transport.header_maps = self.header_maps
         try:
-            welcome = await self._greet(link, negotiator, self._era)
+            about = await self._negotiate(transport, negotiator, self.era)
         except BadStatus as refused:
             if not 400 <= refused.status < 500:
                 raise
-            return await self._by_sse_instead(negotiator, chores, on_lost, refused)
-        link.renew = partial(self._renew, link)
-        return welcome
+            # The rule of the specification for servers older than streamable HTTP.
+            try:
+                about = await self._open_sse(negotiator, tasks, on_lost)
+            except ExchangeFault:
+                raise refused from None
+            self._is_sse = True
+            return about
 
-    async def _by_sse_instead(
-        self, negotiator: Negotiator, chores: TaskGroup, on_lost: OnLost, refused: BadStatus
-    ) -> InitializeResult:
-        """The rule of the specification for servers older than streamable HTTP."""
-        try:
-            welcome = await self._by_sse(negotiator, chores, on_lost)
-        except ExchangeFault:
-            raise refused from None
-        self._is_sse = True
-        return welcome
+        async def renew() -> None:
+            await self._negotiator().initialize(transport)
 
-    async def _by_sse(self, negotiator: Negotiator, chores: TaskGroup, on_lost: OnLost) -> InitializeResult:
+        transport.renew = renew
+        return about
+
+    async def _open_sse(self, negotiator: Negotiator, tasks: TaskGroup, on_lost: OnLost) -> InitializeResult:
         from .sse import open_stream
 
-        peer = await open_stream(self._spec, self._inbox, chores, on_lost)
-        return await self._greet(peer, negotiator, Era.HANDSHAKE)
+        transport = await open_stream(self._spec, self._notifications, tasks, on_lost)
+        return await self._negotiate(transport, negotiator, Era.HANDSHAKE)
 
-    def expect(self, era: Era) -> None:
-        """Try this era first, next time."""
-        self._era = era
-
-    async def _greet(self, link: Transport, negotiator: Negotiator, era: Era) -> InitializeResult:
-        self.link = link
+    async def _negotiate(self, transport: Transport, negotiator: Negotiator, era: Era) -> InitializeResult:
+        self.transport = transport
         try:
-            return await negotiator.agree(link, era)
-        except Expired:
-            await link.aclose()
+            return await negotiator.agree(transport, era)
+        except BaseException as error:
+            await transport.aclose()
+            if not isinstance(error, Expired):
+                raise
             where = f"what it wrote to stderr is shown by: portico doctor {self._spec.name}"
             raise Lost(
                 f"the server did not answer the handshake within {self._spec.timeouts.start:g} s",
-                *([where] if link.stderr.strip() else []),
+                *([where] if transport.stderr.strip() else []),
                 "raise `timeouts.start` of this server if it needs longer",
             ) from None
-        except BaseException:
-            await link.aclose()
-            raise
-
-    async def _renew(self, link: Transport) -> None:
-        deadline = asyncio.get_running_loop().time() + self._spec.timeouts.start
-        await Negotiator(self._client, deadline).shake_hands(link)
 
 
-FIRST = 0.5
-CAP = 300.0
+FIRST, CAP = 0.5, 300.0
 PARKED = 1800.0
 """Seconds for which refused credentials are not tried again; a person has to act."""
 
@@ -433,8 +432,8 @@ class Backoff:
 
     def fail(self, now: float, *, parked: bool = False) -> None:
         """Count one failure."""
+        delay = pause_after(self._failures, FIRST, CAP) if self._failures else 0.0
         self._failures += 1
-        delay = 0.0 if self._failures == 1 else min(FIRST * 2.0 ** min(self._failures - 2, 20), CAP)
         # Jitter only lengthens: many gateways must not come back at one moment, nor any too early.
         self._until = now + (PARKED if parked else delay * (1 + 0.1 * self._jitter()))
 
@@ -447,51 +446,42 @@ class Backoff:
         return max(0.0, self._until - now)
 
 
-logger = logging.getLogger(__name__)
-
 DRAIN = 5.0
 """Seconds that calls in flight get when the gateway closes."""
 STEADY = 60.0
 """A connection that has lived so long, or has answered a call, was no failure."""
-
 CALLS_AT_ONCE = 256
 """Calls that one server is given at a time: a slow one must not gather all of the gateway's work."""
 
-Outcome = ServerConnection | ExchangeFault
 
+class ConnectionLifecycle:
+    """Keeps at most one connection to one server, in a task of its own."""
 
-class Owner:
-    """Keeps at most one connection to one server."""
-
-    def __init__(self, server: str, dialler: Connector, idle: float, start: float) -> None:
-        self._server, self._dialler, self._idle, self._start = server, dialler, idle, start
+    def __init__(self, spec: ServerSpec, connector: Connector) -> None:
+        self._spec, self._connector = spec, connector
         self._backoff = Backoff()
-        self._connection: ServerConnection | None = None
-        self._opening: asyncio.Future[Outcome] | None = None
+        self.connection: ServerConnection | None = None
+        """The open connection."""
+        self.failure: ExchangeFault | None = None
+        """The reason that there is no connection, when one was wanted or lost."""
+        self._opening: asyncio.Future[ServerConnection | ExchangeFault] | None = None
         self._opening_scope: anyio.CancelScope | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._in_flight = 0
         self._used_at = self._opened_at = 0.0
         self._has_worked = self._is_closing = False
-        self.failure: ExchangeFault | None = None
-        """Why there is no connection, when one was wanted or lost."""
-
-    @property
-    def connection(self) -> ServerConnection | None:
-        """The open connection."""
-        return self._connection
 
     async def request(
-        self, method: str, params: Mapping[str, Any], patience: ExchangeTimeouts, on_progress: OnProgress | None = None
+        self, method: str, params: JsonObject, timeouts: ExchangeTimeouts, on_progress: OnProgress | None = None
     ) -> dict[str, Any]:
         """Send one request over the connection; what was certainly not sent is tried on one more.
 
         Raises:
-            Fault: there is no answer.
+            ExchangeFault: there is no answer.
         """
         for attempt in (1, 2):
-            connection = self._connection or await self._connect()
+            connection = self.connection or await self._connect()
             if self._in_flight >= CALLS_AT_ONCE:
                 raise ExchangeFault(
                     f"the server is at work on {CALLS_AT_ONCE} calls already, the most that it is given at a time",
@@ -499,7 +489,7 @@ class Owner:
                 )
             self._in_flight += 1
             try:
-                result = await connection.request(method, params, patience, on_progress)
+                result = await connection.request(method, params, timeouts, on_progress)
                 self._has_worked = True
                 return result
             except Lost as fault:
@@ -509,13 +499,13 @@ class Owner:
                 self._release()
         raise AssertionError("a second attempt returns or raises")
 
-    async def use(self, work: Callable[[ServerConnection], Any]) -> Any:
+    async def use(self, work: Callable[[ServerConnection], Awaitable[Result]]) -> Result:
         """Run some work over one connection, which stays open meanwhile.
 
         Raises:
-            Fault: there is no connection, or the work failed.
+            ExchangeFault: there is no connection, or the work failed.
         """
-        connection = self._connection or await self._connect()
+        connection = self.connection or await self._connect()
         self._in_flight += 1
         try:
             return await work(connection)
@@ -529,7 +519,7 @@ class Owner:
     async def aclose(self) -> None:
         """Let calls in flight end, for a bounded time, and close the connection for good."""
         self._is_closing = True
-        self._connection = None
+        self.connection = None
         self._wake.set()
         if self._opening_scope is not None:
             self._opening_scope.cancel()
@@ -541,82 +531,78 @@ class Owner:
         if self._is_closing:
             raise Lost("the gateway is closing")
         if self._opening is None:
-            self._refuse_in_backoff()
-            self._opening = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            wait = self._backoff.wait(loop.time())
+            if wait > 0:
+                reason = self.failure.details if self.failure is not None else ()
+                spelled = f"{wait:.1f} s" if wait < 100 else f"{wait / 60:.0f} min"
+                raise Lost(*reason, f"this was not tried again yet; the next try is possible in {spelled}")
+            self._opening = loop.create_future()
             if self._task is None or self._task.done():
-                self._task = asyncio.get_running_loop().create_task(self._run(), name=f"upstream {self._server}")
+                self._task = loop.create_task(self._run(), name=f"upstream {self._spec.name}")
         with waiting_for_start():
             outcome = await asyncio.shield(self._opening)
         if isinstance(outcome, ExchangeFault):
             raise outcome.with_traceback(None)
         return outcome
 
-    def _refuse_in_backoff(self) -> None:
-        wait = self._backoff.wait(asyncio.get_running_loop().time())
-        if wait > 0:
-            reason = self.failure.details if self.failure is not None else ()
-            raise Lost(*reason, f"this was not tried again yet; the next try is possible in {_spell(wait)}")
-
     async def _run(self) -> None:
         while self._opening is not None:
             try:
                 await self._live(self._opening)
             except Exception:
-                logger.exception("the connection to server %r failed in a way that was not foreseen", self._server)
+                logger.exception("the connection to server %r failed in a way that was not foreseen", self._spec.name)
                 self._fail(Lost("the gateway made a mistake with this server; see its log"))
 
-    async def _live(self, opening: asyncio.Future[Outcome]) -> None:
+    async def _live(self, opening: asyncio.Future[ServerConnection | ExchangeFault]) -> None:
         """One connection, from opening to closing."""
-        outcome: Outcome = Lost("the gateway stopped opening the connection")
+        outcome: ServerConnection | ExchangeFault = Lost("the gateway stopped opening the connection")
         try:
-            async with anyio.create_task_group() as chores:
-                outcome = await self._open(chores)
+            async with anyio.create_task_group() as tasks:
+                outcome = await self._open(tasks)
                 self._opening = None
                 opening.set_result(outcome)
                 if isinstance(outcome, ServerConnection):
                     await self._watch(outcome)
-                chores.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
         finally:
-            self._connection = None
+            self.connection = None
             if self._opening is opening:
                 self._opening = None
+            is_open = isinstance(outcome, ServerConnection)
             if not opening.done():
-                opening.set_result(
-                    outcome if isinstance(outcome, ExchangeFault) else Lost("the connection was stopped")
-                )
+                opening.set_result(Lost("the connection was stopped") if is_open else outcome)
             if isinstance(outcome, ServerConnection):
-                await outcome.aclose()
+                await outcome.transport.aclose()
 
-    async def _open(self, chores: TaskGroup) -> Outcome:
+    async def _open(self, tasks: TaskGroup) -> ServerConnection | ExchangeFault:
         fault: ExchangeFault = Lost("the gateway is closing")
-        with anyio.move_on_after(self._start + 1.0) as scope:
+        start = self._spec.timeouts.start
+        with anyio.move_on_after(start + 1.0) as scope:
             self._opening_scope = scope
             if self._is_closing:
                 return fault
             try:
-                connection = await self._dialler.open(chores, self._on_lost)
+                connection = await self._connector.open(tasks, self._on_lost)
             except ExchangeFault as found:
                 # The call that waits for this connection has not been sent, whatever the handshake sent.
                 kind = Unauthorized if isinstance(found, Unauthorized) else Lost
                 fault = kind(*found.details)
             else:
-                self._adopt(connection)
+                self._wake.clear()
+                self._used_at = self._opened_at = asyncio.get_running_loop().time()
+                self._has_worked, self.failure = False, None
+                self.connection = None if self._is_closing else connection
                 return connection
         if scope.cancelled_caught and not self._is_closing:
-            fault = Lost(f"the server did not start within {self._start:g} s", "raise its `timeouts.start`")
+            fault = Lost(f"the server did not start within {start:g} s", "raise its `timeouts.start`")
         self._fail(fault)
         return fault
 
-    def _adopt(self, connection: ServerConnection) -> None:
-        self._wake.clear()
-        self._used_at = self._opened_at = asyncio.get_running_loop().time()
-        self._has_worked, self.failure = False, None
-        self._connection = None if self._is_closing else connection
-
     def _on_lost(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None and connection.link.fault is not None:
-            self._fail(connection.link.fault)
+        connection, self.connection = self.connection, None
+        if connection is not None and connection.transport.fault is not None:
+            self._fail(connection.transport.fault)
             self._wake.set()
 
     def _fail(self, fault: ExchangeFault) -> None:
@@ -629,30 +615,22 @@ class Owner:
 
     async def _watch(self, connection: ServerConnection) -> None:
         """Return when the connection has died, is no longer used, or is to be closed."""
-        while connection.link.fault is None and not self._is_closing:
-            left = self._idle_left(connection)
+        while connection.transport.fault is None and not self._is_closing:
+            idle = self._spec.timeouts.idle
+            left = idle or inf
+            if idle and not self._in_flight and not connection.subscriptions.watched:
+                left = self._used_at + idle - asyncio.get_running_loop().time()
             if left <= 0:
                 return
             with anyio.move_on_after(left):
                 await self._wake.wait()
         with anyio.move_on_after(DRAIN):
-            while self._in_flight and connection.link.fault is None:
+            while self._in_flight and connection.transport.fault is None:
                 self._wake.clear()
                 await self._wake.wait()
-
-    def _idle_left(self, connection: ServerConnection) -> float:
-        if not self._idle:
-            return inf
-        if self._in_flight or connection.is_watching:
-            return self._idle
-        return self._used_at + self._idle - asyncio.get_running_loop().time()
 
     def _release(self) -> None:
         self._in_flight -= 1
         self._used_at = asyncio.get_running_loop().time()
         if self._is_closing and not self._in_flight:
             self._wake.set()
-
-
-def _spell(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

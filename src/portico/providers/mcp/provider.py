@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import orjson
 
 from portico.domain.call import Caller, OnProgress
-from portico.domain.foreign_text import Redactor, certain_secrets_of, secrets_of
 from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.errors import LAST_WORDS, CallError
 from portico.protocols import OnChange, OnNotice
+from portico.text.redaction import Redactor, certain_secrets_of, secrets_of
 
-from .connect import Connector, Era, Owner, ServerConnection
-from .elicitation import STATE, Asking, Notifications, ServerQuestions
-from .param_headers import header_maps
-from .transport import (
+from .connect import ConnectionLifecycle, Connector, Era, ServerConnection
+from .message_limits_and_errors import (
     CAPABILITIES_KEY,
     COUNTED_FROM,
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
     VALUES_LIMIT,
+    Bounds,
     ExchangeFault,
     ExchangeTimeouts,
-    InitializeResult,
+    JsonObject,
     Lost,
     RpcError,
     TooLarge,
-    client_info,
-    values_of,
+    count_values,
 )
+from .server_questions import STATE, AskableClient, Notifications, ServerQuestions
 
 PAGES = 1_000
 ITEMS = 20_000
@@ -51,177 +50,151 @@ SHORT = 200
 LONG = 4_000
 """Characters of what a server says of itself: its name and version, and its description."""
 
-Items = tuple[Mapping[str, Any], ...]
+Items = tuple[JsonObject, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedItems:
-    """One list, and why it is not complete."""
+class ServerLists:
+    """Asks one server for its lists, as far as there is room for them."""
 
-    items: Items = ()
-    limited: str = ""
+    def __init__(self, connection: ServerConnection, timeouts: ExchangeTimeouts) -> None:
+        self._connection, self._timeouts = connection, timeouts
+        self._bytes, self._values = LISTS_LIMIT, VALUES
+        """The room that is left for all lists together, over all their pages."""
+        self._left_out = 0
+        """Definitions of the current list that are too large by themselves."""
+        self.limited: list[str] = []
+        """The reasons that lists are not complete."""
 
+    async def offering(self, server: str) -> Offering:
+        """Everything that the server offers; only its tools must be readable.
 
-class Room:
-    """What is left for the lists of one server, over all their pages."""
+        Raises:
+            ExchangeFault: the tools cannot be listed.
+        """
+        about = self._connection.about
+        declared = about.capabilities
+        info = {key: value for key, value in about.info.items() if isinstance(value, str)}
+        # A server that declares nothing at all is asked for tools nevertheless: old ones forget to say.
+        has_tools = "tools" in declared or not declared.keys() & {"prompts", "resources"}
+        return Offering(
+            server=server,
+            title=(info.get("title") or info.get("name", ""))[:SHORT],
+            version=info.get("version", "")[:SHORT],
+            description=info.get("description", "")[:LONG],
+            instructions=about.instructions,
+            protocol=about.version,
+            capabilities=declared,
+            tools=await self._list("tools", "tools/list", "tools") if has_tools else (),
+            prompts=await self._list_if("prompts" in declared, "prompts", "prompts/list", "prompts"),
+            resources=await self._list_if("resources" in declared, "resources", "resources/list", "resources"),
+            templates=await self._list_if(
+                "resources" in declared, "resource templates", "resources/templates/list", "resourceTemplates"
+            ),
+            limited="; ".join(self.limited),
+        )
 
-    def __init__(self) -> None:
-        self.bytes, self.values = LISTS_LIMIT, VALUES
-        self.left_out = 0
-        """Definitions that are too large by themselves."""
+    async def _list_if(self, declared: bool, name: str, method: str, key: str) -> Items:
+        """Every page of a list that may be missing and may fail."""
+        try:
+            return await self._list(name, method, key) if declared else ()
+        except ExchangeFault as fault:
+            if self._connection.transport.fault is not None:
+                raise
+            self.limited.append(f"{name}: not readable: {fault.details[0]}")
+            return ()
 
-    async def take(self, items: Sequence[Any]) -> list[Mapping[str, Any]]:
+    async def _list(self, name: str, method: str, key: str) -> Items:
+        """Every page of one list; a server without that list has an empty one.
+
+        Raises:
+            ExchangeFault: a page cannot be read.
+        """
+        items: list[JsonObject] = []
+        cursors: set[str] = set()
+        cursor: Any = None
+        limited: str | None = None
+        self._left_out = 0
+        while limited is None:
+            if len(cursors) == PAGES:
+                limited = f"only the first {PAGES:,} pages are read"
+                break
+            try:
+                result = await self._read_page(method, {"cursor": cursor} if cursors else {})
+            except TooLarge as fault:
+                if not items:
+                    raise
+                limited = f"the rest was not read: {fault.details[0]}"
+                break
+            found, cursor = result.get(key), result.get("nextCursor")
+            items += await self._take(found if isinstance(found, list) else ())
+            limited = self._why_it_ends(len(items), cursor, cursors)
+            if limited is None:
+                cursors.add(cursor)
+        if limited:
+            self.limited.append(f"{name}: {limited}")
+        return tuple(items[:ITEMS])
+
+    async def _read_page(self, method: str, params: JsonObject) -> JsonObject:
+        # What is left for all lists is the most that one page may have, and is known while it is being read.
+        bounds = Bounds(max(COUNTED_FROM, self._bytes), VALUES_LIMIT)
+        try:
+            return await self._connection.request(method, params, replace(self._timeouts, bounds=bounds))
+        except RpcError as error:
+            if error.code == METHOD_NOT_FOUND:
+                return {}
+            raise
+
+    async def _take(self, items: Sequence[Any]) -> list[JsonObject]:
         """The items that fit; the first that finds no room ends the list."""
-        taken: list[Mapping[str, Any]] = []
+        taken: list[JsonObject] = []
         measured = 0
         for item in items:
             if not isinstance(item, dict):
                 continue
             size = self._measure(item)
             measured += size
-            if self.bytes <= 0 or self.values <= 0:
+            if self._is_full:
                 break
             if size <= DEFINITION_LIMIT:
                 taken.append(item)
             else:
-                self.left_out += 1
+                self._left_out += 1
             if measured > BREATH:
                 measured = 0
                 await asyncio.sleep(0)
         return taken
 
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing more fits."""
-        return self.bytes <= 0 or self.values <= 0
-
-    def _measure(self, item: Mapping[str, Any]) -> int:
+    def _measure(self, item: JsonObject) -> int:
         try:
             text = orjson.dumps(item)
         except TypeError:
             # Nested deeper than can be written: it is refused by name where definitions are taken in.
-            self.bytes -= BREATH
+            self._bytes -= BREATH
             return BREATH
-        self.bytes -= len(text)
+        self._bytes -= len(text)
         if len(text) <= DEFINITION_LIMIT:
-            self.values -= values_of(text)
+            self._values -= count_values(text)
         return len(text)
 
+    @property
+    def _is_full(self) -> bool:
+        return self._bytes <= 0 or self._values <= 0
 
-async def take_stock(server: str, connection: ServerConnection, patience: ExchangeTimeouts) -> Offering:
-    """Everything that one server offers; only its tools must be readable.
-
-    Raises:
-        Fault: the tools cannot be listed.
-    """
-    welcome = connection.welcome
-    declared = welcome.capabilities
-    # A server that declares nothing at all is asked for tools nevertheless: old ones forget to say.
-    has_tools = "tools" in declared or not declared.keys() & {"prompts", "resources"}
-    asking = _Asking(connection, patience, Room())
-    tools = await asking.list_all("tools/list", "tools") if has_tools else ListedItems()
-    prompts = await asking.list_if("prompts" in declared, "prompts/list", "prompts")
-    resources = await asking.list_if("resources" in declared, "resources/list", "resources")
-    templates = await asking.list_if("resources" in declared, "resources/templates/list", "resourceTemplates")
-    lists = {"tools": tools, "prompts": prompts, "resources": resources, "resource templates": templates}
-    return Offering(
-        server=server,
-        **_about(welcome),
-        tools=tools.items,
-        prompts=prompts.items,
-        resources=resources.items,
-        templates=templates.items,
-        limited="; ".join(f"{name}: {listed.limited}" for name, listed in lists.items() if listed.limited),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Asking:
-    """Asks one server for its lists, as far as there is room for them."""
-
-    connection: ServerConnection
-    patience: ExchangeTimeouts
-    room: Room
-
-    async def list_all(self, method: str, key: str) -> ListedItems:
-        """Every page of one list; a server without that list has an empty one.
-
-        Raises:
-            Fault: a page cannot be read.
-        """
-        items: list[Mapping[str, Any]] = []
-        cursors: set[str] = set()
-        params: dict[str, Any] = {}
-        for _ in range(PAGES):
-            try:
-                result = await self._page(method, params)
-            except TooLarge as fault:
-                if not items:
-                    raise
-                return ListedItems(tuple(items), f"the rest was not read: {fault.details[0]}")
-            found = result.get(key)
-            items += await self.room.take(found if isinstance(found, list) else ())
-            params = {"cursor": result.get("nextCursor")}
-            if (limited := self._end(items, params["cursor"], cursors)) is not None:
-                return ListedItems(tuple(items[:ITEMS]), limited)
-            cursors.add(params["cursor"])
-        return ListedItems(tuple(items), f"only the first {PAGES:,} pages are read")
-
-    async def list_if(self, declared: bool, method: str, key: str) -> ListedItems:
-        """The same, for a list that may be missing and may fail."""
-        if not declared:
-            return ListedItems()
-        try:
-            return await self.list_all(method, key)
-        except ExchangeFault as fault:
-            if self.connection.link.fault is not None:
-                raise
-            return ListedItems((), f"not readable: {fault.details[0]}")
-
-    async def _page(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        # What is left for all lists is the most that one page may have, and is known while it is being read.
-        patience = replace(self.patience, size=max(COUNTED_FROM, self.room.bytes), values=VALUES_LIMIT)
-        try:
-            return await self.connection.request(method, params, patience)
-        except RpcError as error:
-            if error.code == METHOD_NOT_FOUND:
-                return {}
-            raise
-
-    def _end(self, items: Sequence[Any], cursor: Any, cursors: set[str]) -> str | None:
-        """Why a list ends here, empty when it is complete; None when there is another page."""
-        if len(items) > ITEMS:
+    def _why_it_ends(self, items: int, cursor: Any, cursors: Set[str]) -> str | None:
+        """The reason that a list ends here, empty when it is complete; None when there is another page."""
+        if items > ITEMS:
             return f"only the first {ITEMS:,} are taken"
-        if self.room.is_full:
-            return f"only the first {len(items):,} are taken: all lists of a server may have {_room()} together"
+        if self._is_full:
+            room = f"{LISTS_LIMIT >> 20} MiB and {VALUES:,} values"
+            return f"only the first {items:,} are taken: all lists of a server may have {room} together"
         if not isinstance(cursor, str) or not cursor:
-            return self._omissions()
+            return (
+                f"{self._left_out} with more than {DEFINITION_LIMIT >> 20} MiB are left out" if self._left_out else ""
+            )
         if cursor in cursors:
             return "the server repeats a page, so the rest was not read"
         return "the server's cursor is too long, so the rest was not read" if len(cursor) > CURSOR_LIMIT else None
 
-    def _omissions(self) -> str:
-        omitted, self.room.left_out = self.room.left_out, 0
-        return f"{omitted} with more than {DEFINITION_LIMIT >> 20} MiB are left out" if omitted else ""
-
-
-def _room() -> str:
-    return f"{LISTS_LIMIT >> 20} MiB and {VALUES:,} values"
-
-
-def _about(welcome: InitializeResult) -> dict[str, Any]:
-    info = {key: value for key, value in welcome.info.items() if isinstance(value, str)}
-    return {
-        "title": (info.get("title") or info.get("name", ""))[:SHORT],
-        "version": info.get("version", "")[:SHORT],
-        "description": info.get("description", "")[:LONG],
-        "instructions": welcome.instructions,
-        "protocol": welcome.version,
-        "capabilities": welcome.capabilities,
-    }
-
-
-_ANSWERS = frozenset({"inputResponses", "requestState"})
 
 _TEXTS = ("title", "version", "description", "instructions", "limited")
 _LISTS = ("tools", "prompts", "resources", "templates")
@@ -237,18 +210,18 @@ class UpstreamProvider:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
         self._redactor = redactor = Redactor(secrets_of(spec))
-        self._patience = ExchangeTimeouts(
-            spec.timeouts.call, spec.timeouts.total, values=spec.answer_values or VALUES_LIMIT
-        )
-        self._questions = ServerQuestions(self._patience)
-        self._inbox = Notifications(
+        bounds = Bounds(values=spec.answer_values or VALUES_LIMIT)
+        self._timeouts = ExchangeTimeouts(spec.timeouts.call, spec.timeouts.total, bounds)
+        self._questions = ServerQuestions(self._timeouts)
+        self._notifications = Notifications(
             spec.name,
             on_change,
             lambda server, method, params: on_notice(server, method, redactor.data(params)),
             self._questions,
         )
-        self._dialler = Connector(spec, self._inbox, client_info(client_version), Era.of(protocol))
-        self._owner = Owner(spec.name, self._dialler, spec.timeouts.idle, spec.timeouts.start)
+        client = {"name": "portico", "title": "Portico", "version": client_version}
+        self._connector = Connector(spec, self._notifications, client, Era.of(protocol))
+        self._lifecycle = ConnectionLifecycle(spec, self._connector)
         self._was_asked = self._is_remembered = False
 
     @property
@@ -269,13 +242,14 @@ class UpstreamProvider:
         return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:32]
 
     def health(self) -> Health:
-        """How the server is doing, without starting it."""
-        connection, failure, link = self._owner.connection, self._owner.failure, self._dialler.link
-        words = self._redactor.text(link.stderr) if link is not None else ""
+        """The state of the server, without starting it."""
+        connection, failure = self._lifecycle.connection, self._lifecycle.failure
+        transport = self._connector.transport
+        words = self._redactor.text(transport.stderr) if transport is not None else ""
         if not self._spec.enabled:
             return Health(state=State.DISABLED, reason="it is switched off in the config")
         if connection is not None:
-            return Health(state=State.RUNNING, stderr=words, pid=connection.link.pid)
+            return Health(state=State.RUNNING, stderr=words, pid=connection.transport.pid)
         if failure is not None:
             return Health(state=State.FAILED, reason=self._redactor.text("; ".join(failure.details)), stderr=words)
         return Health(state=State.READY if self._was_asked else State.UNKNOWN, stderr=words)
@@ -291,29 +265,26 @@ class UpstreamProvider:
             raise
 
     async def _offer(self) -> Offering:
-        subject = f"the offering of {self.server}"
         try:
             self._require_enabled()
-            found = self._without_secrets(
-                await self._owner.use(lambda live: take_stock(self.server, live, self._patience))
-            )
+            found = await self._lifecycle.use(lambda live: ServerLists(live, self._timeouts).offering(self.server))
         except ExchangeFault as fault:
-            raise fault.as_call_error(subject, self._redactor) from None
+            raise fault.as_call_error(f"the offering of {self.server}", self._redactor) from None
+        found = self._without_secrets(found)
         self._was_asked, self._is_remembered = True, False
-        self._dialler.header_maps.clear()
-        self._dialler.header_maps.update(header_maps(found.tools))
+        self._connector.learn_headers(found.tools)
         return found
 
     async def call(
         self,
         name: str,
-        arguments: Mapping[str, Any],
+        arguments: JsonObject,
         *,
-        meta: Mapping[str, Any],
+        meta: JsonObject,
         on_progress: OnProgress | None,
-        answers: Mapping[str, Any] | None = None,
+        answers: JsonObject | None = None,
         caller: Caller | None = None,
-    ) -> Mapping[str, Any]:
+    ) -> JsonObject:
         """Run one tool by its original name and return its result object unchanged."""
         params: dict[str, Any] = {"name": name, "arguments": arguments, **(answers or {})}
         if meta:
@@ -330,7 +301,7 @@ class UpstreamProvider:
         # Only what failed is read: a result is the tool's, and would take time to look through.
         return self._redactor.data(result) if result.get("isError") and self._redactor else result
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def request(self, method: str, params: JsonObject) -> JsonObject:
         """Pass on one other request."""
         try:
             self._require_enabled()
@@ -340,54 +311,51 @@ class UpstreamProvider:
 
     def remember(self, protocol: str) -> None:
         """Know the server from an earlier run: the revision it spoke saves the probe, its definitions may be old."""
-        self._dialler.expect(Era.of(protocol))
+        self._connector.era = Era.of(protocol)
         self._is_remembered = True
 
     def retry_now(self) -> None:
         """Let the next use try again at once, although earlier ones failed."""
-        self._owner.retry_now()
+        self._lifecycle.retry_now()
 
     async def aclose(self) -> None:
         """Let calls in flight end, for a bounded time, and stop what was started."""
         self._questions.close()
-        await self._owner.aclose()
-        self._inbox.close()
+        await self._lifecycle.aclose()
+        self._notifications.close()
 
-    async def _run(
-        self, params: Mapping[str, Any], on_progress: OnProgress | None, caller: Caller | None
-    ) -> Mapping[str, Any]:
+    async def _run(self, params: JsonObject, on_progress: OnProgress | None, caller: Caller | None) -> JsonObject:
         try:
             return await self._exchange("tools/call", params, on_progress, caller)
         except RpcError as error:
-            if error.code != HEADER_MISMATCH or self._dialler.header_maps:
+            if error.code != HEADER_MISMATCH or self._connector.header_maps:
                 raise
         # The tool wants headers that only its definition names; the server refused before it did anything.
         await self._offer()
         return await self._exchange("tools/call", params, on_progress, caller)
 
     async def _exchange(
-        self, method: str, params: Mapping[str, Any], on_progress: OnProgress | None, caller: Caller | None
+        self, method: str, params: JsonObject, on_progress: OnProgress | None, caller: Caller | None
     ) -> dict[str, Any]:
         """Send one request; a server of the handshake era may ask its client something meanwhile."""
-        connection = self._owner.connection
-        if connection is not None and connection.link.dialect.is_modern:
-            return await self._owner.request(method, params, self._patience, on_progress)
+        connection = self._lifecycle.connection
+        if connection is not None and connection.transport.dialect.is_modern:
+            return await self._lifecycle.request(method, params, self._timeouts, on_progress)
         state = params.get("requestState")
         askable = params.get("_meta", {}).get(CAPABILITIES_KEY)
         if not askable and state is None:
-            return await self._questions.run(self._owner.request(method, params, self._patience, on_progress))
-        original = {key: value for key, value in params.items() if key not in _ANSWERS}
+            return await self._questions.run(self._lifecycle.request(method, params, self._timeouts, on_progress))
         whose = None if caller is None else (caller.name, caller.surface)
-        bound = {key: value for key, value in original.items() if key != "_meta"}
-        asking = Asking.of(askable, whose, method, bound)
+        bound = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
+        client = AskableClient.of(askable, whose, method, bound)
         if isinstance(state, str) and state.startswith(STATE):
-            return await self._questions.resume(state, asking, params.get("inputResponses"), on_progress)
+            return await self._questions.resume(state, client, params.get("inputResponses"), on_progress)
         # What a server asks at its start belongs to no call, and is refused before this one is under way.
-        await self._owner.use(ServerConnection.settle)
-        return await self._questions.converse(asking, partial(self._owner.request, method, params), on_progress)
+        await self._lifecycle.use(ServerConnection.settle)
+        return await self._questions.converse(client, partial(self._lifecycle.request, method, params), on_progress)
 
     def _without_secrets(self, offering: Offering) -> Offering:
-        """What a server says of itself, without the secrets that its config gave it."""
+        """The offering without the secrets that the config gave the server."""
         redactor = Redactor(certain_secrets_of(self._spec))
         texts: dict[str, Any] = {name: redactor.text(getattr(offering, name)) for name in _TEXTS}
         lists = {name: getattr(offering, name) for name in _LISTS}

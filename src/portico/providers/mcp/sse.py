@@ -1,188 +1,62 @@
-"""Server-sent events, and the deprecated HTTP+SSE transport."""
+"""The deprecated HTTP+SSE transport: messages are posted, and answers come by one event stream."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 import aiohttp
 import anyio
-import anyio.lowlevel
 from anyio.abc import TaskGroup
 from yarl import URL
 
 from portico.domain.server import ServerSpec
 
-from .elicitation import Notifications
-from .http_session import endpoint, network_fault, open_session, pieces, refusal
-from .jsonrpc import Peer
-from .transport import (
-    MESSAGE_LIMIT,
+from .jsonrpc import JsonRpcTransport
+from .message_limits_and_errors import (
     VALUES_LIMIT,
     BadStatus,
     Bounds,
+    EventParser,
     ExchangeFault,
     ExchangeTimeouts,
-    Incoming,
     Lost,
     OnLost,
-    TooLarge,
-    expired,
+    ServerSentEvent,
     public_url,
-    up_to,
+    split_chunk,
 )
-
-LINES_LIMIT = 100_000
-"""Lines of one event."""
-_FIELD_LIMIT = 8_192
-"""Bytes of a line that is not data: a name, an id or a comment; a longer one is skipped."""
-_DATA = b"data:"
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
-    """One event of a stream."""
-
-    name: str
-    data: bytes | bytearray
-    id: str = ""
-
-
-class EventParser:
-    """Turns chunks of a stream into events; lines may end in CR, LF or both, and no event may grow without bound."""
-
-    def __init__(self, limit: int = MESSAGE_LIMIT, values: int = VALUES_LIMIT) -> None:
-        self._limit, self._values = limit, values
-        self._line = bytearray()
-        self._is_data = self._is_skipped = self._after_cr = False
-        self._name, self._id = "", ""
-        self._data: Incoming | None = None
-        self._lines = 0
-        self.retry: float | None = None
-        """Seconds that the server asks us to wait before we connect again."""
-
-    @property
-    def pending(self) -> int:
-        """Bytes of the event that is not complete yet."""
-        return 0 if self._data is None else len(self._data.data)
-
-    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
-        """The events that a chunk completes.
-
-        Raises:
-            TooLarge: one event is beyond its bounds.
-        """
-        if not chunk:
-            return []
-        if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]
-        self._after_cr = chunk.endswith(b"\r")
-        events = []
-        # Not splitlines on the whole: only CR and LF end a line here, and bytes.splitlines keeps to those.
-        for line in chunk.splitlines(keepends=True):
-            body = line.rstrip(b"\r\n")
-            self._extend(body)
-            if len(body) != len(line):
-                event = self._end_line()
-                if event is not None:
-                    events.append(event)
-        if self.pending + len(self._line) > self._limit:
-            raise TooLarge(f"the server sent an event of more than {self._limit / 2**20:.3g} MiB")
-        return events
-
-    def _extend(self, part: bytes) -> None:
-        """Take a part of a line; data goes to the event at once, so that a long line is held only once."""
-        if self._is_skipped:
-            return
-        if self._is_data:
-            self._add(part)
-            return
-        self._line += part
-        if len(self._line) > _FIELD_LIMIT:
-            self._is_data = self._line.startswith(_DATA)
-            self._is_skipped = not self._is_data
-            if self._is_data:
-                self._begin_data(bytes(self._line[len(_DATA) :]))
-            self._line.clear()
-
-    def _end_line(self) -> ServerSentEvent | None:
-        line, is_long = bytes(self._line), self._is_data or self._is_skipped
-        self._line.clear()
-        self._is_data = self._is_skipped = False
-        if is_long:
-            return None
-        if not line:
-            return self._dispatch()
-        self._take(line)
-        return None
-
-    def _take(self, line: bytes) -> None:
-        field, _, value = line.partition(b":")
-        if not field:  # a comment, which servers send to keep a stream open
-            return
-        if field == b"data":
-            self._begin_data(value)
-            return
-        self._count_line()
-        value = value.removeprefix(b" ")
-        if field == b"event":
-            self._name = value.decode("utf-8", "replace")
-        elif field == b"id" and b"\0" not in value:
-            self._id = value.decode("utf-8", "replace")
-        elif field == b"retry" and value.isdigit():
-            self.retry = min(int(value[:9]) / 1000, 300.0)
-
-    def _begin_data(self, value: bytes) -> None:
-        self._count_line()
-        if self._data is None:
-            self._data = Incoming(up_to(Bounds(self._limit, self._values)))
-        else:
-            self._add(b"\n")
-        self._add(value.removeprefix(b" "))
-
-    def _add(self, part: bytes) -> None:
-        assert self._data is not None
-        self._data.feed(part)
-
-    def _count_line(self) -> None:
-        self._lines += 1
-        if self._lines > LINES_LIMIT:
-            raise TooLarge(f"the server sent an event of more than {LINES_LIMIT:,} lines")
-
-    def _dispatch(self) -> ServerSentEvent | None:
-        event = ServerSentEvent(self._name or "message", self._data.data, self._id) if self._data is not None else None
-        self._name, self._data, self._lines = "", None, 0
-        return event
-
+from .server_questions import Notifications
+from .streamable_http import close_session, network_fault, open_session, parse_url, read_refusal
 
 UNPOSTED = 64
 """Messages on their way to a server that nobody waits for; what comes on top is dropped."""
 
 
-async def open_stream(spec: ServerSpec, inbox: Notifications, chores: TaskGroup, on_lost: OnLost) -> Peer:
+async def open_stream(
+    spec: ServerSpec, notifications: Notifications, tasks: TaskGroup, on_lost: OnLost
+) -> SseTransport:
     """Open the event stream of a server and wait for the address that messages go to.
 
     Raises:
-        Fault: there is no such stream.
+        ExchangeFault: there is no such stream.
     """
-    peer = Peer(spec.name, inbox, on_lost)
-    stream = EventStream(spec, peer, chores)
-    peer.wire = stream
-    chores.start_soon(stream.read)
+    transport = SseTransport(spec, notifications, tasks, on_lost)
+    tasks.start_soon(transport.read)
     try:
-        await stream.wait_until_open()
+        await transport.wait_until_open()
     except BaseException:
-        await stream.aclose()
+        await transport.aclose()
         raise
-    return peer
+    return transport
 
 
-class EventStream:
-    """The wire of the SSE transport."""
+class SseTransport(JsonRpcTransport):
+    """The event stream of one server, and the address that messages are posted to."""
 
-    def __init__(self, spec: ServerSpec, peer: Peer, chores: TaskGroup) -> None:
-        self._spec, self._peer, self._chores = spec, peer, chores
-        self._url = endpoint(spec)
+    def __init__(self, spec: ServerSpec, notifications: Notifications, tasks: TaskGroup, on_lost: OnLost) -> None:
+        super().__init__(spec.name, notifications, on_lost)
+        self._spec, self._tasks = spec, tasks
+        self._url = parse_url(spec)
         self._http = open_session(spec)
         self._endpoint: URL | None = None
         self._open: asyncio.Future[ExchangeFault | None] = asyncio.get_running_loop().create_future()
@@ -190,21 +64,11 @@ class EventStream:
         self._is_closed = False
         self._posting = 0
 
-    @property
-    def pid(self) -> int | None:
-        """None: the server is not our child."""
-        return None
-
-    @property
-    def stderr(self) -> str:
-        """Nothing: the server is not our child."""
-        return ""
-
     async def wait_until_open(self) -> None:
         """Return when the server has named its address for messages.
 
         Raises:
-            Fault: it has not.
+            ExchangeFault: it has not.
         """
         fault = await asyncio.shield(self._open)
         if fault is not None:
@@ -222,58 +86,62 @@ class EventStream:
             fault = found
         self._end(fault)
 
-    async def send(self, data: bytes, patience: ExchangeTimeouts) -> None:
+    async def send(self, data: bytes, timeouts: ExchangeTimeouts) -> None:
         """Post one message; the answer comes by the stream."""
         if self._is_closed or self._endpoint is None:
             raise Lost("the event stream is closed")
+        headers = {"Content-Type": "application/json"}
         try:
-            async with asyncio.timeout(patience.first if patience.first < 1e9 else None):
-                await self._post(self._endpoint, data)
+            async with (
+                asyncio.timeout(timeouts.first if timeouts.first < 1e9 else None),
+                self._http.post(self._endpoint, data=data, headers=headers, allow_redirects=False) as response,
+            ):
+                if not 200 <= response.status < 300:
+                    raise await read_refusal(response, self._spec)
         except (aiohttp.ClientError, OSError) as error:
             if type(error) is TimeoutError:
-                raise expired(patience) from None
-            raise self._lost(network_fault(error, str(self._endpoint))) from error
+                raise timeouts.expired() from None
+            fault = network_fault(error, str(self._endpoint))
+            if isinstance(fault, Lost):
+                self._end(fault)
+            raise fault from error
         except Lost as fault:
-            raise self._lost(fault) from None
+            self._end(fault)
+            raise
 
     def send_soon(self, data: bytes) -> None:
         """Post one message that nobody waits for."""
+
+        async def post_quietly() -> None:
+            try:
+                await self.send(data, ExchangeTimeouts(self._spec.timeouts.start))
+            except ExchangeFault:
+                # Nobody waits for it; the next request will find out what is wrong.
+                return
+            finally:
+                self._posting -= 1
+
         if not self._is_closed and self._posting < UNPOSTED:
             self._posting += 1
-            self._chores.start_soon(self._post_quietly, data)
+            self._tasks.start_soon(post_quietly)
 
     async def aclose(self) -> None:
         """Close the stream and every connection."""
+        self.close_requests()
         self._is_closed = True
         self._scope.cancel()
         with anyio.CancelScope(shield=True):
-            await self._http.close()
-            await anyio.lowlevel.checkpoint()
-
-    async def _post(self, endpoint: URL, data: bytes) -> None:
-        headers = {"Content-Type": "application/json"}
-        async with self._http.post(endpoint, data=data, headers=headers, allow_redirects=False) as response:
-            if not 200 <= response.status < 300:
-                raise await refusal(response, self._spec)
-
-    async def _post_quietly(self, data: bytes) -> None:
-        try:
-            await self.send(data, ExchangeTimeouts(self._spec.timeouts.start))
-        except ExchangeFault:
-            # Nobody waits for it; the next request will find out what is wrong.
-            return
-        finally:
-            self._posting -= 1
+            await close_session(self._http)
 
     async def _read_all(self) -> None:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         async with self._http.get(self._url, headers=headers, allow_redirects=False) as response:
             kind = response.headers.get("Content-Type", "")
             if response.status != 200 or not kind.startswith("text/event-stream"):
-                raise await refusal(response, self._spec)
-            parser = EventParser(values=max(self._spec.answer_values, VALUES_LIMIT))
+                raise await read_refusal(response, self._spec)
+            parser = EventParser(Bounds(values=max(self._spec.answer_values, VALUES_LIMIT)))
             async for chunk in response.content.iter_any():
-                for piece in pieces(chunk):
+                for piece in split_chunk(chunk):
                     for event in parser.feed(piece):
                         self._take(event)
                     if piece is not chunk:
@@ -292,16 +160,11 @@ class EventStream:
             if not self._open.done():
                 self._open.set_result(None)
         elif event.name == "message" and event.data and not event.data.isspace():
-            self._peer.receive(event.data)
+            self.receive(event.data)
 
     def _end(self, fault: ExchangeFault) -> None:
         if not self._open.done():
             self._open.set_result(fault)
         elif not self._is_closed:
             self._is_closed = True
-            self._peer.lose(fault if isinstance(fault, Lost) else Lost(*fault.details))
-
-    def _lost(self, fault: ExchangeFault) -> ExchangeFault:
-        if isinstance(fault, Lost):
-            self._end(fault)
-        return fault
+            self.lose(fault if isinstance(fault, Lost) else Lost(*fault.details))

@@ -9,20 +9,20 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import cast
 
 import anyio
 
-from portico.domain.foreign_text import Redactor, secrets_of
 from portico.domain.server import Packaging, ServerSpec
 from portico.errors import Sent
 from portico.providers.processes import ProcessTree, spawn
+from portico.text.redaction import Redactor, secrets_of
 
-from .elicitation import Notifications
-from .jsonrpc import Peer
-from .transport import MESSAGE_LIMIT, ExchangeTimeouts, Incoming, Lost, OnLost, TooLarge, expired
+from .jsonrpc import JsonRpcTransport
+from .message_limits_and_errors import MESSAGE_LIMIT, ExchangeTimeouts, IncomingMessage, Lost, OnLost, TooLarge
+from .server_questions import Notifications
 
 _POSIX = "PATH HOME LANG TERM USER LOGNAME SHELL TMPDIR TZ"
 _WINDOWS = (
@@ -73,32 +73,24 @@ _SWITCHES = frozenset(
 """Options without a value; all others take the word that follows."""
 _LETTERS = frozenset("ditqP")
 """The short ones, which may stand together."""
-_CONTAINER_NETWORK = ("--network", "--net")
 
 
 def packaging_of(spec: ServerSpec) -> Packaging:
-    """What the command says; nothing when it starts no container."""
+    """The container image and network that the command names; empty when it starts no container."""
     engine = PurePath(spec.command).name.removesuffix(".exe")
     if engine not in _ENGINES or "run" not in spec.args:
         return Packaging()
-    return _read(spec.args[spec.args.index("run") + 1 :])
-
-
-def _read(words: Sequence[str]) -> Packaging:
-    network, place = "", 0
-    while place < len(words) and words[place].startswith("-"):
-        option, has_value, value = words[place].partition("=")
-        if not has_value and not _is_switch(option):
-            place += 1
-            value = words[place] if place < len(words) else ""
-        if option in _CONTAINER_NETWORK:
+    words, network = iter(spec.args[spec.args.index("run") + 1 :]), ""
+    for word in words:
+        if not word.startswith("-"):
+            return Packaging(docker_image=word, network_mode=network)
+        option, has_value, value = word.partition("=")
+        is_switch = option in _SWITCHES or (not option.startswith("--") and set(option[1:]) <= _LETTERS)
+        if not has_value and not is_switch:
+            value = next(words, "")
+        if option in ("--network", "--net"):
             network = value
-        place += 1
-    return Packaging(docker_image=words[place] if place < len(words) else "", network_mode=network)
-
-
-def _is_switch(option: str) -> bool:
-    return option in _SWITCHES or (not option.startswith("--") and set(option[1:]) <= _LETTERS)
+    return Packaging(network_mode=network)
 
 
 logger = logging.getLogger(__name__)
@@ -111,7 +103,7 @@ LAST_WORDS = 0.2
 POLL = 0.02
 
 
-async def start_child(spec: ServerSpec, inbox: Notifications, on_lost: OnLost) -> Peer:
+async def start_process(spec: ServerSpec, notifications: Notifications, on_lost: OnLost) -> StdioTransport:
     """Start a server's process, in a group of its own and never through a shell.
 
     Raises:
@@ -119,56 +111,63 @@ async def start_child(spec: ServerSpec, inbox: Notifications, on_lost: OnLost) -
     """
     environment = child_environment(spec.env)
     program = executable(spec, environment)
-    peer = Peer(spec.name, inbox, on_lost)
-    child = Child(spec, peer)
-    peer.wire = child
+    transport = StdioTransport(spec, notifications, on_lost)
     try:
         # Shielded: a start that is broken off half-way would leave a process that nobody owns.
         with anyio.CancelScope(shield=True):
-            await spawn(child, [program, *spec.args], env=environment, cwd=spec.cwd)
+            await spawn(transport, [program, *spec.args], env=environment, cwd=spec.cwd)
     except (OSError, ValueError) as error:
         raise Lost(f"{spec.command!r} cannot be started: {error}", "check the `command` and `args` fields") from error
-    return peer
+    return transport
 
 
-class Child(asyncio.SubprocessProtocol):
-    """A child process as a wire; its output is read in the loop's own callbacks, without a task."""
+class StdioTransport(JsonRpcTransport, asyncio.SubprocessProtocol):
+    """A child process; its output is read in the loop's own callbacks, without a task."""
 
-    def __init__(self, spec: ServerSpec, peer: Peer) -> None:
-        self._spec, self._peer = spec, peer
-        self._transport: asyncio.SubprocessTransport
+    def __init__(self, spec: ServerSpec, notifications: Notifications, on_lost: OnLost) -> None:
+        super().__init__(spec.name, notifications, on_lost)
+        self._spec = spec
+        self._process: asyncio.SubprocessTransport
         self._stdin: asyncio.WriteTransport
-        self._line = Incoming(peer.bound)
+        self._line = IncomingMessage(self.bounds_of)
         self._skipped = 0
         """Bytes of a line that is being skipped."""
         self._last_words = b""
         self._room: asyncio.Future[None] | None = None
+        """Ends when the child reads again; None while it does."""
         self._exited, self._closed = asyncio.Event(), asyncio.Event()
         self._is_lost = False
         self._reported: asyncio.Future[Lost] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the process that was started."""
-        self._transport = cast(asyncio.SubprocessTransport, transport)
-        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+        self._process = cast(asyncio.SubprocessTransport, transport)
+        self._stdin = cast(asyncio.WriteTransport, self._process.get_pipe_transport(0))
 
     @property
     def pid(self) -> int | None:
         """The child process."""
-        return self._transport.get_pid()
+        return self._process.get_pid()
 
     @property
     def stderr(self) -> str:
         """The last words of the child process."""
         return self._last_words.decode("utf-8", "replace")
 
-    async def send(self, data: bytes, patience: ExchangeTimeouts) -> None:
+    async def send(self, data: bytes, timeouts: ExchangeTimeouts) -> None:
         """Write one line, waiting while the child does not read."""
         if self._room is not None:
-            await self._wait_for_room(patience)
-        if self._is_lost or self._stdin.is_closing():
-            raise await self._obituary()
-        self._stdin.write(data)
+            with anyio.move_on_after(timeouts.first) as scope:
+                await asyncio.shield(self._room)
+            if scope.cancelled_caught:
+                raise timeouts.expired(sent=Sent.NOTHING)
+        if not self._is_lost and not self._stdin.is_closing():
+            self._stdin.write(data)
+            return
+        # Its report follows the end of a pipe within moments.
+        with anyio.move_on_after(5 * LAST_WORDS):
+            raise Lost(*(await asyncio.shield(self._reported)).details)
+        raise Lost("the server's process has ended")
 
     def send_soon(self, data: bytes) -> None:
         """Write one line, unless the child does not read."""
@@ -177,9 +176,10 @@ class Child(asyncio.SubprocessProtocol):
 
     async def aclose(self) -> None:
         """Close its input, then ask, then force it and everything it started to end."""
+        self.close_requests()
         with anyio.CancelScope(shield=True):
             self._is_lost = True
-            tree = ProcessTree(self._transport.get_pid())
+            tree = ProcessTree(self._process.get_pid())
             tree.remember()
             self._stdin.close()
             await self._wait_for_exit(tree)
@@ -188,7 +188,7 @@ class Child(asyncio.SubprocessProtocol):
                     tree.send(number)
                     await self._wait_for_exit(tree)
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                self._transport.close()
+                self._process.close()
             with anyio.move_on_after(1.0):
                 await self._closed.wait()
 
@@ -202,12 +202,12 @@ class Child(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Take the end of one of its pipes."""
         if fd != 2 and not self._is_lost:
-            self._report_later("it closed its output" if fd == 1 else "it closed its input")
+            self._report_soon("it closed its output" if fd == 1 else "it closed its input")
 
     def process_exited(self) -> None:
         """Take the end of the process."""
         self._exited.set()
-        self._report_later("")
+        self._report_soon("")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take the end of the process and of all its pipes."""
@@ -227,82 +227,57 @@ class Child(asyncio.SubprocessProtocol):
             room.set_result(None)
 
     def _take_output(self, data: bytes) -> None:
-        if self._is_lost:
-            return
         *lines, rest = data.split(b"\n")
         if lines and (self._line.data or self._skipped):
-            self._extend(lines.pop(0))
-            first, self._line, self._skipped = self._line.data, Incoming(self._peer.bound), 0
-            self._deliver(first)
+            self._extend_line(lines.pop(0))
+            first, self._line, self._skipped = self._line.data, IncomingMessage(self.bounds_of), 0
+            self._take_line(first)
         for line in lines:
-            self._deliver(line)
+            self._take_line(line)
         if rest:
-            self._extend(rest)
+            self._extend_line(rest)
 
-    def _deliver(self, line: bytes | bytearray) -> None:
+    def _take_line(self, line: bytes | bytearray) -> None:
         if line and not line.isspace() and not self._is_lost:
-            self._peer.receive(line)
+            self.receive(line)
 
-    def _extend(self, part: bytes) -> None:
-        """Take a part of a line that is not complete yet."""
-        if self._skipped:
-            self._skip(part)
+    def _extend_line(self, part: bytes) -> None:
+        """Take a part of a line that is not complete yet; the rest of one that is refused is skipped."""
+        if self._is_lost:
             return
         try:
-            self._line.feed(part)
+            if not self._skipped:
+                self._line.feed(part)
+                return
+            self._skipped += len(part)
         except TooLarge as fault:
-            self._refuse_line(fault)
-
-    def _refuse_line(self, fault: TooLarge) -> None:
-        line, self._line = self._line.data, Incoming(self._peer.bound)
-        if len(line) > MESSAGE_LIMIT:
-            self._give_up(_too_long())
-        elif self._peer.refuse(line, fault):
+            line, self._line = self._line.data, IncomingMessage(self.bounds_of)
             self._skipped = len(line)
-        else:
-            self._give_up(Lost(*fault.details))
-
-    def _skip(self, part: bytes) -> None:
-        self._skipped += len(part)
+            if self._skipped <= MESSAGE_LIMIT and not self.refuse(line, fault):
+                self._give_up(Lost(*fault.details))
         if self._skipped > MESSAGE_LIMIT:
-            self._give_up(_too_long())
+            said = f"the server wrote a line of more than {MESSAGE_LIMIT >> 20} MiB, which is not accepted"
+            self._give_up(Lost(said))
 
-    def _report_later(self, reason: str) -> None:
+    def _report_soon(self, reason: str) -> None:
         asyncio.get_running_loop().call_later(LAST_WORDS, self._report, reason)
 
     def _report(self, reason: str) -> None:
-        code = self._transport.get_returncode()
-        happened = reason if code is None else _ending(code)
-        if not self._is_lost and (words := self.stderr.strip()):
+        code, words = self._process.get_returncode(), self.stderr.strip()
+        happened = reason if code is None else _describe_end(code)
+        if not self._is_lost and words:
             said = Redactor(secrets_of(self._spec)).text(words)
             logger.info("server %r is gone (%s); its last words on stderr: %s", self._spec.name, happened, said)
-        self._give_up(Lost(f"the process of {self._spec.command!r} is gone: {happened}", *self._hints()))
+        # What it wrote itself is for operators, and not part of an error that agents read.
+        hint = f"what it wrote to stderr is shown by: portico doctor {self._spec.name}"
+        hint = hint if words else "it wrote nothing to stderr; run the command by hand to see why"
+        self._give_up(Lost(f"the process of {self._spec.command!r} is gone: {happened}", hint))
 
     def _give_up(self, fault: Lost) -> None:
         if not self._is_lost:
             self._is_lost = True
             self._reported.set_result(fault)
-            self._peer.lose(fault)
-
-    async def _obituary(self) -> Lost:
-        """Why nothing can be written any more; its report follows the end of a pipe within moments."""
-        with anyio.move_on_after(5 * LAST_WORDS):
-            return Lost(*(await asyncio.shield(self._reported)).details)
-        return Lost("the server's process has ended")
-
-    def _hints(self) -> tuple[str, ...]:
-        """Where to look; what it wrote itself is for operators, and not part of an error that agents read."""
-        if self.stderr.strip():
-            return (f"what it wrote to stderr is shown by: portico doctor {self._spec.name}",)
-        return ("it wrote nothing to stderr; run the command by hand to see why",)
-
-    async def _wait_for_room(self, patience: ExchangeTimeouts) -> None:
-        room = self._room
-        assert room is not None
-        with anyio.move_on_after(patience.first) as scope:
-            await asyncio.shield(room)
-        if scope.cancelled_caught:
-            raise expired(patience, sent=Sent.NOTHING)
+            self.lose(fault)
 
     async def _wait_for_exit(self, tree: ProcessTree) -> None:
         with anyio.move_on_after(EXIT_GRACE):
@@ -311,11 +286,7 @@ class Child(asyncio.SubprocessProtocol):
                 await anyio.sleep(POLL)
 
 
-def _too_long() -> Lost:
-    return Lost(f"the server wrote a line of more than {MESSAGE_LIMIT >> 20} MiB, which is not accepted")
-
-
-def _ending(code: int) -> str:
+def _describe_end(code: int) -> str:
     if code >= 0:
         return f"it exited with code {code}"
     with contextlib.suppress(ValueError):

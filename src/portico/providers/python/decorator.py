@@ -11,8 +11,7 @@ from portico.domain.call import Caller
 
 from .annotations import AnnotationKind
 
-LOCAL = "local"
-"""The server of functions that name no other."""
+LOCAL = "local"  # the server of functions that name no other
 MARK = "__portico_tool__"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -20,7 +19,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolMark:
-    """What a decorator says of a function."""
+    """The arguments of the decorator `@tool`."""
 
     name: str = ""
     description: str | None = None
@@ -87,13 +86,19 @@ def tool(name: Any = None, *, tags: Sequence[str] = (), examples: Sequence[Mappi
     Without arguments it is used bare, `@tool`; a name, a description or hints may be given: `@tool("rename")`.
     """
     if callable(name):
-        return _marked(name, ToolMark())
+        setattr(name, MARK, ToolMark())
+        return name
     if name is not None and not isinstance(name, str):
         raise TypeError(f"a tool's name is text, not {name!r}: write @tool or @tool('name')")
     if isinstance(tags, str):
         raise TypeError(f"tags are a list of texts, not {tags!r}: write tags=[{tags!r}]")
     mark = ToolMark(name=name or "", tags=tuple(tags), examples=tuple(examples), **said)
-    return lambda function: _marked(function, mark)
+
+    def decorate(function: _F) -> _F:
+        setattr(function, MARK, mark)
+        return function
+
+    return decorate
 
 
 def _check(what: str, value: object, kind: Any, wanted: str) -> None:
@@ -109,11 +114,6 @@ def mark_of(function: object) -> ToolMark | None:
     except BaseException:  # noqa: BLE001  a module may hold any object, and some answer no question before they are set up
         return None
     return found if isinstance(found, ToolMark) else None
-
-
-def _marked(function: _F, mark: ToolMark) -> _F:
-    setattr(function, MARK, mark)
-    return function
 
 
 CONTEXT_NAMES = frozenset({"ctx", "context", "request_context", "_request_context"})
@@ -159,19 +159,15 @@ class InjectedParameter:
 
     parameter: str
     kinds: tuple[type, ...]
-    """What it may be given, best first; empty when there is nothing to give."""
+    """The types of values that it may be given, best first; empty when there is nothing to give."""
     is_required: bool
-
-    def met_by(self, sources: Mapping[type, Source]) -> bool:
-        """Whether the function can be called: there is a source, or the parameter has a default."""
-        return self.is_given_by(sources) or not self.is_required
 
     def is_given_by(self, sources: Mapping[type, Source]) -> bool:
         """Whether there is something to give."""
         return any(kind is RequestContext or kind in sources for kind in self.kinds)
 
     def source(self, sources: Mapping[type, Source]) -> Source | None:
-        """What opens it; None for the request itself, which is there already."""
+        """The function that opens its value; None for the request itself, which is there already."""
         return next((sources[kind] for kind in self.kinds if kind in sources), None)
 
     @property
@@ -199,21 +195,15 @@ class InjectedParameter:
 def need_of(
     name: str, hint: Any, kind: AnnotationKind, *, is_annotated: bool, is_required: bool
 ) -> InjectedParameter | None:
-    """What a parameter is to be given, or None when callers pass it themselves."""
-    kinds = _wanted(name, hint, kind, is_annotated)
+    """The kind of value that a parameter is to be given, or None when callers pass it themselves."""
+    kinds: tuple[type, ...] = (kind.foreign,) if kind.foreign else ()
+    is_open = not is_annotated or (name.startswith("_") and hint in (Any, object))
+    if marker := next((part for part in (hint, *get_args(hint)) if part is RequestContext or part is Connection), None):
+        kinds = (marker,)
+    elif name in CONTEXT_NAMES and is_open:
+        kinds = (RequestContext,)
+    elif name in CONNECTION_NAMES and (is_open or kinds):
+        kinds = (*kinds, Connection)
     if not kinds and not name.startswith("_"):
         return None
     return InjectedParameter(parameter=name, kinds=kinds, is_required=is_required)
-
-
-def _wanted(name: str, hint: Any, kind: AnnotationKind, is_annotated: bool) -> tuple[type, ...]:
-    for marker in (RequestContext, Connection):
-        if any(part is marker for part in (hint, *get_args(hint))):
-            return (marker,)
-    is_open = not is_annotated or (name.startswith("_") and hint in (Any, object))
-    foreign = (kind.foreign,) if kind.foreign else ()
-    if name in CONTEXT_NAMES and is_open:
-        return (RequestContext,)
-    if name in CONNECTION_NAMES and (is_open or foreign):
-        return (*foreign, Connection)
-    return foreign

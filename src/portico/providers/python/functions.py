@@ -1,4 +1,4 @@
-"""A plain function becomes a tool: schemas from its signature, texts from its docstring."""
+"""A plain function becomes a tool: its definition from signature and docstring, and results from what it returns."""
 
 from __future__ import annotations
 
@@ -16,15 +16,25 @@ from typing import Annotated, Any, get_type_hints
 import jsonschema_rs
 import orjson
 
-from . import pydantic_models as models
-from .annotations import AnnotationKind, Read, kind_of
+from portico.domain.docstrings import parameter_texts
+
+from .annotations import (
+    AnnotationKind,
+    Read,
+    UnfitArgument,
+    description_and_default,
+    is_modelled,
+    is_pydantic_field,
+    is_spellable,
+    kind_of,
+    output_schema_of_model,
+)
 from .annotations import type_schema as type_schema
 from .decorator import CONNECTION_NAMES, LOCAL, InjectedParameter, ToolMark, mark_of, need_of
-from .record_types import UnfitArgument, is_spellable, json_value, parameter_texts
 
-LIMIT = 16 * 1024 * 1024
-"""Bytes of JSON that one result may have."""
+LIMIT = 16 * 1024 * 1024  # bytes of JSON that one result may have
 ERROR_LENGTH = 10_000
+_PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 def as_result(value: Any) -> Mapping[str, Any]:
@@ -40,51 +50,36 @@ def as_result(value: Any) -> Mapping[str, Any]:
         text = value if value.isascii() else value.encode("utf-8", "replace").decode()
         _check_size(len(text))
         return {"content": [{"type": "text", "text": text}]}
-    if isinstance(value, Mapping) and isinstance(value.get("content"), list):
-        return _whole(value)
-    written = _written(value)
+    is_whole = isinstance(value, Mapping) and isinstance(value.get("content"), list)
+    if is_whole:
+        try:
+            _check_size(len(orjson.dumps(value, option=_PLAIN)))
+            return value  # type: ignore[no-any-return]
+        except orjson.JSONEncodeError:  # it has something else in it, which is written in JSON's own words
+            pass
+    try:
+        written = orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError as error:
+        cause = error.__cause__ or error
+        raise TypeError(str(cause) or f"what it returned cannot be written as JSON: {type(cause).__name__}") from error
     _check_size(len(written))
     plain = orjson.loads(written)
+    if is_whole:
+        return plain  # type: ignore[no-any-return]
     structured = plain if isinstance(plain, dict) else {"result": plain}
     return {"content": [{"type": "text", "text": written.decode()}], "structuredContent": structured}
 
 
-def _whole(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A result object as it is, or in JSON's own words where it has something else in it."""
-    try:
-        size = len(orjson.dumps(value, option=_PLAIN))
-    except orjson.JSONEncodeError:
-        written = _written(value)
-        _check_size(len(written))
-        return orjson.loads(written)  # type: ignore[no-any-return]
-    _check_size(size)
-    return value
+def _check_size(size: int) -> None:
+    if size > LIMIT:
+        raise ValueError(
+            f"the result has {size / 1024 / 1024:,.1f} MB; the limit is {LIMIT // 1024 // 1024} MB:"
+            " return less, or a part at a time"
+        )
 
 
-_PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-
-
-def as_error(error: BaseException) -> Mapping[str, Any]:
-    """What a function raised, as the tool's answer."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  an error that cannot even say what it is
-        text = type(error).__name__
-    if len(text) > ERROR_LENGTH:
-        text = f"{text[:ERROR_LENGTH]}…"
-    return {"content": [{"type": "text", "text": text.encode("utf-8", "replace").decode()}], "isError": True}
-
-
-def _written(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value, default=_spelled, option=orjson.OPT_NON_STR_KEYS)
-    except orjson.JSONEncodeError as error:
-        cause = error.__cause__ or error
-        raise TypeError(str(cause) or f"what it returned cannot be written as JSON: {type(cause).__name__}") from error
-
-
-def _spelled(value: Any) -> Any:
-    """What JSON has no word for, in the words that it has."""
+def _as_json(value: Any) -> Any:
+    """Convert a value that JSON has no type for."""
     if isinstance(value, tuple):
         return value._asdict() if hasattr(value, "_asdict") else list(value)
     if isinstance(value, float):
@@ -116,17 +111,20 @@ def _ordered(values: set[Any] | frozenset[Any]) -> list[Any]:
         return list(values)
 
 
-def _check_size(size: int) -> None:
-    if size > LIMIT:
-        raise ValueError(
-            f"the result has {size / 1024 / 1024:,.1f} MB; the limit is {LIMIT // 1024 // 1024} MB:"
-            " return less, or a part at a time"
-        )
+def as_error(error: BaseException) -> Mapping[str, Any]:
+    """An exception of a function, as the tool's answer."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  an error that cannot even say what it is
+        text = type(error).__name__
+    if len(text) > ERROR_LENGTH:
+        text = f"{text[:ERROR_LENGTH]}…"
+    return {"content": [{"type": "text", "text": text.encode("utf-8", "replace").decode()}], "isError": True}
 
 
 @dataclass(slots=True, eq=False)
 class Output:
-    """What one tool promises, and the results that keep the promise."""
+    """The output schema of one tool, and results that are checked against it."""
 
     schema: Mapping[str, Any] | None = None
     """None where nothing is promised."""
@@ -140,10 +138,14 @@ class Output:
             ValueError: it is too large.
         """
         found = as_result(value)
-        if self.schema is None or found.get("isError"):
+        reason = "" if self.schema is None or found.get("isError") else self._misfit(found.get("structuredContent"))
+        if not reason:
             return found
-        reason = self._misfit(found.get("structuredContent"))
-        return found if not reason else _broken(found, reason)
+        explanation = (
+            f"the function has run, but what it returned does not fit its return annotation: {reason}."
+            " Mend the one or the other (JSON has null for NaN, and no infinity)"
+        )
+        return {"content": [*found["content"], {"type": "text", "text": explanation}], "isError": True}
 
     def _misfit(self, structured: Any) -> str:
         if structured is None:
@@ -156,29 +158,21 @@ class Output:
         return f"{'.'.join(map(str, error.instance_path))}: {error.message[:500]}"
 
 
-def _broken(found: Mapping[str, Any], reason: str) -> Mapping[str, Any]:
-    said = (
-        f"the function has run, but what it returned does not fit its return annotation: {reason}."
-        " Mend the one or the other (JSON has null for NaN, and no infinity)"
-    )
-    return {"content": [*found["content"], {"type": "text", "text": said}], "isError": True}
-
-
-def opened(schema: Any) -> Any:
+def allow_more_fields(schema: Any) -> Any:
     """The schema of what is returned: a class that is derived from the annotation's may have more fields."""
     if isinstance(schema, list):
-        return [opened(part) for part in schema]
+        return [allow_more_fields(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
     return {
-        key: opened(part)
+        key: allow_more_fields(part)
         for key, part in schema.items()
         if not (key == "additionalProperties" and part is False and "properties" in schema)
     }
 
 
 PREFIX = "handle_"
-_VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+NO_TEXT = "it has no docstring, and agents choose tools by what their docstrings say"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -192,23 +186,23 @@ class LocalTool:
     category: str = ""
     is_async: bool = False
     reads: Mapping[str, Read] = field(default_factory=dict)
-    """How the value of each parameter becomes what the function expects."""
+    """Converts the value of each parameter to what the function expects."""
     needs: tuple[InjectedParameter, ...] = ()
     positional: Mapping[str, Any] = field(default_factory=dict)
     """The parameters that have no keyword, with their defaults."""
     fallbacks: Mapping[str, Any] = field(default_factory=dict)
-    """What stands behind defaults that are pydantic's `Field(...)`, which no function can use itself."""
+    """The values of defaults that are pydantic's `Field(...)`, which no function can use itself."""
     output: Output = field(default_factory=Output)
     notes: tuple[str, ...] = ()
-    """What an author may want to put right; the tool works all the same."""
+    """Hints for its author; the tool works all the same."""
     file: str = ""
     line: int = 0
 
     def read(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """The values that the function expects, and a line for each argument that cannot become one."""
-        values, wrong = dict(arguments), []
-        hidden = [need.parameter for need in self.needs if need.parameter in values]
-        wrong += [f"unknown: {name}" for name in hidden]  # `**more` would let a caller pass what only we may give
+        values = dict(arguments)
+        # `**more` would let a caller pass what only we may give.
+        wrong = [f"unknown: {need.parameter}" for need in self.needs if need.parameter in values]
         for name, read in self.reads.items():
             if name in values:
                 try:
@@ -237,13 +231,17 @@ def define(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
 
 def make_tool(function: Callable[..., Any], name: str = "") -> LocalTool:
     """Make a tool of a function; what a decorator said of it counts more than what it says itself."""
-    named = _named(function)
+    named: Any = function
+    while isinstance(named, functools.partial) and "__name__" not in vars(named):
+        named = named.func  # a partial is called after its function, unless it was given a name of its own
     mark = mark_of(function) or mark_of(named) or ToolMark()
-    doc = inspect.getdoc(named) or "" if _is_described(named) else ""
+    # A docstring counts if it is the object's own, and not that of its class, such as `partial`.
+    is_described = inspect.isroutine(named) or inspect.isclass(named) or "__doc__" in getattr(named, "__dict__", {})
+    doc = inspect.getdoc(named) or "" if is_described else ""
     name = name or mark.name or getattr(named, "__name__", type(named).__name__).removeprefix(PREFIX)
-    taken = _Taken(function, doc)
-    file, line = _place(function)
-    definition = _definition(name, doc, mark, taken)
+    signature = _Signature(function, doc)
+    definition = _definition(name, doc, mark, signature)
+    code = getattr(inspect.unwrap(_annotated(function)), "__code__", None)
     return LocalTool(
         name=name,
         definition=definition,
@@ -252,38 +250,37 @@ def make_tool(function: Callable[..., Any], name: str = "") -> LocalTool:
         server=mark.server or LOCAL,
         category=mark.category,
         is_async=inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__),
-        reads={parameter: kind.read for parameter, kind in taken.kinds.items() if kind.read},
-        needs=tuple(taken.needs),
-        fallbacks=taken.fallbacks,
-        positional={p.name: p.default for p in taken.parameters if p.kind is p.POSITIONAL_ONLY},
-        notes=(*taken.notes, *([] if doc or mark.description else [NO_TEXT])),
-        file=file,
-        line=line,
+        reads={parameter: kind.read for parameter, kind in signature.kinds.items() if kind.read},
+        needs=tuple(signature.needs),
+        fallbacks=signature.fallbacks,
+        positional={p.name: p.default for p in signature.parameters if p.kind is p.POSITIONAL_ONLY},
+        notes=(*signature.notes, *([] if doc or mark.description else [NO_TEXT])),
+        file=code.co_filename if code else "",
+        line=code.co_firstlineno if code else 0,
     )
 
 
-NO_TEXT = "it has no docstring, and agents choose tools by what their docstrings say"
-
-
-def _definition(name: str, doc: str, mark: ToolMark, taken: _Taken) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": name, "description": doc if mark.description is None else mark.description}
-    if mark.title:
-        found["title"] = mark.title
-    found["inputSchema"] = taken.input_schema()
+def _definition(name: str, doc: str, mark: ToolMark, signature: _Signature) -> dict[str, Any]:
+    schema = signature.input_schema()
     if mark.examples:
-        found["inputSchema"]["examples"] = [*map(dict, mark.examples)]
-    if output := _output_schema(taken.hints.get("return", Any)):
-        found["outputSchema"] = output
-    if mark.annotations:
-        found["annotations"] = mark.annotations
-    said = {"tags": list(mark.tags), "example": mark.example}
-    if meta := {key: value for key, value in said.items() if value}:
-        found["_meta"] = meta
-    return found
+        schema["examples"] = [*map(dict, mark.examples)]
+    meta = {"tags": list(mark.tags), "example": mark.example}
+    optional = {
+        "outputSchema": _output_schema(signature.hints.get("return", Any)),
+        "annotations": mark.annotations,
+        "_meta": {key: value for key, value in meta.items() if value},
+    }
+    return {
+        "name": name,
+        "description": doc if mark.description is None else mark.description,
+        **({"title": mark.title} if mark.title else {}),
+        "inputSchema": schema,
+        **{key: value for key, value in optional.items() if value},
+    }
 
 
-class _Taken:
-    """What a function takes: parameters that callers pass, and those that are given to it."""
+class _Signature:
+    """The parameters of a function: those that callers pass, and those that are given to it."""
 
     def __init__(self, function: Callable[..., Any], doc: str) -> None:
         self.notes: list[str] = []
@@ -291,14 +288,14 @@ class _Taken:
         self.kinds: dict[str, AnnotationKind] = {}
         self.fallbacks: dict[str, Any] = {}
         self.bound = function.keywords.keys() if isinstance(function, functools.partial) else ()
-        self.parameters, self.is_open = _parameters(function)
+        parameters, self.is_open = _parameters(function)
         self.hints, unread = read_hints(function)
         # A type that only type checkers can see, on a parameter of that name, is a connection's.
         unread = {name: why for name, why in unread.items() if name not in CONNECTION_NAMES}
-        self.parameters = [self._plain(parameter) for parameter in self.parameters]
-        self.texts = parameter_texts(doc, {parameter.name for parameter in self.parameters})
+        self.parameters = [self._without_field(parameter) for parameter in parameters]
+        self.texts = parameter_texts(doc, {parameter.name for parameter in parameters})
         for parameter in self.parameters:
-            self._take(parameter, is_annotated=parameter.name in self.hints or parameter.name in unread)
+            self._add(parameter, is_annotated=parameter.name in self.hints or parameter.name in unread)
         self.notes += [
             f"the annotation of {name!r} cannot be read ({why}): it takes anything" for name, why in unread.items()
         ]
@@ -308,9 +305,11 @@ class _Taken:
         properties: dict[str, Any] = {}
         definitions: dict[str, Any] = {}
         for parameter in self.parameters:
-            if parameter.name in self.kinds:
-                schema = hoisted(self.kinds[parameter.name].schema, parameter.name, definitions)
-                properties[parameter.name] = {**schema, **self._said(parameter)}
+            if kind := self.kinds.get(parameter.name):
+                schema = hoist_definitions(kind.schema, parameter.name, definitions)
+                text = kind.text or self.texts.get(parameter.name, "")
+                default = () if parameter.default is parameter.empty else (parameter.default,)
+                properties[parameter.name] = {**schema, **description_and_default(text, *default)}
         required = [p.name for p in self.parameters if p.name in properties and p.default is p.empty]
         found = {
             "type": "object",
@@ -320,9 +319,9 @@ class _Taken:
         }
         return {**found, "$defs": definitions} if definitions else found
 
-    def _plain(self, parameter: Parameter) -> Parameter:
+    def _without_field(self, parameter: Parameter) -> Parameter:
         """A parameter as its author means it: `x: int = Field(3, ge=1)` is a constraint and the default 3."""
-        if not models.is_field(parameter.default):
+        if not is_pydantic_field(parameter.default):
             return parameter
         self.hints[parameter.name] = Annotated[self.hints.get(parameter.name, Any), parameter.default]
         if parameter.default.is_required():
@@ -331,7 +330,7 @@ class _Taken:
         self.fallbacks[parameter.name] = default
         return parameter.replace(default=default)
 
-    def _take(self, parameter: Parameter, *, is_annotated: bool) -> None:
+    def _add(self, parameter: Parameter, *, is_annotated: bool) -> None:
         name, hint = parameter.name, self.hints.get(parameter.name, Any)
         kind = kind_of(hint)
         is_required = parameter.default is parameter.empty
@@ -346,15 +345,8 @@ class _Taken:
         if not is_required and not is_spellable(parameter.default):
             self.notes.append(f"the default of {name!r} is not JSON: the schema does not say it")
 
-    def _said(self, parameter: Parameter) -> dict[str, Any]:
-        text = self.kinds[parameter.name].text or self.texts.get(parameter.name, "")
-        found: dict[str, Any] = {"description": text} if text else {}
-        if parameter.default is not parameter.empty and is_spellable(parameter.default):
-            found["default"] = json_value(parameter.default)
-        return found
 
-
-def hoisted(schema: Mapping[str, Any], parameter: str, definitions: dict[str, Any]) -> Mapping[str, Any]:
+def hoist_definitions(schema: Mapping[str, Any], parameter: str, definitions: dict[str, Any]) -> Mapping[str, Any]:
     """A schema without its `$defs`, which join those at the root; one whose name is taken gets another."""
     own = schema.get("$defs")
     if not own:
@@ -383,9 +375,7 @@ def _output_schema(hint: Any) -> dict[str, Any] | None:
     kind = kind_of(hint)
     if kind.form == "text" or kind.foreign or hint is type(None):
         return None
-    schema = dict(opened(kind.schema))
-    if models.is_modelled(hint):
-        schema = models.schema_of(models.adapter_of(hint), is_output=True)
+    schema = output_schema_of_model(hint) if is_modelled(hint) else dict(allow_more_fields(kind.schema))
     if kind.form == "object":
         return {**schema, "type": "object"} if schema.keys() - {"type"} else None
     definitions = schema.pop("$defs", None)
@@ -394,13 +384,13 @@ def _output_schema(hint: Any) -> dict[str, Any] | None:
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[list[Parameter], bool]:
-    """What a function declares, and whether it takes more; one that does not say takes anything."""
+    """The parameters that a function declares, and whether it takes more; one without a signature takes anything."""
     try:
         found = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError):
         return [], True
-    is_open = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in found)
-    return [parameter for parameter in found if parameter.kind not in _VARIADIC], is_open
+    declared = [p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    return declared, any(p.kind is p.VAR_KEYWORD for p in found)
 
 
 def read_hints(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -422,24 +412,7 @@ def read_hints(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 def _annotated(function: Any) -> Any:
-    """What has the annotations: of a partial its function, of an object that can be called its `__call__`."""
+    """The object with the annotations: of a partial its function, of an object that can be called its `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
-
-
-def _named(function: Any) -> Any:
-    """What a tool is called after: of a partial its function, unless it was given a name of its own."""
-    while isinstance(function, functools.partial) and "__name__" not in vars(function):
-        function = function.func
-    return function
-
-
-def _is_described(function: Any) -> bool:
-    """Whether the docstring is the function's own, and not that of its class, such as `partial`."""
-    return inspect.isroutine(function) or inspect.isclass(function) or "__doc__" in getattr(function, "__dict__", {})
-
-
-def _place(function: Any) -> tuple[str, int]:
-    code = getattr(inspect.unwrap(_annotated(function)), "__code__", None)
-    return (code.co_filename, code.co_firstlineno) if code else ("", 0)

@@ -9,8 +9,8 @@ import inspect
 import logging
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -19,19 +19,16 @@ from types import CodeType, ModuleType
 from typing import Any
 from zlib import crc32
 
-import anyio
-import anyio.to_thread
-
 from portico.errors import ConfigError
 
 from .decorator import mark_of
 from .functions import PREFIX, LocalTool, make_tool
-from .threads import prints_aside, stdout_kept
+from .stdout import prints_to_stderr, stdout_diverted
 
 SETTING = "python"
+SIGNS = "*?["  # what makes a path a pattern
 _OURS = __name__.partition(".")[0]
-LONG_SECONDS = 10.0
-"""An import that takes longer is named."""
+LONG_SECONDS = 10.0  # an import that takes longer is named
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +51,8 @@ def import_file(path: Path) -> ModuleType:
     spec = ModuleSpec(name, _Fresh(name, str(path)), origin=str(path))
     spec.has_location = True
     module = importlib.util.module_from_spec(spec)
-    with _replacing(name), _explained(str(path), str(path)), _findable(path.parent), _watched(str(path)):
+    _add_to_path(path.parent)
+    with _replacing(name), _importing(str(path), str(path)):
         sys.modules[name] = module
         assert spec.loader is not None
         spec.loader.exec_module(module)
@@ -67,78 +65,60 @@ def import_name(name: str, folder: Path, *, is_again: bool = False) -> ModuleTyp
     Raises:
         ConfigError: it cannot be imported.
     """
-    if not is_again:
-        with _explained(name, ""), _findable(folder, name), _watched(name):
-            return importlib.import_module(name)
-    with _replacing(name), _explained(name, ""), _findable(folder, name), _watched(name):
-        importlib.invalidate_caches()
+    _add_to_path(folder, name)
+    with _replacing(name) if is_again else nullcontext(), _importing(name):
+        if is_again:
+            importlib.invalidate_caches()
         return importlib.import_module(name)
 
 
-def submodule_files(module: ModuleType) -> set[Path]:
-    """The file of a module, and for a package those of its modules that are loaded."""
-    names = [name for name in sys.modules if name == module.__name__ or name.startswith(f"{module.__name__}.")]
-    files = {getattr(sys.modules[name], "__file__", None) for name in names}
-    return {Path(file).resolve() for file in files if file}
+def _loaded(name: str) -> dict[str, ModuleType]:
+    """A module and those below it, as far as they are loaded."""
+    return {known: module for known, module in sys.modules.items() if known == name or known.startswith(f"{name}.")}
+
+
+def _add_to_path(folder: Path, name: str = "") -> None:
+    # At the end, so that nothing in the folder stands in the way of a library of the same name. Modules of ours need
+    # nothing of it, and without a config it is whatever folder somebody works in.
+    if str(folder) not in sys.path and not name.startswith(f"{_OURS}."):
+        sys.path.append(str(folder))
 
 
 @contextmanager
 def _replacing(name: str) -> Iterator[None]:
     """Take a module and those below it out, so that they are imported afresh; put them back when that fails."""
-    before = {known: module for known, module in sys.modules.items() if known == name or known.startswith(f"{name}.")}
+    before = _loaded(name)
     for known, module in before.items():
         del sys.modules[known]
-        _forget_compiled(module)
+        # Compiled code is told from old by the second of the change, which is too coarse for somebody who edits.
+        if file := getattr(module, "__file__", None):
+            with suppress(OSError, NotImplementedError):
+                Path(importlib.util.cache_from_source(file)).unlink(missing_ok=True)
     try:
         yield
     except BaseException:
-        for known in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
+        for known in _loaded(name):
             del sys.modules[known]
         sys.modules.update(before)
         raise
 
 
-def _forget_compiled(module: ModuleType) -> None:
-    """Compiled code is told from old by the second of the change, which is too coarse for somebody who edits."""
-    if file := getattr(module, "__file__", None):
-        with suppress(OSError, NotImplementedError):
-            Path(importlib.util.cache_from_source(file)).unlink(missing_ok=True)
-
-
 @contextmanager
-def _findable(folder: Path, name: str = "") -> Iterator[None]:
-    # At the end, so that nothing in the folder stands in the way of a library of the same name. Modules of ours need
-    # nothing of it, and without a config it is whatever folder somebody works in.
-    if str(folder) not in sys.path and not name.startswith(f"{_OURS}."):
-        sys.path.append(str(folder))
-    yield
-
-
-@contextmanager
-def _watched(source: str) -> Iterator[None]:
-    """Keep what an import prints from stdout, and name it when it takes long, so that people know what we wait for."""
-    said = "importing %r has taken %g s, and goes on; if it never ends, mend what it does when it is imported"
-    timer = Timer(LONG_SECONDS, logger.warning, (said, source, LONG_SECONDS))
+def _importing(source: str, file: str = "") -> Iterator[None]:
+    """Keep what an import prints from stdout, warn when it takes long, and say what goes wrong with its place."""
+    warning = "importing %r has taken %g s, and goes on; if it never ends, mend what it does when it is imported"
+    timer = Timer(LONG_SECONDS, logger.warning, (warning, source, LONG_SECONDS))
     timer.daemon = True
     timer.start()
     try:
-        with stdout_kept(), prints_aside():
+        with stdout_diverted(), prints_to_stderr():
             yield
-    finally:
-        timer.cancel()
-
-
-@contextmanager
-def _explained(source: str, file: str) -> Iterator[None]:
-    """What goes wrong while a module is imported, as one sentence with the place."""
-    try:
-        yield
     except ModuleNotFoundError as error:
         raise _missing(source, file, error) from error
     except SyntaxError as error:
-        where = f"{error.msg}" + (f" near {error.text.strip()[:60]!r}" if error.text and error.text.strip() else "")
+        near = f" near {text[:60]!r}" if (text := (error.text or "").strip()) else ""
         raise ConfigError(
-            f"it is not Python: {where}",
+            f"it is not Python: {error.msg}{near}",
             file=error.filename or file,
             line=error.lineno,
             where=SETTING,
@@ -152,6 +132,8 @@ def _explained(source: str, file: str) -> Iterator[None]:
         is_usual = isinstance(error, Exception)
         fix = "Mend it and try again." if is_usual else "It must be importable without side effects."
         raise ConfigError(" ".join(what.split()), file=place, line=line, where=SETTING, fix=fix) from error
+    finally:
+        timer.cancel()
 
 
 def _missing(source: str, file: str, error: ModuleNotFoundError) -> ConfigError:
@@ -185,9 +167,9 @@ class LoadedTools:
     problems: tuple[ConfigError, ...] = ()
 
 
-@dataclass(slots=True)
-class _Part:
-    """What one module gave when it was last imported."""
+@dataclass(frozen=True, slots=True)
+class _Imported:
+    """The result of the last import of one module."""
 
     files: frozenset[Path] = frozenset()
     tools: tuple[LocalTool, ...] = ()
@@ -196,7 +178,7 @@ class _Part:
 
 def load_tools(sources: Sequence[str], folder: Path) -> LoadedTools:
     """Import every source once; paths are relative to the folder, which is also where modules are looked for."""
-    return ToolModules(sources, folder).load()
+    return ToolModules(sources, folder).reload(())
 
 
 @dataclass(slots=True)
@@ -205,29 +187,30 @@ class ToolModules:
 
     sources: Sequence[str]
     folder: Path
-    _parts: dict[str | Path, _Part] = field(default_factory=dict)
-
-    def load(self) -> LoadedTools:
-        """Import what is not imported yet."""
-        return self.reload(())
+    _imported: dict[str | Path, _Imported] = field(default_factory=dict)
 
     def reload(self, changed: Collection[Path]) -> LoadedTools:
-        """Import afresh what has one of these files; a new version that is broken is named, and the old one stays."""
+        """Import what is not imported yet or has one of these files; of one that is broken the old version stays."""
         targets, problems = self._targets()
-        parts: dict[str | Path, _Part] = {}
+        imported: dict[str | Path, _Imported] = {}
         for target in targets:
-            part = self._parts.get(target)
-            if part is None or not part.files.isdisjoint(changed):
-                part = self._import(target, part)
-            parts[target] = part
-        self._parts = parts
-        return _merge(parts.values(), problems)
+            before = self._imported.get(target)
+            is_known = before is not None and before.files.isdisjoint(changed)
+            imported[target] = before if before is not None and is_known else self._import(target, before)
+        self._imported = imported
+        return _merge(imported.values(), problems)
 
     def files(self) -> set[Path]:
         """Every file whose change matters, those that a pattern fits by now included."""
         targets, _ = self._targets()
         found = {target for target in targets if isinstance(target, Path)}
-        return found.union(*(part.files for part in self._parts.values()))
+        return found.union(*(one.files for one in self._imported.values()))
+
+    def folders(self) -> set[Path]:
+        """Every folder in which something may change that matters, or may come to be."""
+        patterns = [self.folder / Path(source).expanduser() for source in self.sources if _is_path(source)]
+        folders = {folder for pattern in patterns for folder in _folders(pattern)}
+        return folders | {file.parent for file in self.files() if file.parent.is_dir()}
 
     def _targets(self) -> tuple[list[str | Path], list[ConfigError]]:
         """Each module and file once, in the order of the sources."""
@@ -240,7 +223,7 @@ class ToolModules:
                 problems.append(error)
         return list(targets), problems
 
-    def _import(self, target: str | Path, before: _Part | None) -> _Part:
+    def _import(self, target: str | Path, before: _Imported | None) -> _Imported:
         files = {target} if isinstance(target, Path) else set()
         try:
             if isinstance(target, Path):
@@ -248,12 +231,25 @@ class ToolModules:
             else:
                 module = import_name(target, self.folder, is_again=before is not None)
         except ConfigError as error:
-            kept = before or _Part()
+            kept = before or _Imported()
             # A file that could not be imported may be mended: it is watched all the same.
             places = {Path(error.file)} if error.file else set()
-            return _Part(kept.files | files | places, kept.tools, (error,))
+            return _Imported(kept.files | files | places, kept.tools, (error,))
+        names = [getattr(one, "__file__", None) for one in _loaded(module.__name__).values()]
+        files |= {Path(name).resolve() for name in names if name}
         tools, problems = collect(module)
-        return _Part(frozenset(files | submodule_files(module)), tuple(tools), tuple(problems))
+        return _Imported(frozenset(files), tuple(tools), tuple(problems))
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    """The folders that fit the beginning of a path or pattern; of one without signs the nearest that is there."""
+    for folder in path.parents:
+        has_signs = any(sign in str(folder) for sign in SIGNS)
+        found = map(Path, glob.glob(str(folder), recursive=True)) if has_signs else (folder,)
+        folders = [one for one in found if one.is_dir()]
+        yield from folders
+        if folders and not has_signs:
+            return
 
 
 def collect(module: ModuleType) -> tuple[list[LocalTool], list[ConfigError]]:
@@ -292,7 +288,7 @@ def _candidates(module: ModuleType) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _merge(parts: Collection[_Part], problems: list[ConfigError]) -> LoadedTools:
+def _merge(parts: Collection[_Imported], problems: list[ConfigError]) -> LoadedTools:
     """All parts as one; of two tools with one name on one server, the first is offered."""
     found: dict[tuple[str, str], LocalTool] = {}
     for part in parts:
@@ -320,23 +316,35 @@ def _resolve(source: str, folder: Path) -> list[str | Path]:
             return [source]
         fix = "Write a module such as my_company.tools, or a file such as tools/mine.py."
         raise ConfigError(f"{source!r} is neither a module nor a file", where=SETTING, fix=fix)
-    path = folder / Path(source).expanduser()
-    if any(sign in source for sign in "*?["):
-        found = sorted(Path(name).resolve() for name in glob.glob(str(path), recursive=True) if name.endswith(".py"))
-        if not found:
-            raise ConfigError(f"no .py file fits {source!r}", where=SETTING, fix=f"It is looked for in {folder}.")
-        return list(found)
-    if path.is_dir():
-        raise ConfigError(f"{source!r} is a folder", where=SETTING, fix=f"Write {source.rstrip('/')}/*.py.")
-    if not path.is_file():
-        raise ConfigError(f"there is no file {source!r}", where=SETTING, fix=f"It is looked for in {folder}.")
-    if path.suffix != ".py":
+    found = files_named(source, folder, (".py",), SETTING)
+    if found[0].suffix != ".py":
         raise ConfigError(f"{source!r} is not a .py file", where=SETTING, fix="Name a file of Python functions.")
+    return list(found)
+
+
+def files_named(source: str, folder: Path, suffixes: tuple[str, ...], setting: str) -> list[Path]:
+    """The files that a path or pattern names, in order; a pattern names those with one of the suffixes.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = folder / Path(source).expanduser()
+    if any(sign in source for sign in SIGNS):
+        names = glob.glob(str(path), recursive=True)
+        found = sorted(Path(name).resolve() for name in names if name.endswith(suffixes) and Path(name).is_file())
+        if not found:
+            what = f"no {' or '.join(suffixes)} file fits {source!r}"
+            raise ConfigError(what, where=setting, fix=f"It is looked for in {folder}.")
+        return found
+    if path.is_dir():
+        raise ConfigError(f"{source!r} is a folder", where=setting, fix=f"Write {source.rstrip('/')}/*{suffixes[0]}.")
+    if not path.is_file():
+        raise ConfigError(f"there is no file {source!r}", where=setting, fix=f"It is looked for in {folder}.")
     return [path.resolve()]
 
 
 def _is_path(source: str) -> bool:
-    return source.endswith(".py") or any(sign in source for sign in "/\\~*?[")
+    return source.endswith(".py") or any(sign in source for sign in f"/\\~{SIGNS}")
 
 
 def _problem(module: ModuleType, what: str, fix: str) -> ConfigError:
@@ -345,42 +353,3 @@ def _problem(module: ModuleType, what: str, fix: str) -> ConfigError:
 
 def _note(tool: LocalTool, note: str) -> ConfigError:
     return ConfigError(f"the tool {tool.name!r} is offered, but {note}", file=tool.file, line=tool.line, where=SETTING)
-
-
-Mark = tuple[int, int]
-"""When a file was changed, and its size; (0, 0) when it is not there."""
-
-
-async def watch(
-    paths: Callable[[], Iterable[Path]], on_change: Callable[[set[Path]], Awaitable[None]], every: float = 1.0
-) -> None:
-    """Look at the files again and again, and tell which have changed, come or gone; runs until it is cancelled."""
-    known = await anyio.to_thread.run_sync(_look, paths)
-    while True:
-        await anyio.sleep(every)
-        now = await anyio.to_thread.run_sync(_look, paths)
-        changed = {path for path in known.keys() | now.keys() if known.get(path) != now.get(path)}
-        known = now
-        if changed:
-            await on_change(changed)
-
-
-async def follow(modules: ToolModules, on_loaded: Callable[[LoadedTools], None], every: float = 1.0) -> None:
-    """Load tools again whenever their files change, in a thread; runs until it is cancelled."""
-
-    async def load(changed: set[Path]) -> None:
-        on_loaded(await anyio.to_thread.run_sync(modules.reload, changed))
-
-    await watch(modules.files, load, every)
-
-
-def _look(paths: Callable[[], Iterable[Path]]) -> dict[Path, Mark]:
-    return {path: _mark(path) for path in paths()}
-
-
-def _mark(path: Path) -> Mark:
-    try:
-        found = path.stat()
-    except OSError:
-        return (0, 0)
-    return (found.st_mtime_ns, found.st_size)

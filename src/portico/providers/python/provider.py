@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -13,17 +14,17 @@ from contextlib import (
     asynccontextmanager,
     suppress,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from threading import get_ident
-from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import orjson
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from portico.concurrency.threads import Exhausted, FunctionLoop, Job, Workers
 from portico.domain.call import Caller, OnProgress
 from portico.domain.server import Health, Offering, State
 from portico.errors import (
@@ -42,15 +43,13 @@ from portico.errors import (
 
 from .decorator import LOCAL, Connection, InjectedParameter, ProgressReport, RequestContext, Source
 from .functions import LocalTool, Output, as_error
-from .threads import Exhausted, FunctionLoop, Job, Workers, prints_aside
+from .stdout import prints_to_stderr
 
-FAILED = -32_603
-"""The code of a failure inside of a server, in the protocol that agents speak."""
-SQL = "sql"
-"""What connections call their subject, and tools the parameter in which a caller writes SQL."""
+FAILED = -32_603  # the code of a failure inside of a server, in the protocol that agents speak
+SQL = "sql"  # what connections call their subject, and tools the parameter in which a caller writes SQL
 
 
-def blamed(error: InvalidArguments, subject: str, *, has_values: bool) -> CallError:
+def error_for_caller(error: InvalidArguments, subject: str, *, has_values: bool) -> CallError:
     """The error of a statement that the caller did not write: of its parts, only values can be the caller's mistake."""
     if error.sent is not Sent.ANSWERED or (isinstance(error, RefusedValue) and has_values):
         return InvalidArguments(subject, details=error.details, sent=error.sent)
@@ -58,14 +57,13 @@ def blamed(error: InvalidArguments, subject: str, *, has_values: bool) -> CallEr
     return UpstreamError(subject, rpc_code=FAILED, message=told, details=error.details)
 
 
-WAITING = 1_000
-"""Reports that may wait for a slow client; more are dropped."""
+WAITING = 1_000  # reports that may wait for a slow client; more are dropped
 
 Told = tuple[float, float | None, str | None]
 
 
 class CallTimeouts:
-    """How long a call may go on: so long without a report, and so long in all."""
+    """The time limits of a call: without a report of progress, and in all."""
 
     def __init__(self, seconds: float, total: float) -> None:
         now = anyio.current_time()
@@ -116,7 +114,7 @@ async def reporting(on_progress: OnProgress | None, on_report: Callable[[], None
 
 
 def _reporter(put: Callable[[Told], None]) -> ProgressReport:
-    """What a function is given: from whatever thread it is used, `put` is called in this loop."""
+    """Make a reporter that calls `put` in this loop, from whatever thread it is used."""
     loop, thread = asyncio.get_running_loop(), get_ident()
 
     def report(progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -136,8 +134,7 @@ async def _tell(receive: MemoryObjectReceiveStream[Told], on_progress: OnProgres
             await on_progress(*told)
 
 
-CLOSE_SECONDS = 5.0
-"""What was opened for an async function gets so long to close when the call is given up."""
+CLOSE_SECONDS = 5.0  # what was opened for an async function gets so long to close when the call is given up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +148,7 @@ class FunctionRun:
     """Arguments -> what the function expects; may run a user's own checks, so never in the gateway's loop."""
     is_async: bool = False
     given: Mapping[str, Source | None] = field(default_factory=dict)
-    """What is opened for the function, by parameter; None stands for the request itself."""
+    """The sources that are opened for the function, by parameter; None stands for the request itself."""
     context: RequestContext | None = None
     output: Output = field(default_factory=Output)
 
@@ -175,16 +172,26 @@ class FunctionRun:
     def _in_thread(self) -> Any:
         """The result, or what still has to be awaited in the loop."""
         try:
-            with prints_aside(), ExitStack() as stack:
+            with prints_to_stderr(), ExitStack() as stack:
                 values = self.read(self.arguments)
                 for parameter, source in self.given.items():
-                    values[parameter] = stack.enter_context(_plain(self._opened(source))) if source else self.context
+                    values[parameter] = stack.enter_context(self._opened_plainly(source)) if source else self.context
                 value = self.function(values)
                 return value if inspect.isawaitable(value) else self.output.result(value)
         except CallError:  # our own words for what went wrong, with what to do
             raise
         except BaseException as error:  # noqa: BLE001  a user's function may raise anything, and it is the tool's answer
             return as_error(error)
+
+    def _opened_plainly(self, source: Source) -> AbstractContextManager[Any]:
+        opened = self._opened(source)
+        if isinstance(opened, AbstractContextManager):
+            return opened
+        raise TypeError("what it is given can be opened by async functions only: write `async def`")
+
+    def _opened(self, source: Source) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
+        assert self.context is not None, "what is opened is opened for a request"
+        return source(self.context)
 
     def _called(self, workers: Workers) -> Awaitable[Any]:
         values = self.read(self.arguments)
@@ -193,90 +200,43 @@ class FunctionRun:
     async def _with_given(self, values: dict[str, Any], workers: Workers) -> Any:
         async with AsyncExitStack() as stack:
             for parameter, source in self.given.items():
-                values[parameter] = (
-                    await stack.enter_async_context(_InThread.around(self._opened(source), workers))
-                    if source
-                    else self.context
-                )
+                if source is None:
+                    values[parameter] = self.context
+                    continue
+                opened = self._opened(source)
+                if not isinstance(opened, AbstractAsyncContextManager):
+                    opened = _entered_in_thread(opened, workers)
+                values[parameter] = await stack.enter_async_context(opened)
             return await self.function(values)
-
-    def _opened(self, source: Source) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
-        assert self.context is not None, "what is opened is opened for a request"
-        return source(self.context)
-
-
-def run_of(
-    tool: LocalTool,
-    arguments: Mapping[str, Any],
-    read: Callable[[Mapping[str, Any]], dict[str, Any]],
-    sources: Mapping[type, Source],
-    context: RequestContext | None = None,
-) -> FunctionRun:
-    """A call of a function with everything that it needs."""
-    given = {need.parameter: need.source(sources) for need in tool.needs if need.is_given_by(sources)}
-    return FunctionRun(
-        label=tool.name,
-        function=tool.invoke,
-        arguments=arguments,
-        read=read,
-        is_async=tool.is_async,
-        given=given,
-        context=context,
-        output=tool.output,
-    )
 
 
 async def _answer(work: Callable[[], Awaitable[Any]], output: Output, *, is_aside: bool = False) -> Mapping[str, Any]:
-    """What an async function gives or raises, as a result; that the call itself is cancelled is not its answer.
+    """Turn what an async function returns or raises into a result; that the call itself is cancelled is not its answer.
 
     Aside, a task of its own runs the function: whoever asked has gone when it is cancelled, or it has cancelled itself.
     """
     try:
-        with prints_aside():
+        with prints_to_stderr():
             return output.result(await work())
     except CallError:
         raise
     except BaseException as error:  # a user's function may raise anything, and it is the tool's answer
-        is_end = isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and _is_cancelled())
-        if is_end and not is_aside:
+        task = asyncio.current_task()
+        is_cancelled = isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling())
+        if (is_cancelled or isinstance(error, GeneratorExit)) and not is_aside:
             raise
         return as_error(error)
 
 
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is None or bool(task.cancelling())
-
-
-def _plain(opened: AbstractContextManager[Any] | AbstractAsyncContextManager[Any]) -> AbstractContextManager[Any]:
-    if isinstance(opened, AbstractContextManager):
-        return opened
-    raise TypeError("what it is given can be opened by async functions only: write `async def`")
-
-
-class _InThread:
+@asynccontextmanager
+async def _entered_in_thread(inner: AbstractContextManager[Any], workers: Workers) -> AsyncIterator[Any]:
     """A context manager that blocks, entered and left in a worker thread so that the loop goes on."""
-
-    def __init__(self, inner: AbstractContextManager[Any], workers: Workers) -> None:
-        self._inner, self._workers = inner, workers
-
-    @classmethod
-    def around(
-        cls, opened: AbstractContextManager[Any] | AbstractAsyncContextManager[Any], workers: Workers
-    ) -> AbstractAsyncContextManager[Any]:
-        """One that is async already is taken as it is."""
-        return opened if isinstance(opened, AbstractAsyncContextManager) else cls(opened, workers)
-
-    async def __aenter__(self) -> Any:
-        return await self._workers.finish(self._workers.start("open", self._inner.__enter__))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
+    value = await workers.finish(workers.start("open", inner.__enter__))
+    try:
+        yield value
+    finally:
         with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-            close = partial(self._inner.__exit__, kind, error, trace)
-            await self._workers.finish(self._workers.start("close", close))
-        return False
+            await workers.finish(workers.start("close", partial(inner.__exit__, *sys.exc_info())))
 
 
 Runner = Callable[[str, Mapping[str, Any]], Any | Awaitable[Any]]
@@ -286,8 +246,7 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[st
 """Answers one method (`prompts/get`, `resources/read`, `completion/complete`) from its parameters; may be async."""
 
 
-CONNECTIONS = 10
-"""Calls at once of tools that are given a connection: as many as a database has."""
+CONNECTIONS = 10  # calls at once of tools that are given a connection: as many as a database has
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,19 +277,19 @@ class LocalProvider:
     total: float = 600.0
     """Seconds of one call, reports or not."""
     inject: Mapping[type, Source] = field(default_factory=dict)
-    """What functions may ask for beside their arguments: each is opened before a call and closed after it."""
+    """Sources of values beside the arguments: each is opened before a call and closed after it."""
     is_patient: bool = False
     """Whether a function that needs a connection is offered although nobody provides one yet; its calls say so."""
     workers: Workers = field(default_factory=Workers)
     loops: FunctionLoop | None = None
     """Where async functions run; without, in the event loop of whoever calls."""
     problems: list[ConfigError] = field(default_factory=list)
-    """What is not offered, or not as its author meant it, and what to do."""
+    """Tools that are not offered, or not as their author meant, and what to do."""
     prompts: list[Mapping[str, Any]] = field(default_factory=list)
     resources: list[Mapping[str, Any]] = field(default_factory=list)
     templates: list[Mapping[str, Any]] = field(default_factory=list)
     handlers: dict[str, Handler] = field(default_factory=dict)
-    """What answers requests beside calls, by method."""
+    """Answer requests beside calls, by method."""
     _tools: dict[str, _Plain | LocalTool | _Borrowed] = field(default_factory=dict)
     _loaded: dict[str, LocalTool] = field(default_factory=dict)
     """Those of the tools that came from modules, and leave with them."""
@@ -357,7 +316,9 @@ class LocalProvider:
 
         The names of tools that gave way to it.
         """
-        self._tools = {name: tool for name, tool in self._tools.items() if not _is_from(tool, other)}
+        for name, tool in list(self._tools.items()):
+            if isinstance(tool, _Borrowed) and tool.provider is other:
+                del self._tools[name]
         gave_way = [name for name in other._tools if name in self._tools]
         for name, tool in other._tools.items():
             category = "" if isinstance(tool, _Plain) else tool.category
@@ -451,27 +412,39 @@ class LocalProvider:
         if tool is None:
             raise UnknownTool(f"{self.server}.{name}")
         if isinstance(tool, _Plain):
-            return await self._finish(_plain_run(tool.run, name, arguments))
+            is_async = inspect.iscoroutinefunction(tool.run)
+            function = partial(tool.run, name)
+            return await self._finish(
+                FunctionRun(label=name, function=function, arguments=arguments, is_async=is_async)
+            )
         if isinstance(tool, _Borrowed):
             return await tool.provider.call(name, arguments, meta=meta, on_progress=on_progress, caller=caller)
-        read = partial(self._values, tool)
+        run = FunctionRun(
+            label=tool.name,
+            function=tool.invoke,
+            arguments=arguments,
+            read=partial(self._values, tool),
+            is_async=tool.is_async,
+            given={need.parameter: need.source(self.inject) for need in tool.needs if need.is_given_by(self.inject)},
+            output=tool.output,
+        )
         if not tool.needs:
-            return await self._finish(run_of(tool, arguments, read, self.inject))
+            return await self._finish(run)
         if self.is_patient and (unmet := self._unmet(tool)) is not None:
             raise UpstreamGone(f"{self.server}.{name}", details=(unmet.reason,), sent=Sent.NOTHING)
-        patience = CallTimeouts(self.timeout, self.total)
-        async with reporting(on_progress, patience.renew) as report:
+        timeouts = CallTimeouts(self.timeout, self.total)
+        async with reporting(on_progress, timeouts.renew) as report:
             context = RequestContext(caller=caller or Caller(), meta=meta, report=report)
             try:
-                return await self._finish(run_of(tool, arguments, read, self.inject, context), patience)
+                return await self._finish(replace(run, context=context), timeouts)
             except InvalidArguments as error:
-                told = _blamed(error, tool, arguments)
-                if told is error:
+                # What a connection says of SQL is about the caller's own only where a tool takes some.
+                if error.subject != SQL or SQL in tool.definition.get("inputSchema", {}).get("properties", {}):
                     raise
-                raise told from error
+                raise error_for_caller(error, tool.name, has_values=bool(arguments)) from error
 
     def calls_at_once(self, name: str) -> int:
-        """How many calls of a tool's kind run at once: each holds a thread or a connection; 0 for any number."""
+        """The most calls of a tool's kind that run at once: each holds a thread or a connection; 0 for any number."""
         tool = self._tools.get(name)
         if isinstance(tool, _Borrowed):
             return tool.provider.calls_at_once(name)
@@ -493,7 +466,7 @@ class LocalProvider:
         """Nothing was started that does not end by itself."""
 
     def _unmet(self, tool: LocalTool) -> InjectedParameter | None:
-        return next((need for need in tool.needs if not need.met_by(self.inject)), None)
+        return next((need for need in tool.needs if need.is_required and not need.is_given_by(self.inject)), None)
 
     def _values(self, tool: LocalTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         values, wrong = tool.read(arguments)
@@ -502,55 +475,17 @@ class LocalProvider:
             raise InvalidArguments(spelled, details=wrong, next_call=NextCall("describe", {"names": [spelled]}))
         return values
 
-    async def _finish(self, run: FunctionRun, patience: CallTimeouts | None = None) -> Mapping[str, Any]:
+    async def _finish(self, run: FunctionRun, timeouts: CallTimeouts | None = None) -> Mapping[str, Any]:
         """Wait for one call, but not for ever; waiting for a thread counts."""
         begun: list[Job] = []
-        patience = patience or CallTimeouts(self.timeout, self.total)
+        timeouts = timeouts or CallTimeouts(self.timeout, self.total)
         try:
-            with patience.scope:
+            with timeouts.scope:
                 return await run.finish(self.workers, self.loops, begun)
         except Exhausted as stuck:
             detail = f"{stuck}. Restart Portico, and give those functions time limits of their own"
             raise UpstreamGone(f"{self.server}.{run.label}", details=(detail,)) from stuck
         if begun and not begun[0].is_started:
-            detail, sent = (
-                f"no worker thread was free for {self.timeout:g} s; all {self.workers.limit} are busy",
-                Sent.NOTHING,
-            )
-        else:
-            detail, sent = patience.ended, Sent.UNKNOWN
-        raise UpstreamTimeout(f"{self.server}.{run.label}", details=(detail,), sent=sent)
-
-
-def _is_from(tool: object, other: LocalProvider) -> bool:
-    return isinstance(tool, _Borrowed) and tool.provider is other
-
-
-def _blamed(error: InvalidArguments, tool: LocalTool, arguments: Mapping[str, Any]) -> CallError:
-    """What a connection says of SQL is about the caller's own only where a tool takes some."""
-    properties = tool.definition.get("inputSchema", {}).get("properties", {})
-    if error.subject != SQL or SQL in properties:
-        return error
-    return blamed(error, tool.name, has_values=bool(arguments))
-
-
-def _plain_run(run: Runner, name: str, arguments: Mapping[str, Any]) -> FunctionRun:
-    return FunctionRun(
-        label=name,
-        function=lambda values: run(name, values),
-        arguments=arguments,
-        is_async=inspect.iscoroutinefunction(run),
-    )
-
-
-def providers_of(
-    tools: Iterable[LocalTool], *, inject: Mapping[type, Source] | None = None, timeout: float = 60.0
-) -> dict[str, LocalProvider]:
-    """One provider for each server that the functions name."""
-    groups: dict[str, list[LocalTool]] = {}
-    for tool in tools:
-        groups.setdefault(tool.server, []).append(tool)
-    found = {server: LocalProvider(server=server, inject=inject or {}, timeout=timeout) for server in groups}
-    for server, group in groups.items():
-        found[server].take(group)
-    return found
+            detail = f"no worker thread was free for {self.timeout:g} s; all {self.workers.limit} are busy"
+            raise UpstreamTimeout(f"{self.server}.{run.label}", details=(detail,), sent=Sent.NOTHING)
+        raise UpstreamTimeout(f"{self.server}.{run.label}", details=(timeouts.ended,), sent=Sent.UNKNOWN)

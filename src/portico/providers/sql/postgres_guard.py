@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
 from sqlalchemy import Connection, text
 
 from portico.errors import Refused
 
-from .statements import NAMES, ReadStatement, Token, folded
+from .sql_lexer import NAMES, ReadStatement, Token, fold_name
 
 _INTRODUCING = frozenset({"from", "join", "only", ",", "."})
-"""What stands before a relation that goes by its own name."""
+"""Tokens before a relation that goes by its own name."""
 _EXPRESSING = frozenset(
     "select where and or not on case when then else in distinct using having limit offset all any".split()
 )
 """Words behind which a name is a value, not an alias; no relation can be called so without quotes."""
 _BODY = frozenset({"(", "materialized", "not"})
-"""What follows the AS of a common table expression."""
+"""Tokens behind the AS of a common table expression."""
 
 
 def relations_by_alias(pieces: Sequence[Token]) -> Mapping[str, frozenset[str] | None]:
@@ -29,11 +28,14 @@ def relations_by_alias(pieces: Sequence[Token]) -> Mapping[str, frozenset[str] |
     A name in doubt is one that stands for anything: whoever asks this lets through what is certain.
     """
     found: dict[str, frozenset[str] | None] = {}
-    made = {folded(piece) for place, piece in enumerate(pieces) if piece.kind in NAMES and _is_made(pieces, place)}
+    # Names of common table expressions.
+    made = {fold_name(piece) for place, piece in enumerate(pieces) if piece.kind in NAMES and _is_made(pieces, place)}
     for place, piece in enumerate(pieces):
-        if piece.kind not in NAMES or _text(pieces, place + 1) == "." or _is_value(pieces, place):
+        before = pieces[place - 1] if place else None
+        is_value = before is not None and before.kind == "word" and before.text.lower() in _EXPRESSING
+        if piece.kind not in NAMES or _text(pieces, place + 1) == "." or is_value:
             continue
-        name, meant = folded(piece), _meant(pieces, place, made)
+        name, meant = fold_name(piece), _meant(pieces, place, made)
         known = found.get(name, frozenset())
         found[name] = None if meant is None or known is None else known | {meant}
     return found
@@ -44,27 +46,19 @@ def _meant(pieces: Sequence[Token], place: int, made: Collection[str]) -> str | 
     if _text(pieces, place + 1) == "(":
         return None
     before = _text(pieces, place - 1)
-    if before in _INTRODUCING:
-        name = folded(pieces[place])
-    else:
+    if before not in _INTRODUCING:
         place -= 2 if before == "as" else 1
-        name = folded(pieces[place]) if place >= 0 and pieces[place].kind in NAMES else ""
+    name = fold_name(pieces[place]) if place >= 0 and pieces[place].kind in NAMES else ""
     return name if name and name not in made else None
 
 
 def _is_made(pieces: Sequence[Token], place: int) -> bool:
-    """Whether a common table expression is named here."""
     behind = _text(pieces, place + 1)
     return behind == "(" or (behind == "as" and _text(pieces, place + 2) in _BODY)
 
 
-def _is_value(pieces: Sequence[Token], place: int) -> bool:
-    before = pieces[place - 1] if place else None
-    return before is not None and before.kind == "word" and before.text.lower() in _EXPRESSING
-
-
 def _text(pieces: Sequence[Token], place: int) -> str:
-    """What stands at a place, a word in small letters; empty outside, and for a name in quotes."""
+    """The text at a place, a word in small letters; empty outside, and for a name in quotes."""
     if not 0 <= place < len(pieces):
         return ""
     piece = pieces[place]
@@ -107,7 +101,7 @@ _FUNCTIONS = text(
     "AND (p.proname = ANY(CAST(:called AS name[])) OR (p.pronargs >= 1 AND p.pronargs - p.pronargdefaults <= 1)) "
     "AND NOT (p.pronamespace = 11 AND p.proname = ANY(CAST(:harmless AS name[]))) ORDER BY 1"
 )
-"""What is called by its name; 11 is the schema of PostgreSQL's own functions in every database."""
+"""Functions that may write, by name; 11 is the schema of PostgreSQL's own functions in every database."""
 
 _INVENTORY = text("""
 SELECT 'sign', CAST(o.oprname AS text) FROM pg_catalog.pg_operator o JOIN pg_catalog.pg_proc p ON p.oid = o.oprcode
@@ -127,7 +121,7 @@ JOIN pg_catalog.pg_depend d ON d.classid = CAST('pg_constraint' AS regclass) AND
     AND d.refclassid = CAST('pg_proc' AS regclass)
 JOIN pg_catalog.pg_proc p ON p.oid = d.refobjid WHERE t.typtype = 'd' AND p.provolatile = 'v'
 """)
-"""What calls a volatile function under another name: operators, aggregates, casts, and the checks of domains.
+"""Objects that call a volatile function under another name: operators, aggregates, casts, checks of domains.
 
 PostgreSQL itself brings none of these; a database has them when somebody made them there.
 """
@@ -144,7 +138,7 @@ _COLUMNS = text(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolatileCallers:
-    """What a database has that calls a volatile function under another name."""
+    """Objects of a database that call a volatile function under another name."""
 
     signs: frozenset[str]
     functions: frozenset[str]
@@ -152,7 +146,7 @@ class VolatileCallers:
     made_at: float
 
     def among(self, statement: ReadStatement) -> set[str]:
-        """Those of them that a statement may use."""
+        """The names of these objects that a statement may use."""
         signs = {sign for sign in self.signs if any(sign in run for run in statement.operators)}
         return signs | (self.functions & _cut(statement.called)) | (self.types & _cut(statement.names))
 
@@ -169,21 +163,19 @@ class StatementGuard:
         Raises:
             Refused: it calls what may do more than read, or reads what shows passwords or files of the server.
         """
-        _check_relations(statement, is_powerful=is_powerful)
-        risky = sorted(self._known(connection).among(statement)) or _risky_functions(connection, statement)
-        if risky:
+        barred = BARRED | BARRED_TO_POWER if is_powerful else BARRED
+        shown = [name for name in statement.names if name in barred or (is_powerful and name.startswith("pg_toast"))]
+        if shown:
+            raise Refused("sql", details=(f"{min(shown)!r} shows passwords or files of the server, and is not read",))
+        if self._inventory is None or monotonic() > self._inventory.made_at + INVENTORY_SECONDS:
+            self._inventory = _inventory(connection)
+        if risky := sorted(self._inventory.among(statement)) or _risky_functions(connection, statement):
             names = ", ".join(repr(name) for name in risky[:5])
             advice = "one of your own that only reads can be declared STABLE"
             raise Refused("sql", details=(f"this database is only read, and {names} may do more; {advice}",))
 
-    def _known(self, connection: Connection) -> VolatileCallers:
-        known = self._inventory
-        if known is None or monotonic() > known.made_at + INVENTORY_SECONDS:
-            known = self._inventory = _taken(connection)
-        return known
 
-
-def _taken(connection: Connection) -> VolatileCallers:
+def _inventory(connection: Connection) -> VolatileCallers:
     made_at = monotonic()
     found: dict[str, set[str]] = {"sign": set(), "function": set(), "type": set()}
     for kind, name in connection.execute(_INVENTORY):
@@ -218,20 +210,13 @@ def _cut(names: Iterable[str]) -> frozenset[str]:
     return frozenset(map(cut, names))
 
 
-def _check_relations(statement: ReadStatement, *, is_powerful: bool) -> None:
-    barred = BARRED | BARRED_TO_POWER if is_powerful else BARRED
-    found = sorted(name for name in statement.names if name in barred or (is_powerful and name.startswith("pg_toast")))
-    if found:
-        raise Refused("sql", details=(f"{found[0]!r} shows passwords or files of the server, and is not read",))
-
-
 def _not_columns(
     connection: Connection,
     statement: ReadStatement,
     found: Collection[str],
     attributes: Collection[tuple[str, str]],
 ) -> list[str]:
-    """Those of the names that are more than columns of relations, or relations of schemas, in this statement."""
+    """The names that are neither columns of relations nor relations of schemas in this statement."""
     aliases = {
         cut(name): None if meant is None else _cut(meant)
         for name, meant in relations_by_alias(statement.pieces).items()
@@ -242,22 +227,10 @@ def _not_columns(
     for relation, _, names in rows:  # of several with the same name, what all of them have
         columns[relation] = columns.get(relation, frozenset(names)) & frozenset(names)
     homes = {(schema, relation) for relation, schema, _ in rows}
-    doubtful = (
-        name
-        for owner, name in attributes
-        if name in found
-        and not _is_column(owner, name, aliases, columns)
-        and not _is_relation(owner, name, aliases, homes)
-    )
-    return sorted(set(doubtful))
 
+    def is_harmless(owner: str, name: str) -> bool:
+        meant = aliases.get(owner)
+        is_column = bool(meant) and all(name in columns.get(relation, ()) for relation in meant or ())
+        return is_column or (owner not in aliases and (owner, name) in homes)
 
-def _is_column(
-    owner: str, name: str, aliases: Mapping[str, Collection[str] | None], columns: Mapping[str, Collection[str]]
-) -> bool:
-    meant = aliases.get(owner)
-    return bool(meant) and all(name in columns.get(relation, ()) for relation in meant or ())
-
-
-def _is_relation(owner: str, name: str, aliases: Mapping[str, Any], homes: Collection[tuple[str, str]]) -> bool:
-    return owner not in aliases and (owner, name) in homes
+    return sorted({name for owner, name in attributes if name in found and not is_harmless(owner, name)})

@@ -31,7 +31,7 @@ MOST_ON_DISK = 1_000_000_000
 STEPS = 2_000
 """Steps of SQLite's machine between two looks at the clock."""
 LOCK_SECONDS = 5.0
-"""How long a file that another program has locked is waited for."""
+"""Seconds to wait for a file that another program has locked."""
 SAFE = 2**53 - 1
 HEADER = 4
 
@@ -115,7 +115,7 @@ def wake(connection: Guarded) -> None:
 
 
 def identity(file: str) -> tuple[int, int] | None:
-    """What tells a file from another that was put in its place; None when it is gone."""
+    """Device and inode, which tell a file from another that was put in its place; None when it is gone."""
     try:
         found = os.stat(file)
     except OSError:
@@ -149,7 +149,7 @@ class _Session:
         self._connection: Guarded | None = None
 
     def answer(self, request: dict[str, Any]) -> bytes:
-        """What becomes of one request, as the body of a frame."""
+        """Answer one request, as the body of a frame."""
         try:
             connection = self._open()
         except (sqlite3.Error, MemoryError) as error:
@@ -183,7 +183,7 @@ def _rows(connection: Guarded, request: dict[str, Any]) -> bytes:
                 cut = "rows"
                 break
             is_large = sum(len(value) for value in raw if isinstance(value, str | bytes)) > room
-            part = b"" if is_large else _json([_shown(value) for value in raw])
+            part = b"" if is_large else _json([_json_value(value) for value in raw])
             room -= len(part)
             if is_large or room < 0:
                 cut = "bytes"
@@ -220,7 +220,7 @@ def _received(value: Any) -> Any:
     return float(inner) if kind == "float" else base64.b64decode(inner)
 
 
-def _shown(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """A value of SQLite as JSON can say it; the same rules as for every other database."""
     if value is None or isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
 """Tools, prompts and glossaries that are written in YAML."""
 
-from .loading import LoadedYaml as LoadedYaml
-from .loading import load_yaml as load_yaml
+from .yaml_files import LoadedYaml as LoadedYaml
+from .yaml_files import load_yaml as load_yaml

@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -15,20 +15,18 @@ from portico.providers.mcp.stdio import child_environment
 from portico.providers.processes import OUTPUT_LIMIT, Ended, run_program
 from portico.providers.python import LocalTool
 
-from .parameters import (
+from .tool_entries import (
     KEYS,
     YamlParameter,
     YamlTable,
-    barring_dash,
+    as_text,
     complete,
-    definition,
-    filled,
+    fill_places,
     input_schema,
-    leading,
-    place,
-    places,
+    leading_places,
+    local_tool,
+    place_names,
     read_parameters,
-    written,
 )
 
 SECONDS = 30.0
@@ -60,19 +58,15 @@ class CommandTool:
     declared: Mapping[str, str]
 
     async def __call__(self, **values: Any) -> dict[str, Any]:
-        """What the program writes; another exit code than 0 is an error.
-
-        Raises:
-            InvalidArguments: an argument is missing, or is no parameter.
-        """
+        """Run the program and return its output; another exit code than 0 is an error."""
         given = complete(self.name, self.parameters, values)
-        texts = {name: "" if value is None else written(value) for name, value in given.items()}
+        texts = {name: "" if value is None else as_text(value) for name, value in given.items()}
         ours = {name: value for name, value in os.environ.items() if name in self.passed}
         environment = child_environment({**ours, **self.declared})
         program = _found(self.arguments[0], self.folder, environment.get("PATH", os.defpath))
         if program is None:
             return _failure(f"the program {self.arguments[0]!r} was not found; the operator should check PATH")
-        argv = [program, *(filled(argument, texts) for argument in self.arguments[1:])]
+        argv = [program, *(fill_places(argument, texts) for argument in self.arguments[1:])]
         try:
             ended = await run_program(argv, environment=environment, folder=self.folder, seconds=self.seconds)
         except OSError as error:
@@ -95,38 +89,31 @@ class CommandTool:
 
 
 def command_tool(entry: YamlTable, folder: Path) -> LocalTool:
-    """The tool of an entry with `command`; its working folder is that of the file unless it says another.
-
-    Raises:
-        ConfigError: the command cannot be run without a shell, or its places do not fit its parameters.
-    """
+    """The tool of an entry with `command`; its working folder is that of the file unless it says another."""
     entry.note_unknown((*KEYS, *_KEYS))
     arguments, parameters = _arguments(entry), read_parameters(entry)
     _check_places(entry, arguments, parameters)
     _check_code(entry, arguments)
-    parameters |= {name: barring_dash(parameters[name]) for name in _barred(arguments, parameters)}
+    parameters |= {name: replace(parameters[name], bars_dash=True) for name in _barred(arguments, parameters)}
     for parameter in parameters.values():
-        if parameter.default is not None and parameter.bars_dash and written(parameter.default).startswith("-"):
+        if parameter.default is not None and parameter.bars_dash and as_text(parameter.default).startswith("-"):
             raise entry.wrong(f"the default of {parameter.name!r} begins with '-'", "Say `allow_dash: true` there")
+    seconds = entry.number("timeout")
+    if seconds is not None and not 0 < seconds <= LONGEST_SECONDS:
+        raise entry.wrong(f"a timeout of {seconds:g} s", f"Write seconds above 0 and up to {LONGEST_SECONDS:g}")
     passed, declared = _environment(entry)
     tool = CommandTool(
         name=entry.name,
         arguments=arguments,
         parameters=parameters,
         folder=str(folder / Path(entry.text("cwd", ".")).expanduser()),
-        seconds=_seconds(entry),
+        seconds=SECONDS if seconds is None else float(seconds),
         passed=passed,
         declared=declared,
     )
     hints = {hint: said for key, hint in _HINTS.items() if (said := entry.flag(key)) is not None}
-    return LocalTool(
-        name=entry.name,
-        definition=definition(entry, input_schema(parameters), hints),
-        function=tool,
-        is_async=True,
-        reads={name: parameter.read for name, parameter in parameters.items()},
-        **place(entry),
-    )
+    reads = {name: parameter.read for name, parameter in parameters.items()}
+    return local_tool(entry, tool, input_schema(parameters), reads, hints, is_async=True)
 
 
 def _arguments(entry: YamlTable) -> tuple[str, ...]:
@@ -160,9 +147,9 @@ def _split(entry: YamlTable, text: str) -> list[str]:
 
 
 def _check_places(entry: YamlTable, arguments: tuple[str, ...], parameters: Mapping[str, YamlParameter]) -> None:
-    if places(arguments[0]):
+    if place_names(arguments[0]):
         raise entry.wrong("the program itself is a place", "Name the program; only its arguments can vary")
-    used = {name for argument in arguments for name in places(argument)}
+    used = {name for argument in arguments for name in place_names(argument)}
     if undeclared := sorted(used - parameters.keys()):
         fix = f"Declare it under `parameters`, or write {{{{{undeclared[0]}}}}} for the letters themselves"
         raise entry.wrong(f"no parameter is declared for {{{undeclared[0]}}}", fix)
@@ -180,9 +167,9 @@ def _check_code(entry: YamlTable, arguments: tuple[str, ...]) -> None:
     is_reading, before = False, ""
     for argument in arguments:
         is_code = is_reading and bool(_CODE_OPTION.fullmatch(before) or _CODE_ATTACHED.match(argument))
-        if is_code and places(argument):
+        if is_code and place_names(argument):
             fix = "Pass the value as an argument of its own, and let the code read it from there ($1, sys.argv)"
-            raise entry.wrong(f"{{{places(argument)[0]}}} would become code of an interpreter", fix)
+            raise entry.wrong(f"{{{place_names(argument)[0]}}} would become code of an interpreter", fix)
         # What follows the code or the script is for them, and no option of the interpreter.
         is_value = bool(_TAKING.fullmatch(before))
         is_reading = is_reading and (is_value or argument.startswith(("-", "+", "/c", "/k")))
@@ -193,7 +180,7 @@ def _check_code(entry: YamlTable, arguments: tuple[str, ...]) -> None:
 def _barred(arguments: tuple[str, ...], parameters: Mapping[str, YamlParameter]) -> set[str]:
     """Parameters that begin an argument where an option could stand: all before a `--`."""
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    names = {name for argument in before for name in leading(argument)}
+    names = {name for argument in before for name in leading_places(argument)}
     return {name for name in names if not parameters[name].allow_dash}
 
 
@@ -216,15 +203,6 @@ def _environment(entry: YamlTable) -> tuple[frozenset[str], dict[str, str]]:
         if not _VARIABLE.fullmatch(name) or "\0" in declared.get(name, ""):
             raise entry.wrong(f"{name[:60]!r} in `env` is no variable", "Write names such as GIT_DIR")
     return frozenset(passed), declared
-
-
-def _seconds(entry: YamlTable) -> float:
-    seconds = entry.number("timeout")
-    if seconds is None:
-        return SECONDS
-    if not 0 < seconds <= LONGEST_SECONDS:
-        raise entry.wrong(f"a timeout of {seconds:g} s", f"Write seconds above 0 and up to {LONGEST_SECONDS:g}")
-    return float(seconds)
 
 
 def _found(program: str, folder: str, path: str) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from portico.protocols import MeaningSource, Store
+from portico.protocols import DefinitionStore
 
 from .cache import Meanings
 from .local import LocalModel
 
 
-def open_meanings(*, store: Store, url: str, model: str, key: str, timeout: float) -> MeaningSource:
+def open_meanings(*, store: DefinitionStore, url: str, model: str, key: str, timeout: float) -> Meanings:
     """The memory of meanings over an endpoint, or over a local model when there is no url; nothing is asked yet.
 
     A command that searches nothing loads no model and sends nothing, however many tools it knows.

@@ -19,17 +19,19 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.concurrency.threads import Job, Workers
+from portico.domain.backoff import pause_after
 from portico.errors import EmbedderAway, StoreError
-from portico.protocols import Embedder, Store
+from portico.protocols import DefinitionStore, Embedder
 
 Vector = NDArray[np.float32]
 
 TEXT_LENGTH = 4_000
 """Characters of a text that are embedded: no model reads more of a tool, and many refuse what is too long."""
-HASHED = 20_000
-"""Texts whose hash is kept at hand: every snapshot asks for those of all its tools."""
-DIMENSIONS = 16_384
-"""The longest vector that is taken."""
+HASHED = 20_000  # texts whose hash is kept at hand: every snapshot asks for those of all its tools
+DIMENSIONS = 16_384  # the longest vector that is taken
+
+logger = logging.getLogger(__name__)
 
 
 def cut(text: str) -> str:
@@ -90,16 +92,10 @@ def _normalised(raw: NDArray[np.floating]) -> Vector:
     return vector
 
 
-FIRST = 30.0
-LONGEST = 600.0
-
-
 class Pause:
     """Half a minute after the first failure, then twice as long each time, up to ten minutes; safe among threads."""
 
-    def __init__(
-        self, *, first: float = FIRST, longest: float = LONGEST, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, *, first: float = 30.0, longest: float = 600.0, clock: Callable[[], float] = monotonic) -> None:
         self.reason = ""
         """Why it failed last; empty when it did not."""
         self._first, self._longest, self._clock = first, longest, clock
@@ -111,8 +107,8 @@ class Pause:
         with self._lock:
             self.reason = reason
             if self._clock() >= self._until:
-                self._until = self._clock() + min(self._first * 2.0 ** min(self._failures, 30), self._longest)
                 self._failures += 1
+                self._until = self._clock() + pause_after(self._failures, self._first, self._longest)
                 return self._failures == 1
             return False
 
@@ -128,8 +124,7 @@ class Pause:
             return max(0.0, self._until - self._clock())
 
 
-PLAIN = "search"
-"""A word that every embedder takes: one that refuses even this is away."""
+PLAIN = "search"  # a word that every embedder takes: one that refuses even this is away
 
 
 def embed_each(embedder: Embedder, texts: Sequence[str]) -> dict[str, Vector | None]:
@@ -192,7 +187,8 @@ class Background:
         self._waiting: dict[str, None] = {}
         self._on_ready: OnReady | None = None
         self._is_fresh = self._is_closed = False
-        self._thread: threading.Thread | None = None
+        self._worker = Workers(limit=1, name="portico-meanings", idle_seconds=0.0)
+        self._job: Job | None = None
 
     def add(self, texts: Iterable[str], on_ready: OnReady | None) -> None:
         """Hand texts over; the newest callback is the one that is called, in the thread, when more is known."""
@@ -205,9 +201,8 @@ class Background:
             self._on_ready = on_ready
             # What the store has is taken at once, even while the embedder is not to be asked.
             self._is_fresh = True
-            if self._waiting and (self._thread is None or not self._thread.is_alive()):
-                self._thread = threading.Thread(target=self._run, name="portico-meanings", daemon=True)
-                self._thread.start()
+            if self._waiting and (self._job is None or self._job.is_done):
+                self._job = self._worker.submit("prepare", self._run)
             self._changed.notify_all()
 
     def nudge(self) -> None:
@@ -231,10 +226,9 @@ class Background:
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
-            thread = self._thread
             self._changed.notify_all()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(CLOSE_SECONDS)
+        if threading.current_thread().name != self._worker.name:
+            self._worker.wait_until_idle(CLOSE_SECONDS)
 
     def _run(self) -> None:
         while texts := self._take():
@@ -247,7 +241,7 @@ class Background:
                 self._changed.wait(None if self.is_asleep else self._pause.left)
             self._is_fresh = False
             if not self._waiting:
-                self._thread = None
+                self._job = None
             return list(self._waiting)
 
     def _settle(self, texts: list[str]) -> None:
@@ -263,8 +257,7 @@ class Background:
 
 
 KEPT = 1_000
-AT_ONCE = 8
-"""Questions under way; a further one goes without an answer, because it would only wait."""
+AT_ONCE = 8  # questions under way; a further one goes without an answer, because it would only wait
 
 Answer = Callable[[str], Vector | None]
 
@@ -277,6 +270,7 @@ class QueryEmbeddings:
         """Lasts while answers take longer than the timeout: no search waits in vain twice in a row."""
         self._answer, self._timeout, self._may_begin = answer, timeout, may_begin
         self._is_forgiven = False
+        self._workers = Workers(limit=AT_ONCE, name="portico-question", idle_seconds=0.0)
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Vector] = OrderedDict()
         self._open: dict[str, Future[Vector | None]] = {}
@@ -317,18 +311,20 @@ class QueryEmbeddings:
 
     def begin(self, text: str) -> Future[Vector | None] | None:
         """Ask without waiting; None when there is no use in asking now."""
+        future: Future[Vector | None] = Future()
         with self._lock:
             if (known := self._kept.get(text)) is not None:
                 self._kept.move_to_end(text)
-                return _done(known)
+                future.set_result(known)
+                return future
             if self.slow.left > 0:
                 return None
             if text in self._open:
                 return self._open[text]
             if len(self._open) >= AT_ONCE or not self._may_begin():
                 return None
-            future = self._open[text] = Future()
-        threading.Thread(target=self._work, args=(text, future), name="portico-question", daemon=True).start()
+            self._open[text] = future
+        self._workers.submit(text, partial(self._work, text, future))
         return future
 
     def _work(self, text: str, future: Future[Vector | None]) -> None:
@@ -356,25 +352,101 @@ class QueryEmbeddings:
         self.slow.fail(f"no answer within {self._timeout:g} s")
 
 
-def _done(vector: Vector) -> Future[Vector | None]:
-    future: Future[Vector | None] = Future()
-    future.set_result(vector)
-    return future
-
-
 def _tell(loop: asyncio.AbstractEventLoop, answered: asyncio.Event, _: object) -> None:
     with suppress(RuntimeError):  # the loop of whoever gave up may be closed by now
         loop.call_soon_threadsafe(answered.set)
 
 
+CAPACITY = 20_000  # vectors in memory; of more texts the first so many are prepared
+
+
+class VectorCache:
+    """The vectors of an embedder's model by the hash of their text, in memory and in the store; safe among threads."""
+
+    def __init__(self, embedder: Embedder, store: DefinitionStore, capacity: int) -> None:
+        self._embedder, self._store, self._capacity = embedder, store, capacity
+        self._lock = threading.Lock()
+        self._known: dict[str, Vector] = {}
+        """Those that were wanted last stand at the end."""
+        self._refused: set[str] = set()
+        self._dimensions = 0
+
+    def by_hash(self, texts: Iterable[str]) -> dict[str, str]:
+        """Texts by their hash, as many as there is room for."""
+        found = {content_hash(text): text for text in map(cut, texts) if text.strip()}
+        return dict(islice(found.items(), self._capacity))
+
+    def recall(self, text: str) -> Vector | None:
+        """The vector of a text; from memory only."""
+        with self._lock:
+            return self._known.get(content_hash(cut(text)))
+
+    def known(self, hashes: Iterable[str]) -> set[str]:
+        """Those whose vectors are in memory."""
+        with self._lock:
+            return self._known.keys() & hashes
+
+    def missing(self, hashes: Iterable[str]) -> list[str]:
+        """Those that have no vector in memory and were not refused."""
+        with self._lock:
+            return [hash for hash in hashes if hash not in self._known and hash not in self._refused]
+
+    def is_settled(self, text: str) -> bool:
+        """Whether a text has its vector, or was refused."""
+        return not self.missing([content_hash(text)])
+
+    def load(self, wanted: Mapping[str, str]) -> bool:
+        """Load what the store has of texts and say whether fewer are missing; these are the last to be dropped."""
+        with self._lock:
+            for hash in wanted:
+                if (vector := self._known.pop(hash, None)) is not None:
+                    self._known[hash] = vector
+        if not (missing := self.missing(wanted)):
+            return False
+        try:
+            self._keep(self._store.load_vectors(self._embedder.name, missing))
+        except StoreError as error:
+            logger.debug("vectors cannot be loaded: %s", error)
+        return len(self.missing(wanted)) < len(missing)
+
+    def save(self, answers: Mapping[str, Vector | None]) -> None:
+        """Keep what an embedder answered, in memory and in the store; None stands for a text that it refused."""
+        found = {hash: to_bytes(vector) for hash, vector in answers.items() if vector is not None}
+        self._keep(found)
+        try:
+            self._store.save_vectors(self._embedder.name, found)
+        except StoreError as error:
+            logger.debug("vectors cannot be saved: %s", error)
+        with self._lock:
+            self._refused |= answers.keys() - found.keys()
+            if len(self._refused) > self._capacity:
+                self._refused.clear()
+
+    def drop_others(self, vector: Vector) -> bool:
+        """Drop all vectors when this one has another length, since another model answers; says whether that was so."""
+        with self._lock:
+            known, self._dimensions = self._dimensions, vector.size
+            if known in (0, vector.size):
+                return False
+            self._known.clear()
+            return True
+
+    def _keep(self, found: Mapping[str, bytes]) -> None:
+        """Keep vectors as they are stored, so that a restart finds the same; of two lengths only one compares."""
+        vectors = {hash: vector for hash, blob in found.items() if (vector := from_bytes(blob)) is not None}
+        with self._lock:
+            for hash, vector in vectors.items():
+                self._dimensions = self._dimensions or vector.size
+                if vector.size == self._dimensions:
+                    self._known[hash] = vector
+            for hash in list(islice(self._known, max(0, len(self._known) - self._capacity))):
+                del self._known[hash]
+
+
 BATCH = 64
-CAPACITY = 20_000
-"""Vectors in memory; of more texts the first so many are prepared."""
 QUESTION_SECONDS = 0.8
 LOAD_SECONDS = 0.2
 """How long the first questions wait for what the store has, without which their answers would be of no use."""
-
-logger = logging.getLogger(__name__)
 
 
 class Meanings:
@@ -383,7 +455,7 @@ class Meanings:
     def __init__(
         self,
         embedder: Embedder,
-        store: Store,
+        store: DefinitionStore,
         *,
         timeout: float = QUESTION_SECONDS,
         pause: Pause | None = None,
@@ -392,20 +464,16 @@ class Meanings:
         lazy: bool = False,
         on_close: Callable[[], None] | None = None,
     ) -> None:
-        self._embedder, self._store, self._capacity = embedder, store, capacity
+        self._embedder, self._cache = embedder, VectorCache(embedder, store, capacity)
         self._pause = pause or Pause()
-        self._lock, self._passing = threading.Lock(), threading.Lock()
-        self._known: dict[str, Vector] = {}
-        """The vectors by the hash of their text, those that were wanted last at the end."""
-        self._refused: set[str] = set()
-        self._dimensions = 0
+        self._passing = threading.Lock()
         self._wanted: Mapping[str, str] = {}
         self._on_ready: OnReady | None = None
         self._has_looked = threading.Event()
         """Whether the store was asked for the first texts."""
         self._on_close = on_close
         self._is_closed = False
-        self._background = Background(self._work, self._is_settled, pause=self._pause, most=capacity)
+        self._background = Background(self._fetch, self._cache.is_settled, pause=self._pause, most=capacity)
         self._background.is_asleep = lazy
         self._questions = QueryEmbeddings(
             self._answer,
@@ -427,7 +495,7 @@ class Meanings:
             return f"away: {reason}, " + (f"next try in {left} s" if left else "next try at the next search")
         word = "preparing" if self._background.is_busy else "ready"
         slow = f", but slow: {self._questions.slow.reason}" if self._questions.slow.left > 0 else ""
-        return f"{word} {self._count(self._wanted)}/{len(self._wanted)}{slow}"
+        return f"{word} {len(self._cache.known(self._wanted))}/{len(self._wanted)}{slow}"
 
     @property
     def is_away(self) -> bool:
@@ -436,15 +504,14 @@ class Meanings:
 
     def recall(self, text: str) -> Vector | None:
         """The vector of a text that was prepared; from memory only."""
-        with self._lock:
-            return self._known.get(content_hash(cut(text)))
+        return self._cache.recall(text)
 
     def prepare(self, texts: Iterable[str]) -> int:
         """Load or embed the vectors of texts and say how many are known; blocks, and never raises."""
-        self._wanted = wanted = self._by_hash(texts)
+        self._wanted = wanted = self._cache.by_hash(texts)
         self._rouse()
-        self._fetch(wanted)
-        return self._count(wanted)
+        self._fetch(wanted.values())
+        return len(self._cache.known(wanted))
 
     def start(self, texts: Iterable[str], on_ready: OnReady | None = None) -> None:
         """Prepare texts in the background; a lazy source asks its embedder only once it is woken or asked itself.
@@ -452,10 +519,10 @@ class Meanings:
         `on_ready` is called in the background thread each time that more of them can be recalled, and not at all when
         they already can; of several callbacks the newest is called.
         """
-        self._wanted, self._on_ready = self._by_hash(texts), on_ready
-        with self._lock:
-            missing = [text for hash, text in self._wanted.items() if hash not in self._known]
-        self._background.add(missing, on_ready)
+        wanted = self._cache.by_hash(texts)
+        self._wanted, self._on_ready = wanted, on_ready
+        known = self._cache.known(wanted)
+        self._background.add([text for hash, text in wanted.items() if hash not in known], on_ready)
 
     def ask(self, text: str) -> Vector | None:
         """The vector of a question; waits for it for a moment, and is None when it does not come."""
@@ -494,29 +561,12 @@ class Meanings:
             self._on_close()
         self._background.close()
 
-    def _by_hash(self, texts: Iterable[str]) -> dict[str, str]:
-        found = {content_hash(text): text for text in map(cut, texts) if text.strip()}
-        return dict(islice(found.items(), self._capacity))
-
-    def _count(self, wanted: Mapping[str, str]) -> int:
-        with self._lock:
-            return sum(hash in self._known for hash in wanted)
-
-    def _is_settled(self, text: str) -> bool:
-        hash = content_hash(text)
-        with self._lock:
-            return hash in self._known or hash in self._refused
-
-    def _work(self, texts: Sequence[str]) -> None:
-        self._fetch(self._by_hash(texts))
-
-    def _fetch(self, wanted: Mapping[str, str]) -> None:
+    def _fetch(self, texts: Iterable[str]) -> None:
         """One pass over texts: from memory, from the store, from the embedder."""
+        wanted = self._cache.by_hash(texts)
         with self._passing:
-            self._move_to_end(wanted)
-            before = len(self._missing(wanted))
-            self._load(wanted)
-            if 0 < len(self._missing(wanted)) < before and self._may_embed and self._on_ready is not None:
+            is_more_known = self._cache.load(wanted)
+            if is_more_known and self._cache.missing(wanted) and self._may_embed and self._on_ready is not None:
                 self._on_ready()  # what is stored need not wait for what is not
             self._has_looked.set()
             try:
@@ -528,66 +578,17 @@ class Meanings:
     def _may_embed(self) -> bool:
         return not (self._is_closed or self._background.is_asleep or self._pause.left > 0)
 
-    def _move_to_end(self, wanted: Iterable[str]) -> None:
-        """What is wanted now is dropped last."""
-        with self._lock:
-            for hash in wanted:
-                if (vector := self._known.pop(hash, None)) is not None:
-                    self._known[hash] = vector
-
-    def _load(self, wanted: Mapping[str, str]) -> None:
-        missing = self._missing(wanted)
-        if not missing:
-            return
-        try:
-            stored = self._store.load_vectors(self._embedder.name, missing)
-        except StoreError as error:
-            logger.debug("vectors cannot be loaded: %s", error)
-            return
-        self._keep(stored)
-
     def _embed_missing(self, wanted: Mapping[str, str]) -> None:
         replaced = 0
-        while batch := self._missing(wanted)[:BATCH]:
+        while batch := self._cache.missing(wanted)[:BATCH]:
             if not self._may_embed:
                 return
             answers = embed_each(self._embedder, [wanted[hash] for hash in batch])
-            vectors = {hash: vector for hash in batch if (vector := answers[wanted[hash]]) is not None}
-            replaced += any(self._is_replaced(vector) for vector in vectors.values())
+            replaced += any(self._is_replaced(vector) for vector in answers.values() if vector is not None)
             if replaced > 1:
                 raise EmbedderAway("its vectors change their length")
-            found = {hash: to_bytes(vector) for hash, vector in vectors.items()}
-            self._keep(found)
-            self._save(found)
-            self._refuse(hash for hash in batch if hash not in found)
+            self._cache.save({hash: answers[wanted[hash]] for hash in batch})
             self._recovered()
-
-    def _missing(self, wanted: Mapping[str, str]) -> list[str]:
-        with self._lock:
-            return [hash for hash in wanted if hash not in self._known and hash not in self._refused]
-
-    def _keep(self, found: Mapping[str, bytes]) -> None:
-        """Keep vectors as they are stored, so that a restart finds the same; of two lengths only one compares."""
-        vectors = {hash: vector for hash, blob in found.items() if (vector := from_bytes(blob)) is not None}
-        with self._lock:
-            for hash, vector in vectors.items():
-                self._dimensions = self._dimensions or vector.size
-                if vector.size == self._dimensions:
-                    self._known[hash] = vector
-            for hash in list(islice(self._known, max(0, len(self._known) - self._capacity))):
-                del self._known[hash]
-
-    def _refuse(self, hashes: Iterable[str]) -> None:
-        with self._lock:
-            self._refused.update(hashes)
-            if len(self._refused) > self._capacity:
-                self._refused.clear()
-
-    def _save(self, found: Mapping[str, bytes]) -> None:
-        try:
-            self._store.save_vectors(self._embedder.name, found)
-        except StoreError as error:
-            logger.debug("vectors cannot be saved: %s", error)
 
     def _answer(self, text: str) -> Vector | None:
         try:
@@ -604,13 +605,9 @@ class Meanings:
 
     def _is_replaced(self, vector: Vector) -> bool:
         """Whether another model than the remembered one answers; then all that is remembered is dropped."""
-        with self._lock:
-            known, self._dimensions = self._dimensions, vector.size
-            if known in (0, vector.size):
-                return False
-            self._known.clear()
-        self._questions.forget()
-        return True
+        if is_replaced := self._cache.drop_others(vector):
+            self._questions.forget()
+        return is_replaced
 
     def _rouse(self) -> None:
         if self._background.is_asleep:

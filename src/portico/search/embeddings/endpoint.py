@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import io
-import socket
-import ssl
+import asyncio
+import os
 import threading
 import urllib.request
 import weakref
 from collections.abc import Sequence
-from contextlib import closing
-from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from math import isfinite
-from time import monotonic
-from typing import Any, cast
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
+import aiohttp
 import orjson
+from yarl import URL
 
 from portico.errors import EmbedderAway
 
 from .cache import DIMENSIONS
 
-BATCH = 64
-"""Texts in one request."""
+BATCH = 64  # texts in one request
 ANSWER_SECONDS = 30.0
 ANSWER_BYTES = 32 * 2**20
 
@@ -112,22 +108,20 @@ def _message(body: bytes) -> str:
     return "".join(letter for letter in words if letter.isprintable())
 
 
-SPARE = 4
-"""Connections that are kept open."""
-SPARE_SECONDS = 20.0
-"""How long one is kept; servers hang up after some 30 seconds or more."""
+KEPT_ALIVE = 20.0  # seconds that an unused connection is kept; servers hang up after some 30 seconds or more
 
 
 class HttpPoster:
-    """Posts to one address; follows no redirect, so that a key goes nowhere else. Safe among threads."""
+    """Posts to one address from any thread; follows no redirect, so that a key goes nowhere else."""
 
     def __init__(self, url: str, *, seconds: float, most_bytes: int) -> None:
-        self._address = urlsplit(url)
-        self._proxy = _proxy_for(self._address)
+        address = urlsplit(url)
+        self._url = URL(urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2])), encoded=True)
+        proxy = urllib.request.getproxies().get(address.scheme)
+        self._proxy = None if proxy is None or urllib.request.proxy_bypass(address.hostname or "") else proxy
         self._seconds, self._most_bytes = seconds, most_bytes
-        self._spare: list[tuple[float, HTTPConnection]] = []
         self._lock = threading.Lock()
-        weakref.finalize(self, _close_all, self._spare)
+        self._opened: tuple[asyncio.AbstractEventLoop, aiohttp.ClientSession] | None = None
 
     def post(self, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         """The status and the body of the answer.
@@ -135,131 +129,85 @@ class HttpPoster:
         Raises:
             EmbedderAway: it cannot be reached, is too slow, or sends too much.
         """
-        until = monotonic() + self._seconds
+        loop, session = self._open()
         try:
-            if (spare := self._take()) is not None:
-                try:
-                    return self._exchange(spare, body, headers, until)
-                except ConnectionError:
-                    pass  # it hung up while nobody was asking: once more, on a new connection
-            return self._exchange(self._connect(), body, headers, until)
+            return asyncio.run_coroutine_threadsafe(self._exchange(session, body, headers), loop).result()
         except TimeoutError:
             raise EmbedderAway(f"no answer within {self._seconds:g} s") from None
-        except HTTPException as error:
-            raise EmbedderAway(f"the answer is not HTTP ({type(error).__name__})") from None
-        except OSError as error:
+        except aiohttp.ClientOSError as error:
             raise EmbedderAway(f"it cannot be reached: {_why(error)}") from None
+        except aiohttp.ClientPayloadError:
+            raise EmbedderAway("the answer is not HTTP (IncompleteRead)") from None
         except ValueError:
-            # http.client shows the header that it refuses, and with it the key.
+            # aiohttp shows the header that it refuses, and with it the key.
             raise EmbedderAway("the key or the address has characters that HTTP does not allow") from None
+        except aiohttp.ClientError as error:
+            raise EmbedderAway(f"the answer is not HTTP ({type(error).__name__})") from None
 
-    def _exchange(
-        self, connection: HTTPConnection, body: bytes, headers: dict[str, str], until: float
+    def _open(self) -> tuple[asyncio.AbstractEventLoop, aiohttp.ClientSession]:
+        """The session, in an event loop of its own: those who post block in threads of theirs."""
+        with self._lock:
+            if self._opened is None:
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=_run, args=(loop,), name="portico-endpoint", daemon=True).start()
+                session = asyncio.run_coroutine_threadsafe(_new_session(), loop).result()
+                weakref.finalize(self, _close, loop, session)
+                self._opened = loop, session
+            return self._opened
+
+    async def _exchange(
+        self, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]
     ) -> tuple[int, bytes]:
-        is_spare = False
-        try:
-            connection.timeout = max(0.001, until - monotonic())
-            timed = partial(_TimedResponse, until)
-            connection.response_class = cast(type[HTTPResponse], timed)
-            if connection.sock is not None:
-                connection.sock.settimeout(connection.timeout)
-            connection.request("POST", self._target(), body, headers)
-            with closing(connection.getresponse()) as response:
-                content = self._read(response)
-                is_spare = not response.will_close
-                return response.status, content
-        finally:
-            if is_spare:
-                self._give_back(connection)
-            else:
-                connection.close()
+        async with asyncio.timeout(self._seconds):
+            try:
+                return await self._ask(session, body, headers)
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # It hung up while nobody was asking: once more, on a new connection.
+                return await self._ask(session, body, headers)
 
-    def _read(self, response: HTTPResponse) -> bytes:
-        if (response.length or 0) <= self._most_bytes:
-            content = response.read(self._most_bytes + 1)
-            if len(content) <= self._most_bytes:
-                response.read()  # the end of a chunked answer, or the connection could not be used again
-                return content
+    async def _ask(self, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        sent = session.post(self._url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy)
+        async with sent as response:
+            content = bytearray()
+            if (response.content_length or 0) <= self._most_bytes:
+                async for chunk in response.content.iter_chunked(2**16):
+                    content += chunk
+                    if len(content) > self._most_bytes:
+                        break
+                else:
+                    return response.status, bytes(content)
+            response.close()
         raise EmbedderAway(f"the answer is larger than {self._most_bytes // 2**20} MiB")
 
-    def _connect(self) -> HTTPConnection:
-        at = self._proxy or self._address
-        if self._address.scheme == "http":
-            return HTTPConnection(at.hostname or "", at.port)
-        connection = HTTPSConnection(at.hostname or "", at.port, context=ssl.create_default_context())
-        if self._proxy is not None:
-            connection.set_tunnel(self._address.hostname or "", self._address.port)
-        return connection
 
-    def _target(self) -> str:
-        """The path, or the whole address for a proxy that is spoken to in the clear."""
-        address = self._address
-        if self._proxy is not None and address.scheme == "http":
-            return (
-                f"http://{address.netloc.rpartition('@')[2]}{address.path}{'?' if address.query else ''}{address.query}"
-            )
-        return f"{address.path}{'?' if address.query else ''}{address.query}"
-
-    def _take(self) -> HTTPConnection | None:
-        with self._lock:
-            while self._spare:
-                since, connection = self._spare.pop()
-                if monotonic() - since < SPARE_SECONDS:
-                    return connection
-                connection.close()
-        return None
-
-    def _give_back(self, connection: HTTPConnection) -> None:
-        with self._lock:
-            self._spare.append((monotonic(), connection))
-            while len(self._spare) > SPARE:
-                self._spare.pop(0)[1].close()
+async def _new_session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(keepalive_timeout=KEPT_ALIVE),
+        headers={"Accept-Encoding": "identity"},
+        timeout=aiohttp.ClientTimeout(total=None),
+        auto_decompress=False,
+    )
 
 
-class _TimedResponse(HTTPResponse):
-    """An answer whose every read counts against one deadline: a byte a second is no way to hold us."""
-
-    def __init__(self, until: float, sock: socket.socket, *arguments: Any, **options: Any) -> None:
-        super().__init__(sock, *arguments, **options)
-        # What reads the socket is kept: it holds it open after the connection has let go of it.
-        self.fp = io.BufferedReader(_TimedReader(self.fp.detach(), sock, until))
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
-class _TimedReader(io.RawIOBase):
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket, until: float) -> None:
-        self._raw, self._sock, self._until = raw, sock, until
+def _close(loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession) -> None:
+    async def end() -> None:
+        await session.close()
+        loop.call_soon(loop.stop)  # the sockets are closed in the next turn of the loop
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left = self._until - monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._sock.settimeout(left)
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
+    asyncio.run_coroutine_threadsafe(end(), loop)
 
 
-def _close_all(spare: list[tuple[float, HTTPConnection]]) -> None:
-    for _, connection in spare:
-        connection.close()
-
-
-def _proxy_for(address: SplitResult) -> SplitResult | None:
-    """The proxy that the environment names, as for servers."""
-    proxy = urllib.request.getproxies().get(address.scheme)
-    if proxy is None or urllib.request.proxy_bypass(address.hostname or ""):
-        return None
-    return urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-
-
-def _why(error: OSError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message})"
-    if isinstance(error, socket.gaierror):
+def _why(error: aiohttp.ClientOSError) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted ({getattr(error.certificate_error, 'verify_message', '')})"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its name is not known"
-    return (error.strerror or type(error).__name__).lower()
+    cause = getattr(error, "os_error", error)
+    return (os.strerror(cause.errno) if cause.errno and cause.errno > 0 else type(cause).__name__).lower()

@@ -6,24 +6,26 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TextIO
 
 import orjson
 
 from portico.errors import EmbedderAway
 
-BATCH = 16
-"""Texts at once: a question that comes while a catalog is embedded waits for no more than these."""
-LOAD_SECONDS = 600.0
-"""A model that is not here yet is downloaded first."""
+BATCH = 16  # texts at once: a question that comes while a catalog is embedded waits for no more than these
+LOAD_SECONDS = 600.0  # a model that is not here yet is downloaded first
 ANSWER_SECONDS = 60.0
+LOOKING = 0.5
+"""Seconds between two looks whether the gateway is still there: a model that is being loaded reads no input."""
 
 INSTALL = "pip install 'portico[semantic]'"
-WORKER = (sys.executable, "-P", "-m", "portico.search.embeddings.worker")
+WORKER = (sys.executable, "-P", "-c", "from portico.search.embeddings import local; local.run_worker()")
 
 _Process = subprocess.Popen[bytes]
 
@@ -137,3 +139,47 @@ def _end(process: _Process) -> None:
         if stream is not None:
             with suppress(OSError):  # what was not sent cannot be sent any more
                 stream.close()
+
+
+def run_worker() -> None:
+    """Load the model that the command line names, say so, and answer batches of texts until nobody asks any more.
+
+    It has its own process because loading a model holds Python's one lock for seconds, and nothing can end it in a
+    thread.
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    threading.Thread(target=leave_with, args=(int(sys.argv[2]),), daemon=True).start()
+    os.dup2(2, 1)  # whatever the libraries print must not stand among the answers
+    try:
+        # Loaded here, so that a package that is missing or broken becomes an answer.
+        model = import_module("sentence_transformers").SentenceTransformer(sys.argv[1])
+    except Exception as error:  # noqa: BLE001  what is wrong with a model's files comes in many shapes
+        _say(answers, {"error": _first_line(error)})
+        return
+    _say(answers, {"loaded": True})
+    for line in sys.stdin:
+        _say(answers, _encode(model, orjson.loads(line)))
+
+
+def leave_with(gateway: int) -> None:
+    """End this process when the gateway is no longer its parent."""
+    while os.getppid() == gateway:
+        time.sleep(LOOKING)
+    os._exit(1)
+
+
+def _encode(model: Any, texts: list[str]) -> dict[str, Any]:
+    try:
+        found = model.encode(texts, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True)
+        return {"vectors": found.astype("float64").tolist()}
+    except Exception as error:  # noqa: BLE001  a model is somebody's code and may raise anything
+        return {"error": _first_line(error)}
+
+
+def _say(answers: TextIO, answer: dict[str, Any]) -> None:
+    answers.write(orjson.dumps(answer).decode() + "\n")
+    answers.flush()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().split("\n", 1)[0] or type(error).__name__)[:200]

@@ -1,78 +1,134 @@
-"""The command line's front page."""
+"""The command line: its options, its commands, and the end of a command that failed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from io import StringIO
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from portico.domain.foreign_text import printable
+from portico.errors import PorticoError
+from portico.text.untrusted import printable
 
-from . import browse_commands as browse
-from . import call_commands as act
-from . import call_commands as run
-from . import config_commands as configure
-from . import config_commands as install
-from . import config_commands as trust
-from . import journal_commands as calls
-from . import journal_commands as stats
-from . import operator_commands as operate
-from . import registry_commands as registry
-from . import serve_commands as serve
 from .context import CliContext, Exit, Options, options
-from .output import warn
+from .output import fail, first_of_ours, warn
 
 HELP = "Portico: the MCP gateway that shows an agent a few tools instead of hundreds, and every tool still works."
 
+COMMANDS = {
+    "serve": "Run the gateway, over HTTP or stdio.",
+    "demo": "Show Portico at work on bundled sample servers, then keep serving them.",
+    "list": "List the servers, or one server's tools.",
+    "search": "Find tools by what they do.",
+    "describe": "Show all there is to know about tools.",
+    "call": "Call a tool.",
+    "run": "Run a Lua script that calls tools.",
+    "tokens": "Show the token bill: what a client reads before its first question, without and with Portico.",
+    "refresh": "Ask servers for their definitions again.",
+    "doctor": "Check each server: does it start, does it speak, how many tools, what to do next; the store; "
+    "the sandbox.",
+    "stats": "Show how tools were used: the most called, failing and slow ones, tokens saved, what searches "
+    "found or not.",
+    "calls": "Show single calls, the newest last: which tool, how it ended, how long it took; never what was in them.",
+    "add": "Add a server to the config.",
+    "remove": "Remove a server from the config.",
+    "import": "Bring in the servers of a client's config file (JSON, JSONC, YAML or TOML).",
+    "install": "Enter Portico in a client's config file, with a backup; --undo takes the entry out again.",
+    "trust": "Let the config file of a folder be used: as it is now, until it or a file that it names changes.",
+    "tiers": "Show how tools stand: hot, warm, standard or cold.",
+    "categories": "Show the categories, and change what they say.",
+    "budget": "Check that the four tiers of disclosure keep to their budgets.",
+    "registry": "Tools that live in a database.",
+}
+"""The commands in the order of the help, which shows the same sentences as each command's own help begins with."""
+
+
+class CommandGroup(TyperGroup):
+    """Loads a command when it is used, and ends it with the message and exit code of an error of ours."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the arguments name, and the rest of them."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and load_command(found.name or ""), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except (PorticoError, BaseExceptionGroup) as error:
+            ours = first_of_ours(error)
+            if ours is None:
+                raise
+            raise fail(ours, as_json=options(ctx).as_json) from error
+
+
 app = typer.Typer(
     name="portico",
+    cls=CommandGroup,
     help=HELP,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "serve": serve.serve,
-    "demo": serve.demo,
-    "list": browse.list_,
-    "search": browse.search,
-    "describe": browse.describe,
-    "call": act.call,
-    "run": run.run,
-    "tokens": browse.tokens,
-    "refresh": act.refresh,
-    "doctor": act.doctor,
-    "stats": stats.stats,
-    "calls": calls.calls,
-    "add": configure.add,
-    "remove": configure.remove,
-    "import": configure.import_,
-    "install": install.install,
-    "trust": trust.trust,
-}
-_GROUPS = {
-    "tiers": operate.tiers,
-    "categories": operate.categories,
-    "budget": operate.budget,
-    "registry": registry.registry,
-}
-for _name, _command in _COMMANDS.items():
-    app.command(_name)(_command)
-for _name, _group in _GROUPS.items():
-    app.add_typer(_group, name=_name)
+
+def load_command(name: str) -> Any:
+    """A command with its options; only its own module is loaded, for the others may be slow to import."""
+    function = getattr(_module_of(name), f"{name}_" if name in ("list", "import") else name)
+    if isinstance(function, typer.Typer):
+        command: Any = typer.main.get_group(function)
+    else:
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command()(function)
+        command = typer.main.get_command(alone)
+    command.name = name
+    return command
+
+
+def _module_of(command: str) -> ModuleType:
+    match command:
+        case "serve" | "demo":
+            from . import serve_commands
+
+            return serve_commands
+        case "list" | "search" | "describe" | "call" | "run" | "tokens":
+            from . import tool_commands
+
+            return tool_commands
+        case "refresh" | "doctor":
+            from . import doctor_commands
+
+            return doctor_commands
+        case "stats" | "calls":
+            from . import stats_commands
+
+            return stats_commands
+        case "tiers" | "categories" | "budget":
+            from . import tier_category_budget_commands
+
+            return tier_category_budget_commands
+        case "registry":
+            from . import registry_commands
+
+            return registry_commands
+        case _:
+            from . import config_commands
+
+            return config_commands
 
 
 _USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-"""What the parser raises; it has no public name."""
+"""The error that the parser raises; it has no public name."""
 
 
 def run_cli(cli_context: CliContext) -> None:
-    """Run the command line over one desk; what nobody foresaw ends in one line, not in a traceback."""
+    """Run the command line; what nobody foresaw ends in one line, not in a traceback."""
     try:
         ended = typer.main.get_command(app)(obj=Options(cli_context=cli_context), standalone_mode=False)
     except _USAGE as error:

@@ -11,44 +11,28 @@ from typing import Annotated, Any
 
 import typer
 
-from portico.config import (
-    CLIENTS,
-    NAMES,
-    PORT,
-    PROFILES,
+from portico.config import NAMES, PROFILES, TrustBook, Trusted, edited, find_config, find_paths, location, open_trust
+from portico.config.clients import CLIENTS, Scope, client_files
+from portico.config.edit import (
     ImportPlan,
-    InstallPlan,
-    Scope,
-    TrustBook,
-    Trusted,
     add_server,
     add_servers,
-    apply,
     apply_import,
-    apply_undo,
-    client_files,
-    edited,
-    find_config,
-    find_paths,
-    location,
-    mask,
-    open_trust,
     plan_import,
-    plan_install,
-    plan_local_removal,
-    plan_undo,
     remove_server,
     server_entries,
 )
-from portico.domain.foreign_text import printable
-from portico.errors import ConfigError, PorticoError, UnknownServer
+from portico.config.install import InstallPlan, apply, apply_undo, plan_install, plan_local_removal, plan_undo
+from portico.config.redact import mask
+from portico.domain.server import PORT
+from portico.errors import ConfigError, UnknownServer
+from portico.text.untrusted import printable
 
-from .browse_commands import Json
-from .context import Exit, complete_server, options
-from .output import data, fail, problems, say, table, warn
+from .context import Exit, Json, complete_server, options
+from .output import data, problems, say, table, warn
 
 MARKS = {"add": "+", "same": "=", "conflict": "!", "skip": "-", "problem": "x"}
-"""What an import would do to each server."""
+"""The sign of each action of an import."""
 
 
 def add(
@@ -60,12 +44,9 @@ def add(
 ) -> None:
     """Add a server to the config."""
     entry = _entry(target, env or [], header or [])
-    try:
-        file = config_file(ctx)
-        with edited(file, os.environ, Path.cwd()):
-            add_server(file, name, entry)
-    except PorticoError as error:
-        raise fail(error) from error
+    file = config_file(ctx)
+    with edited(file, os.environ, Path.cwd()):
+        add_server(file, name, entry)
     say(f"added {name} to {file}")
     say(f"next: portico doctor {name}")
 
@@ -75,15 +56,12 @@ def remove(
     name: Annotated[str, typer.Argument(help="The server, as the config calls it.", autocompletion=complete_server)],
 ) -> None:
     """Remove a server from the config."""
-    try:
-        file = config_file(ctx)
-        known = server_entries(file) if file.exists() else {}
-        if name not in known:
-            raise UnknownServer(f"no server is called {name!r} in {file}; there are: {', '.join(known) or 'none'}")
-        with edited(file, os.environ, Path.cwd()):
-            remove_server(file, name)
-    except PorticoError as error:
-        raise fail(error) from error
+    file = config_file(ctx)
+    known = server_entries(file)
+    if name not in known:
+        raise UnknownServer(f"no server is called {name!r} in {file}; there are: {', '.join(known) or 'none'}")
+    with edited(file, os.environ, Path.cwd()):
+        remove_server(file, name)
     say(f"removed {name} from {file}")
 
 
@@ -101,17 +79,12 @@ def import_(
     if source is None:
         _show_clients(as_json=as_json)
         return
-    try:
-        file = config_file(ctx)
-        existing = server_entries(file) if file.exists() else {}
-        plan = plan_import(
-            source, environ=os.environ, cwd=Path.cwd(), existing=existing, rename=rename, project=project
-        )
-        if write and plan.additions:
-            with edited(file, os.environ, Path.cwd()):
-                apply_import(plan, file)
-    except PorticoError as error:
-        raise fail(error, as_json=as_json) from error
+    file = config_file(ctx)
+    existing = server_entries(file)
+    plan = plan_import(source, environ=os.environ, cwd=Path.cwd(), existing=existing, rename=rename, project=project)
+    if write and plan.additions:
+        with edited(file, os.environ, Path.cwd()):
+            apply_import(plan, file)
     if as_json:
         data(_plan_data(plan, file, written=write))
     else:
@@ -132,28 +105,17 @@ def config_file(ctx: typer.Context) -> Path:
 
 def _entry(target: list[str], env: list[str], headers: list[str]) -> dict[str, Any]:
     if len(target) == 1 and target[0].startswith(("http://", "https://")):
-        return {"url": target[0], **({"headers": _headers(headers)} if headers else {})}
-    entry: dict[str, Any] = {"command": target[0], "args": target[1:]}
-    return entry | ({"env": _pairs(env, "--env")} if env else {})
-
-
-def _headers(given: list[str]) -> dict[str, str]:
-    """Headers as curl takes them, `Name: value`, or as `Name=value`; the sign that comes first tells."""
-    found: dict[str, str] = {}
-    for header in given:
-        match = re.fullmatch(r"\s*([^:=\s]+)\s*(?::\s*|=)(.*)", header)
-        if match is None:
+        # Headers are written as curl takes them, or with an equals sign; the sign that comes first tells.
+        named = [re.fullmatch(r"\s*([^:=\s]+)\s*(?::\s*|=)(.*)", header) for header in headers]
+        if None in named:
             raise typer.BadParameter("--header takes 'NAME: VALUE' or NAME=VALUE")
-        found[match[1]] = match[2].strip()
-    return found
-
-
-def _pairs(given: list[str], option: str) -> dict[str, str]:
-    pairs = [pair.partition("=") for pair in given]
-    for key, equals, _ in pairs:
-        if not key or not equals:
-            raise typer.BadParameter(f"{option} takes NAME=VALUE")
-    return {key: value for key, _, value in pairs}
+        found = {match[1]: match[2].strip() for match in named if match}
+        return {"url": target[0], **({"headers": found} if found else {})}
+    pairs = [pair.partition("=") for pair in env]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise typer.BadParameter("--env takes NAME=VALUE")
+    values = {key: value for key, _, value in pairs}
+    return {"command": target[0], "args": target[1:], **({"env": values} if values else {})}
 
 
 def _show_clients(*, as_json: bool) -> None:
@@ -218,30 +180,9 @@ def install(
     if via not in ("stdio", "http"):
         raise typer.BadParameter(f"--via is stdio or http, not {via!r}")
     scope: Scope = "project" if project else "user"
-    try:
-        if undo:
-            _undo(client, scope, dry_run=dry_run, force=force)
-            return
-        plan = _plan(ctx, client, scope, via=via, port=port, replace=replace)
-        _carry_out(plan, dry_run=dry_run)
-        # Worked out only now: they may be in the file that has just been written.
-        others = plan_local_removal(client, environ=os.environ, cwd=Path.cwd()) if replace and scope == "user" else ()
-        for other in others:
-            if _is_wanted(other, local):
-                _carry_out(other, dry_run=dry_run)
-        if not dry_run and via == "stdio":
-            _begin_config(ctx)
-    except PorticoError as error:
-        raise fail(error) from error
-    _print_next(is_change=plan.is_change, written=not dry_run)
-
-
-def _carry_out(plan: InstallPlan, *, dry_run: bool) -> None:
-    backup = None if dry_run else apply(plan)
-    _print_install(plan, written=not dry_run, backup=backup)
-
-
-def _plan(ctx: typer.Context, client: str, scope: Scope, *, via: str, port: int, replace: bool) -> InstallPlan:
+    if undo:
+        _undo(client, scope, dry_run=dry_run, force=force)
+        return
     command, args = _own_command(ctx)
     plan = plan_install(
         client,
@@ -255,8 +196,34 @@ def _plan(ctx: typer.Context, client: str, scope: Scope, *, via: str, port: int,
         replace=replace,
     )
     if replace:
-        _name_unserved(ctx, plan)
-    return plan
+        _warn_of_unserved(ctx, plan)
+    _carry_out(plan, dry_run=dry_run)
+    # Worked out only now: they may be in the file that has just been written.
+    others = plan_local_removal(client, environ=os.environ, cwd=Path.cwd()) if replace and scope == "user" else ()
+    for other in others:
+        if _is_wanted(other, local):
+            _carry_out(other, dry_run=dry_run)
+    if dry_run and plan.is_change:
+        warn("nothing was written (--dry-run)")
+    if dry_run:
+        return
+    file = config_file(ctx)
+    if via == "stdio" and not file.exists():  # a config that is named has to exist
+        with edited(file, os.environ, Path.cwd()):
+            add_servers(file, {})
+        say(f"began {file}, which has no servers yet; next: portico add NAME -- COMMAND, or portico import CLIENT")
+    if plan.is_change:
+        say("next: restart the client; to take it back: the same command with --undo")
+
+
+def _carry_out(plan: InstallPlan, *, dry_run: bool) -> None:
+    backup = None if dry_run else apply(plan)
+    if not plan.is_change:
+        say(f"{plan.path} has Portico already; nothing to do")
+        return
+    _print_diff(plan.diff)
+    if not dry_run:
+        say(f"wrote {plan.path}" + (f"; the file as it was: {backup}" if backup else ""))
 
 
 def _is_wanted(plan: InstallPlan, local: bool | None) -> bool:
@@ -269,11 +236,12 @@ def _is_wanted(plan: InstallPlan, local: bool | None) -> bool:
     return bool(local)
 
 
-def _name_unserved(ctx: typer.Context, plan: InstallPlan) -> None:
+def _warn_of_unserved(ctx: typer.Context, plan: InstallPlan) -> None:
     """Say which servers stay, and which ones go that our config does not have."""
     if plan.kept:
         warn(f"{', '.join(plan.kept)}: kept, because Portico cannot serve them")
-    known = server_entries(file) if (file := config_file(ctx)).exists() else {}
+    file = config_file(ctx)
+    known = server_entries(file)
     missing = [name for name in plan.removed if name not in known]
     if missing:
         next_step = f"portico import {plan.client} --write, before the client needs them"
@@ -286,13 +254,13 @@ def _undo(client: str, scope: Scope, *, dry_run: bool, force: bool) -> None:
     if dry_run:
         warn("nothing was written (--dry-run)")
         return
-    done = apply_undo(plan)
-    what = f"took Portico out of {done.path}" if done.exists else f"{done.path} held nothing else, and is gone"
-    say(what + (f"; the file as it was: {done.kept}" if done.kept else ""))
+    kept, is_gone = apply_undo(plan), plan.after is None
+    what = f"{plan.path} held nothing else, and is gone" if is_gone else f"took Portico out of {plan.path}"
+    say(f"{what}; the file as it was: {kept}")
 
 
 def _own_command(ctx: typer.Context) -> tuple[str, list[str]]:
-    """How a client starts this very installation: by its full path, since clients have a PATH of their own."""
+    """The command line that starts this very installation: by its full path, since clients have a PATH of their own."""
     script = Path(sys.executable).with_name("portico")
     found = str(script) if os.access(script, os.X_OK) else shutil.which("portico")
     # Clients start it in the project's folder: -P keeps modules that lie there from being imported.
@@ -301,36 +269,9 @@ def _own_command(ctx: typer.Context) -> tuple[str, list[str]]:
     return command, [*args, "--config", os.path.abspath(config_file(ctx)), "serve", "--stdio"]
 
 
-def _begin_config(ctx: typer.Context) -> None:
-    """Write an empty config where there is none yet: one that is named has to exist."""
-    file = config_file(ctx)
-    if not file.exists():
-        with edited(file, os.environ, Path.cwd()):
-            add_servers(file, {})
-        say(f"began {file}, which has no servers yet; next: portico add NAME -- COMMAND, or portico import CLIENT")
-
-
-def _print_install(plan: InstallPlan, *, written: bool, backup: Path | None) -> None:
-    if not plan.is_change:
-        say(f"{plan.path} has Portico already; nothing to do")
-        return
-    _print_diff(plan.diff)
-    if written:
-        say(f"wrote {plan.path}" + (f"; the file as it was: {backup}" if backup else ""))
-
-
 def _print_diff(diff: str) -> None:
     for line in printable(diff).splitlines():
         typer.secho(line, fg={"+": "green", "-": "red"}.get(line[:1]))
-
-
-def _print_next(*, is_change: bool, written: bool) -> None:
-    if not is_change:
-        return
-    if not written:
-        warn("nothing was written (--dry-run)")
-        return
-    say("next: restart the client; to take it back: the same command with --undo")
 
 
 def trust(
@@ -345,37 +286,13 @@ def trust(
     if show and remove:
         raise typer.BadParameter("--list and --remove exclude each other")
     book = open_trust(os.environ, Path.cwd())
-    try:
-        if show:
-            _print_entries(book, as_json=as_json)
-        elif remove:
-            _remove(book, _meant(path, is_removal=True), as_json=as_json)
-        else:
-            _print_trusted(book.trust(_meant(path)), as_json=as_json)
-    except PorticoError as error:
-        raise fail(error, as_json=as_json) from error
-
-
-def _meant(path: str | None, *, is_removal: bool = False) -> Path:
-    """The file that is meant: one that is named, or the config of a folder.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    given = Path.cwd() / Path(path or ".").expanduser()
-    if not given.is_dir():
-        if not given.exists() and not is_removal:
-            raise ConfigError("there is no such file", file=str(given), fix="Name a config file, or its folder.")
-        return given
-    names = (*NAMES, *PROFILES)
-    found = next((file for name in names if os.path.lexists(file := given / name)), None)
-    if found is None and not is_removal:
-        fix = f"Looked for {', '.join(names)}."
-        raise ConfigError("there is no config file in this folder", file=str(given), fix=fix)
-    return found or given / NAMES[0]
-
-
-def _remove(book: TrustBook, file: Path, *, as_json: bool) -> None:
+    if show:
+        _print_entries(book, as_json=as_json)
+        return
+    file = _find_file(path, must_exist=not remove)
+    if not remove:
+        _print_trusted(book.trust(file), as_json=as_json)
+        return
     was_trusted = book.remove(file)
     if as_json:
         data({"path": str(location(file)), "removed": was_trusted})
@@ -383,6 +300,25 @@ def _remove(book: TrustBook, file: Path, *, as_json: bool) -> None:
         say(f"{location(file)} is trusted no longer" if was_trusted else f"{location(file)} was not trusted")
     if not was_trusted:
         raise typer.Exit(Exit.UNKNOWN)
+
+
+def _find_file(path: str | None, *, must_exist: bool) -> Path:
+    """The file that is meant: one that is named, or the config of a folder.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    given = Path.cwd() / Path(path or ".").expanduser()
+    if not given.is_dir():
+        if must_exist and not given.exists():
+            raise ConfigError("there is no such file", file=str(given), fix="Name a config file, or its folder.")
+        return given
+    names = (*NAMES, *PROFILES)
+    found = next((file for name in names if os.path.lexists(file := given / name)), None)
+    if must_exist and found is None:
+        fix = f"Looked for {', '.join(names)}."
+        raise ConfigError("there is no config file in this folder", file=str(given), fix=fix)
+    return found or given / NAMES[0]
 
 
 def _print_trusted(entry: Trusted, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""What commands are given, exit codes, bare names of own tools, and completion in the shell."""
+"""Things that commands share: their context and options, exit codes, bare names of own tools, completion."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
 import typer
 
-from portico.errors import CallError
+from portico.domain.call import Caller
 
 if TYPE_CHECKING:
     from portico.application import Application
-    from portico.domain.call import Caller
+    from portico.catalog.view import CatalogView
 
 
 class Exit(IntEnum):
@@ -32,32 +32,13 @@ class Exit(IntEnum):
     UPSTREAM = 6
 
 
-class Serve(Protocol):
-    """Serves until it is told to stop."""
-
-    def __call__(
-        self,
-        config: str | None,
-        *,
-        stdio: bool,
-        surface: str | None,
-        host: str | None,
-        port: int | None,
-        profile: str | None = None,
-        reload: bool = False,
-        log_level: str = "",
-        log_format: str = "",
-    ) -> None:
-        """Serve over stdio or HTTP; what is None comes from the config."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CliContext:
-    """The doors that commands open."""
+    """Functions that commands call to open, serve and show an application."""
 
     open_app: Callable[[str | None], AbstractAsyncContextManager[Application]]
-    serve: Serve
+    serve: Callable[..., None]
+    """Serves over stdio or HTTP until it is told to stop; an option that is None comes from the config."""
     demo: Callable[[bool, int | None], None]
     version: str
     surface_tokens: Callable[[Application, str], int]
@@ -65,10 +46,11 @@ class CliContext:
 
 @dataclass(slots=True, kw_only=True)
 class Options:
-    """What every command shares: the desk and the global options."""
+    """The context and the options of the command that runs."""
 
     cli_context: CliContext
     config: str | None = None
+    as_json: bool = False
 
 
 def options(ctx: typer.Context) -> Options:
@@ -78,6 +60,15 @@ def options(ctx: typer.Context) -> Options:
     return found
 
 
+def _note_json(ctx: typer.Context, value: bool) -> bool:
+    if value and isinstance(ctx.find_root().obj, Options):
+        options(ctx).as_json = True
+    return value
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.", callback=_note_json)]
+CALLER = Caller(surface="cli")
+
 _OWN = re.compile(r"(?<![\w.])_local\.([A-Za-z_][A-Za-z0-9_]*)")
 SERVER = "local"
 
@@ -85,19 +76,16 @@ SERVER = "local"
 class OwnNames:
     """Spells tools of our own by their bare names, where no other tool is called so."""
 
-    def __init__(self, application: Application, caller: Caller) -> None:
-        self._resolver = application.gateway.snapshot.resolver
-        self._visible = application.gateway.policy.visible(caller, application.gateway.snapshot)
+    def __init__(self, view: CatalogView) -> None:
+        self._view = view
 
     def shorten(self, text: str) -> str:
         """A text for people with bare names in it."""
         return _OWN.sub(lambda found: found[1] if self._is_enough(found[0], found[1]) else found[0], text)
 
     def _is_enough(self, handle: str, bare: str) -> bool:
-        try:
-            return self._resolver.resolve(bare, self._visible).handle == handle
-        except CallError:
-            return False
+        tool = self._view.find(bare)
+        return tool is not None and tool.handle == handle
 
 
 def complete_server(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -119,7 +107,7 @@ def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _known(ctx: typer.Context, incomplete: str, names: Callable[[Application], Iterable[str]]) -> list[str]:
-    """What is remembered; no server is asked, and whatever goes wrong, nothing is printed into the command line."""
+    """The remembered names; no server is asked, and whatever goes wrong, nothing is printed into the command line."""
     logging.disable()
     try:
         root = ctx.find_root()

@@ -1,4 +1,4 @@
-"""What commands print and log, and progress while they wait."""
+"""Output of commands: text, tables, JSON, errors, logs, and progress while they wait."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import orjson
 import typer
 
-from portico.domain.foreign_text import on_one_line as one_line
-from portico.domain.foreign_text import printable, spelled_out
-from portico.errors import CallError, ConfigError, NextCall, PorticoError
-from portico.storage.open import BrieflyAgain
+from portico.errors import CallError, ConfigError, NextCall, PorticoError, StoreError, StoreRefused
+from portico.text.untrusted import on_one_line as one_line
+from portico.text.untrusted import printable, spelled_out
 
-from .context import Exit, Options
+from .context import Exit, options
 
 if TYPE_CHECKING:
     from portico.application import Application
 
 
 _INDENT = "  | "
-"""What stands before each line of a traceback: none of them can pose as a record."""
+"""The prefix of each line of a traceback: none of them can pose as a record."""
 
 
 class PrintableRecord(logging.LogRecord):
@@ -56,7 +56,7 @@ def _set_apart(text: str) -> str:
 
 
 PLAIN = "portico: %(message)s"
-"""How a command that ends says something to whoever typed it."""
+"""The format of records of a command that ends, for whoever typed it."""
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 FORMATS = ("text", "json")
 LEVEL_VARIABLE, FORMAT_VARIABLE = "PORTICO_LOG_LEVEL", "PORTICO_LOG_FORMAT"
@@ -99,12 +99,40 @@ def written_time(record: logging.LogRecord) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+AGAIN_SECONDS = 600.0
+"""After so long without a mention, trouble is told in full again."""
+STILL_AWAY = "the store is still away"
+
+
+class StoreErrorFilter(logging.Filter):
+    """Reports an unreachable store once in full, then briefly; for the handler of a program, which sees all records."""
+
+    def __init__(self, *, now: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._told: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Shorten what was told already; every record passes."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(self._briefly(part) for part in record.args)
+        return True
+
+    def _briefly(self, part: object) -> object:
+        if not isinstance(part, StoreError) or isinstance(part, StoreRefused):
+            return part
+        now, text = self._now(), str(part)
+        before, self._told = self._told.get(text), {k: at for k, at in self._told.items() if now - at < AGAIN_SECONDS}
+        self._told[text] = now
+        return text if before is None or now - before >= AGAIN_SECONDS else STILL_AWAY
+
+
 def begin_logs(level: str = "") -> None:
     """Write what commands have to say to stderr, without time and level."""
     make_records_printable()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(PLAIN))
-    handler.addFilter(BrieflyAgain())
+    handler.addFilter(StoreErrorFilter())
     logging.getLogger().handlers[:] = [handler]
     set_level(level)
 
@@ -256,51 +284,32 @@ OnDone = Callable[[str, CallError | None], None]
 
 
 def in_app(
-    options: Options, work: Callable[[Application], Coroutine[Any, Any, Value]], *, as_json: bool, complete: bool = True
+    ctx: typer.Context, work: Callable[[Application], Coroutine[Any, Any, Value]], *, complete: bool = True
 ) -> Value:
-    """Open the application, ask servers that are not known when `complete`, do the work, close.
-
-    Every error of ours ends the command with its message and its exit code; there is no traceback.
-    """
+    """Open the application, ask servers that are not known when `complete`, do the work, close."""
+    asked = options(ctx)
 
     async def run() -> Value:
-        async with options.cli_context.open_app(options.config) as application:
+        async with asked.cli_context.open_app(asked.config) as application:
             problems(application.problems)
-            if complete and application.unknown:
-                await _complete(application)
+            if complete:
+                # Those that failed a moment ago would again: the command that saw it has said so, and `doctor` does.
+                await ask(application, application.unknown - application.admin.refresher.failures.keys())
             return await work(application)
 
-    try:
-        return anyio.run(run)
-    except PorticoError as error:
-        raise fail(error, as_json=as_json) from error
-    except BaseExceptionGroup as group:
-        ours = first_of_ours(group)
-        if ours is None:
-            raise
-        raise fail(ours, as_json=as_json) from group
+    return anyio.run(run)
 
 
-async def _complete(application: Application) -> None:
-    """Ask the servers that nothing is known of, but for those that failed a moment ago: they would again.
-
-    The command that saw them fail has said so; from then on `doctor` and `list` do.
-    """
-    await ask(application, application.unknown - application.admin.refresher.failures.keys())
-
-
-def first_of_ours(group: BaseExceptionGroup[BaseException]) -> PorticoError | None:
-    """The error of ours inside a group, if there is one."""
-    for inner in group.exceptions:
-        if isinstance(inner, PorticoError):
-            return inner
-        if isinstance(inner, BaseExceptionGroup) and (found := first_of_ours(inner)):
-            return found
-    return None
+def first_of_ours(error: BaseException) -> PorticoError | None:
+    """The error of ours that this is, or that a group of errors holds."""
+    if isinstance(error, PorticoError):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for one in inner if (found := first_of_ours(one))), None)
 
 
 async def ask(
-    application: Application, servers: set[str], *, tell: bool = True, on_done: OnDone | None = None
+    application: Application, servers: Set[str], *, tell: bool = True, on_done: OnDone | None = None
 ) -> dict[str, CallError | None]:
     """Ask servers for their definitions; failures are returned and, with `tell`, said.
 

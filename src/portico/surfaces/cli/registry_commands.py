@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from portico.errors import CallError, ConfigError, PorticoError, UnknownServer
+from portico.providers.sql.registry.registry_admin import NewParam, NewTool, RegistryOperator
+from portico.providers.sql.registry.registry_rows import ObjectKind
 
-from .browse_commands import Json
-from .context import Exit, options
-from .output import ask, data, fail, in_app, say, warn
+from .context import Exit, Json, options
+from .output import ask, data, fail, first_of_ours, in_app, say, warn
 
 if TYPE_CHECKING:
     from portico.application import Application
-    from portico.providers.sql.registries import RegistryCheck
-    from portico.providers.sql.registry.operations import RegistryOperator
+    from portico.providers.sql.registry.configured_registries import RegistryCheck
 
 
 registry = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tools that live in a database.")
@@ -29,7 +28,7 @@ NOT_CONFIGURED = "Add it under databases in the config, or set DATABASE_URI and 
 
 
 class KindName(StrEnum):
-    """What can be registered."""
+    """Kinds of objects that can be registered."""
 
     FUNCTION = "function"
     PROCEDURE = "procedure"
@@ -56,14 +55,11 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Create the tables and views of a registry, and samples; what is there stays as it is."""
-    try:
-        operator = _operator(ctx, where, schema, as_json=as_json)
-        if show:
-            say(operator.script(samples=samples))
-            return
-        operator.init(samples=samples)
-    except PorticoError as error:
-        raise fail(error, as_json=as_json) from error
+    operator = _operator(ctx, where, schema)
+    if show:
+        say(operator.script(samples=samples))
+        return
+    operator.init(samples=samples)
     if as_json:
         data({"registry": schema, "samples": samples})
         return
@@ -86,7 +82,7 @@ def check(
     async def work(application: Application) -> dict[str, RegistryCheck | CallError]:
         return {name: await _checked(application, name, dialect or "") for name in _names(application, database)}
 
-    found = in_app(options(ctx), work, as_json=as_json, complete=False)
+    found = in_app(ctx, work, complete=False)
     if as_json:
         data([_as_data(name, one) for name, one in found.items()])
     else:
@@ -111,7 +107,7 @@ def refresh(
         outcomes = await ask(application, set(names), tell=False)
         return {name: outcomes.get(name) or await _told(application, name) for name in names}
 
-    counts = in_app(options(ctx), work, as_json=as_json, complete=False)
+    counts = in_app(ctx, work, complete=False)
     failed = {name: one for name, one in counts.items() if isinstance(one, CallError)}
     if as_json:
         data({name: _failure(one) if isinstance(one, CallError) else one for name, one in counts.items()})
@@ -140,26 +136,21 @@ def add(
 ) -> None:
     """Register an object of a database as a tool; its parameters are found out where none are told."""
     home, _, bare = what.rpartition(".")
-    try:
-        operator = _operator(ctx, where, schema, as_json=as_json)
-        from portico.providers.sql.registry import operations as operating
-
-        tool = operating.NewTool(
-            name=name,
-            database=home,
-            object=bare,
-            kind=_kind(kind),
-            docstring=doc,
-            tags=tags,
-            writes=writes,
-            params=[_param(text) for text in param or ()],
-            **({"users": user} if user else {}),
-            **({"database_users": database_user} if database_user else {}),
-        )
-        found, count = operator.add(tool)
-    except PorticoError as error:
-        raise fail(error, as_json=as_json) from error
-    _follow(ctx, where, name, as_json=as_json)
+    operator = _operator(ctx, where, schema)
+    tool = NewTool(
+        name=name,
+        database=home,
+        object=bare,
+        kind=None if kind is None else ObjectKind("M" if kind in ("procedure", "macro") else kind[0].upper()),
+        docstring=doc,
+        tags=tags,
+        writes=writes,
+        params=[_param(text) for text in param or ()],
+        **({"users": user} if user else {}),
+        **({"database_users": database_user} if database_user else {}),
+    )
+    found, count = operator.add(tool)
+    _follow(ctx, where, name)
     if as_json:
         data({"added": name, "kind": found.name.lower(), "parameters": count})
     else:
@@ -170,13 +161,10 @@ def add(
 @registry.command()
 def remove(ctx: typer.Context, name: Name, where: Where = "", schema: Schema = "mcp", as_json: Json = False) -> None:
     """Take a tool out of a registry; the object itself stays."""
-    try:
-        is_gone = _operator(ctx, where, schema, as_json=as_json).remove(name)
-        if not is_gone:
-            raise ConfigError(f"no tool {name!r} is registered", fix="See: portico registry check")
-    except PorticoError as error:
-        raise fail(error, as_json=as_json) from error
-    _follow(ctx, where, name, as_json=as_json)
+    is_gone = _operator(ctx, where, schema).remove(name)
+    if not is_gone:
+        raise ConfigError(f"no tool {name!r} is registered", fix="See: portico registry check")
+    _follow(ctx, where, name)
     data({"removed": name}) if as_json else say(f"{name} is registered no longer")
 
 
@@ -192,12 +180,9 @@ def grant(
     as_json: Json = False,
 ) -> None:
     """Let a user see a tool, or no longer."""
-    try:
-        operator = _operator(ctx, where, schema, as_json=as_json)
-        is_changed = operator.grant(name, user, revoke=revoke, database_user=to_database)
-    except PorticoError as error:
-        raise fail(error, as_json=as_json) from error
-    _follow(ctx, where, name, as_json=as_json)
+    operator = _operator(ctx, where, schema)
+    is_changed = operator.grant(name, user, revoke=revoke, database_user=to_database)
+    _follow(ctx, where, name)
     if as_json:
         data({"tool": name, "user": user, "granted": not revoke, "changed": is_changed})
         return
@@ -206,7 +191,7 @@ def grant(
 
 
 async def _checked(application: Application, name: str, dialect: str) -> RegistryCheck | CallError:
-    """What came of one registry; one that cannot be read keeps nobody from the others."""
+    """The check of one registry, or why it cannot be read, so that the others are checked too."""
     assert application.registries is not None, "else there are no names"
     try:
         return await application.registries.check(name, dialect)
@@ -221,7 +206,7 @@ async def _told(application: Application, name: str) -> int:
     return len(application.gateway.snapshot.sections[name].tools)
 
 
-def _follow(ctx: typer.Context, where: str, tool: str, *, as_json: bool) -> None:
+def _follow(ctx: typer.Context, where: str, tool: str) -> None:
     """Read the registry that was just changed, so that the next command and every gateway know it."""
 
     async def work(application: Application) -> None:
@@ -233,12 +218,17 @@ def _follow(ctx: typer.Context, where: str, tool: str, *, as_json: bool) -> None
             if problem.tool == tool and not problem.loads:
                 warn(f"{problem.tool} is not offered: {problem}")
 
-    with suppress(typer.Exit):  # it was said what is wrong, and the change was made
-        in_app(options(ctx), work, as_json=as_json, complete=False)
+    try:
+        in_app(ctx, work, complete=False)
+    except (PorticoError, BaseExceptionGroup) as error:
+        ours = first_of_ours(error)
+        if ours is None:
+            raise
+        fail(ours, as_json=options(ctx).as_json)  # the change itself was made
 
 
-def _operator(ctx: typer.Context, where: str, schema: str, *, as_json: bool) -> RegistryOperator:
-    """Whoever writes into the registry of a database, which is named in the config or by its URL."""
+def _operator(ctx: typer.Context, where: str, schema: str) -> RegistryOperator:
+    """The operator of the registry of a database, which is named in the config or by its URL."""
     url = where
     if "://" not in where:
 
@@ -248,12 +238,8 @@ def _operator(ctx: typer.Context, where: str, schema: str, *, as_json: bool) -> 
             spec = application.registries.providers[name].spec
             return spec.url, spec.registry
 
-        url, schema = in_app(options(ctx), work, as_json=as_json, complete=False)
-    # What writes needs SQLAlchemy, which no other command loads.
-    from portico.providers.sql.registry.operations import RegistryOperator
-
-    operator: RegistryOperator = RegistryOperator(url, schema)
-    return operator
+        url, schema = in_app(ctx, work, complete=False)
+    return RegistryOperator(url, schema)
 
 
 def _names(application: Application, wanted: str | None, *, only_one: bool = False) -> list[str]:
@@ -267,22 +253,12 @@ def _names(application: Application, wanted: str | None, *, only_one: bool = Fal
     return [wanted] if wanted is not None else known
 
 
-def _kind(kind: KindName | None) -> Any:
-    letters = {KindName.PROCEDURE: "M", KindName.MACRO: "M"}
-    from portico.providers.sql.registry.rows import ObjectKind
-
-    kinds: Any = ObjectKind
-    return None if kind is None else kinds(letters.get(kind, kind[0].upper()))
-
-
-def _param(text: str) -> Any:
+def _param(text: str) -> NewParam:
     name, mark, type = text.partition(":")
     is_optional = type.endswith("?")
     if not mark or not type.rstrip("?"):
         raise ConfigError(f"{text!r} is no parameter", where="--param", fix="Write NAME:TYPE, such as region:text")
-    from portico.providers.sql.registry import operations as operating
-
-    return operating.NewParam(name=name.strip(), type=type.rstrip("?").strip(), required=not is_optional)
+    return NewParam(name=name.strip(), type=type.rstrip("?").strip(), required=not is_optional)
 
 
 def _failure(error: CallError) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from portico.errors import ConfigError, PorticoError
+from portico.errors import ConfigError
 
 from .context import options
-from .output import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS, fail, first_of_ours
+from .output import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS
 
 
 def serve(
@@ -35,28 +35,21 @@ def serve(
 ) -> None:
     """Run the gateway, over HTTP or stdio."""
     found = options(ctx)
-    try:
-        chosen = _chosen(surface, progressive_disclosure)
-        file = config or found.config
-        found.cli_context.serve(
-            file,
-            stdio=stdio,
-            surface=chosen,
-            host=host,
-            port=port,
-            profile=profile,
-            reload=reload,
-            log_level=_word(log_level, "--log-level", LEVEL_VARIABLE, tuple(LEVELS)),
-            log_format=_word(log_format, "--log-format", FORMAT_VARIABLE, FORMATS),
-        )
-    except PorticoError as error:
-        raise fail(error) from error
-    except BaseExceptionGroup as group:
-        raise _ours(group) from group
+    found.cli_context.serve(
+        config or found.config,
+        stdio=stdio,
+        surface=_chosen(surface, progressive_disclosure),
+        host=host,
+        port=port,
+        profile=profile,
+        reload=reload,
+        log_level=_word(log_level, "--log-level", LEVEL_VARIABLE, tuple(LEVELS)),
+        log_format=_word(log_format, "--log-format", FORMAT_VARIABLE, FORMATS),
+    )
 
 
 def _word(given: str, option: str, variable: str, known: tuple[str, ...]) -> str:
-    """What the option says, or else the environment."""
+    """The word of the option, or else of the environment."""
     for value, where in ((given, option), (os.environ.get(variable, ""), variable)):
         word = value.strip().lower()
         if word and word not in known:
@@ -76,21 +69,10 @@ def _chosen(surface: str | None, progressive_disclosure: bool) -> str | None:
     return "search"
 
 
-def _ours(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The end that a group of errors means: ours, when one of them is; otherwise the group itself."""
-    ours = first_of_ours(group)
-    return fail(ours) if ours is not None else group
-
-
 def demo(
     ctx: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Show the walk and exit.")] = False,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to serve on afterwards.")] = None,
 ) -> None:
     """Show Portico at work on bundled sample servers, then keep serving them."""
-    try:
-        options(ctx).cli_context.demo(once, port)
-    except PorticoError as error:
-        raise fail(error) from error
-    except BaseExceptionGroup as group:
-        raise _ours(group) from group
+    options(ctx).cli_context.demo(once, port)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from portico.surfaces.mcp.surface import JsonObject
+from collections.abc import Mapping
+from typing import Any
 
 SEARCH, DESCRIBE, CALL, RUN = "search_tools", "describe_tools", "call_tool", "run_script"
 READ = "read_result"
@@ -12,7 +13,7 @@ _ALWAYS = {"anthropic/alwaysLoad": True}
 _READS = {"readOnlyHint": True, "openWorldHint": False}
 _ACTS = {"readOnlyHint": False, "destructiveHint": True}
 
-TOOLS: tuple[JsonObject, ...] = (
+TOOLS: tuple[Mapping[str, Any], ...] = (
     {
         "name": SEARCH,
         "title": "Search tools",
@@ -88,6 +89,6 @@ TOOLS: tuple[JsonObject, ...] = (
 )
 
 
-def definitions(*, scripts: bool) -> tuple[JsonObject, ...]:
+def definitions(*, scripts: bool) -> tuple[Mapping[str, Any], ...]:
     """Those that there are, with scripts or without."""
     return tuple(d for d in TOOLS if d["name"] != RUN or scripts)

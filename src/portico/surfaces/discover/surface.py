@@ -7,29 +7,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from portico.catalog.naming import SEPARATORS
+from portico.catalog.view import CatalogView
 from portico.domain.call import Caller
 from portico.domain.disclosure import Query
-from portico.domain.foreign_text import one_line
-from portico.domain.snapshot import SEPARATORS
-from portico.domain.tool import Tool
-from portico.errors import CallError, NextCall
-from portico.execution.arguments import unwrap
-from portico.gateway import SEARCH_CARDS_LIMIT, Gateway
-from portico.rendering.cards import as_meta_tool, spelled
-from portico.scripting.session import ScriptRunner
+from portico.errors import CallError, InvalidArguments, NextCall
+from portico.gateway import SEARCH_CARDS_LIMIT
+from portico.rendering.cards import as_meta_tool
+from portico.scripting.script_session import ScriptRunner
 from portico.surfaces.discover import CALL, DESCRIBE, READ, RUN, SEARCH, TOOLS, definitions
-from portico.surfaces.mcp.meta_tools import (
+from portico.surfaces.mcp.instructions import discover_text
+from portico.surfaces.mcp.surface import (
+    Envelope,
+    JsonObject,
+    MetaTool,
+    Surface,
     as_words,
+    call_tool,
     error_result,
-    must_stay_protocol_error,
     read_filters,
     read_result,
     run_script,
     text_result,
-    unread_beside,
-    with_notes,
 )
-from portico.surfaces.mcp.surface import Envelope, JsonObject, MetaTool, discover_text
+from portico.text.untrusted import one_line
 
 DEFINITIONS: tuple[JsonObject, ...] = TOOLS
 NAMES_READ, NAMES_LETTERS = 1_000, 100_000
@@ -37,27 +38,17 @@ NAMES_READ, NAMES_LETTERS = 1_000, 100_000
 
 
 @dataclass(slots=True)
-class Discover:
+class Discover(Surface):
     """Lists a few tools and the pins, whatever the catalog holds; no scripts, no tool that runs them."""
 
-    gateway: Gateway
     scripts: ScriptRunner | None = None
     name: str = "discover"
 
     def instructions(self, caller: Caller) -> str:
         """Names the servers within the first 512 characters, as many as fit."""
-        tools = self.gateway.listing(caller)
+        tools = self.gateway.view(caller).tools
         servers = sorted({tool.handle.split(".", 1)[0] for tool in tools})
         return discover_text(len(tools), servers, scripts=self.scripts is not None)
-
-    async def tools(self, caller: Caller) -> list[JsonObject]:
-        """The meta-tools, then the pins; waits for the first start of a pin's server."""
-        await self.gateway.pins_known()
-        return self.listed(caller)
-
-    def listed(self, caller: Caller) -> list[JsonObject]:
-        """The same; nothing is waited for."""
-        return [*self.own, *(tool.definition for tool in self.gateway.pinned(caller))]
 
     @property
     def own(self) -> tuple[JsonObject, ...]:
@@ -66,12 +57,14 @@ class Discover:
 
     def meta_tool(self, name: str) -> MetaTool | None:
         """One of those that are listed before the pins."""
-        own = {SEARCH: self._search, DESCRIBE: self._describe, CALL: self._call, READ: self._read, RUN: self._run}
+        own: dict[str, MetaTool] = {
+            SEARCH: self._search,
+            DESCRIBE: self._describe,
+            CALL: self._call,
+            READ: lambda caller, arguments, envelope: read_result(self.gateway, caller, arguments),
+            RUN: lambda caller, arguments, envelope: run_script(self.scripts, caller, RUN, arguments, self.spell),
+        }
         return own.get(name)
-
-    def schema_of(self, name: str) -> JsonObject | None:
-        """The schema of a meta-tool."""
-        return next((d["inputSchema"] for d in DEFINITIONS if d["name"] == name), None)
 
     def spell(self, call: NextCall) -> str:
         """The next call as a call of a meta-tool."""
@@ -80,7 +73,7 @@ class Discover:
     async def _search(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
         loading = await self.gateway.wait_until_ready()
         query = _query(arguments)
-        await self.gateway.warm(query.text)
+        await self.gateway.prefetch_embedding(query.text)
         try:
             text = self.gateway.search(caller, query).text
         except CallError as error:
@@ -92,11 +85,9 @@ class Discover:
     async def _describe(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
         names = _names(arguments)
         if not names:
-            call = spelled(DESCRIBE, {"names": ["server.tool"]})
-            return text_result(
-                f"error invalid_arguments for {DESCRIBE}; nothing was sent\n- missing: names (string[])\nnext: {call}",
-                is_error=True,
-            )
+            call = NextCall("describe", {"names": ["server.tool"]})
+            missing = InvalidArguments(DESCRIBE, details=("missing: names (string[])",), next_call=call)
+            return error_result(missing, self.spell)
         await self.gateway.wait_until_ready()
         try:
             return text_result(self.gateway.describe(caller, names).text)
@@ -104,53 +95,35 @@ class Discover:
             return error_result(error, self.spell)
 
     async def _call(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        if (
-            self.gateway.refresher.is_starting
-            and self.gateway.parameters_of(caller, str(arguments.get("name"))) is None
-        ):
-            await self.gateway.wait_until_ready()  # what is malformed can only be told with the tool's own parameters
-        request = unwrap(arguments, lambda name: self.gateway.parameters_of(caller, name))
-        if not request.name:
-            call = spelled(CALL, {"name": "server.tool", "arguments": {}})
-            return text_result(
-                f"error invalid_arguments for {CALL}; nothing was sent\n- missing: name (string)\nnext: {call}",
-                is_error=True,
-            )
-        unread = unread_beside(arguments, lambda: self.gateway.parameters_of(caller, request.name))
-        notes = [*request.notes, *self._respelled(caller, request.name), *unread]
-        try:
-            result = await self.gateway.call(caller, envelope.around(request.name, request.arguments))
-            return with_notes(result, notes)
-        except CallError as error:
-            if must_stay_protocol_error(error, envelope):
-                raise
-            return error_result(error, self.spell, notes)
-
-    async def _read(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        return await read_result(self.gateway, caller, arguments)
-
-    async def _run(self, caller: Caller, arguments: JsonObject, envelope: Envelope) -> JsonObject:
-        return await run_script(self.scripts, caller, RUN, arguments, self.spell)
-
-    def _respelled(self, caller: Caller, name: str) -> list[str]:
-        """A line that teaches the handle to a model which spelled it in another way that is understood."""
-        tool = self.gateway.find(caller, name)
-        if tool is None or tool.handle == name or _is_its_own(name, tool):
-            return []
-        return [f"{one_line(name)} is spelled {tool.handle} here"]
+        return await call_tool(
+            self.gateway,
+            caller,
+            arguments,
+            envelope,
+            self.spell,
+            tool=CALL,
+            key="name",
+            example="server.tool",
+            notes_on=_teach_spelling,
+        )
 
 
-def _is_its_own(name: str, tool: Tool) -> bool:
-    """Whether a tool whose name is no identifier is called by that name, letter by letter: it has a right to it."""
+def _teach_spelling(view: CatalogView, name: str) -> list[str]:
+    """A line that teaches the handle to a model which spelled it in another way that is understood.
+
+    A tool whose name is no identifier may be called by that name, letter by letter.
+    """
+    tool = view.find(name)
+    if tool is None or tool.handle == name:
+        return []
     server, _, identifier = tool.handle.partition(".")
-    if tool.id.name == identifier:
-        return False
-    spelled = {f"{each}{mark}{tool.id.name}" for each in (tool.id.server, server) for mark in SEPARATORS}
-    return name == tool.id.name or name in spelled
+    own = {f"{each}{mark}{tool.id.name}" for each in (tool.id.server, server) for mark in SEPARATORS}
+    if tool.id.name != identifier and name in {tool.id.name, *own}:
+        return []
+    return [f"{one_line(name)} is spelled {tool.handle} here"]
 
 
 def _query(arguments: JsonObject) -> Query:
-    """A query, however loosely it was written."""
     return replace(
         read_filters(arguments),
         text=as_words(arguments.get("query", arguments.get("q", ""))),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from portico.surfaces.mcp.surface import JsonObject
+from collections.abc import Mapping
+from typing import Any
 
 SERVERS, TOOLS, DETAILS = "list-servers", "list-server-tools", "tool-details"
 INSPECT, EXECUTE = "inspect-tool-response", "execute"
@@ -16,7 +14,7 @@ _SERVER = {"type": "string", "description": "Lua identifier of the server, from 
 _TOOL = {"type": "string", "description": "Lua identifier of the tool, from list-server-tools"}
 
 
-def _definition(name: str, title: str, description: str, hints: JsonObject, **properties: Any) -> JsonObject:
+def _definition(name: str, title: str, description: str, hints: Mapping[str, Any], **properties: Any) -> dict[str, Any]:
     """A definition; a property with a `?` after its name is optional."""
     return {
         "name": name,
@@ -32,7 +30,7 @@ def _definition(name: str, title: str, description: str, hints: JsonObject, **pr
     }
 
 
-DEFINITIONS: tuple[JsonObject, ...] = (
+DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     _definition(
         SERVERS,
         "List servers",

@@ -1,222 +1,318 @@
-"""All surfaces over HTTP: Host and Origin are checked, and a path leads to its surface."""
+"""All surfaces over HTTP: paths, sessions of the handshake era, and their plain calls answered without the SDK."""
 
 from __future__ import annotations
 
-import logging
-import re
+import json
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
 
+import anyio
+import mcp_types as types
+import orjson
 import uvicorn
+from anyio.lowlevel import checkpoint
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
+from mcp.server.connection import Connection
+from mcp.server.streamable_http import GET_STREAM_KEY, StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.domain.server import HttpLimits, HttpSettings
 
-from .fast_path import BoundedSessions, PlainCalls, SessionRoom
-from .http_limits import BoundedBodies, HttpRefusal, bounded
-from .server import SurfaceServer
+from .http_checks import BoundedBodies, HostCheck, HttpRefusal, connection_class, replay
+from .server import HEARD, SurfaceServer
 
-METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
-EXPOSED = b"Mcp-Session-Id, Retry-After"
-ASKS = b"access-control-request-method"
-
-
-def permission(headers: Mapping[bytes, bytes], origin: bytes) -> Response:
-    """The answer to a browser that asks whether a page may send a request."""
-    wanted = headers.get(b"access-control-request-headers", b"").decode("latin-1")
-    allowed = {
-        "access-control-allow-origin": origin.decode("latin-1"),
-        "access-control-allow-methods": METHODS,
-        "access-control-allow-headers": wanted or "Content-Type",
-        "access-control-max-age": "600",
-        "vary": "Origin",
-    }
-    return Response(status_code=204, headers=allowed)
-
-
-def readable_by(origin: bytes, send: Send) -> Send:
-    """A sender whose answers the page of this origin may read."""
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            told = [
-                (b"access-control-allow-origin", origin),
-                (b"access-control-expose-headers", EXPOSED),
-                (b"vary", b"Origin"),
-            ]
-            message["headers"] = [*message.get("headers", ()), *told]
-        await send(message)
-
-    return sending
-
-
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-HTTP_PORT = 80
-REMEMBERED, SHORT = 256, 500
-"""Decisions that are remembered, and the bytes that one may be made from."""
-_CHECKED = frozenset({b"host", b"origin", b"sec-fetch-site", b"x-forwarded-host", b"forwarded"})
-_FORWARDED_HOST = re.compile(rb'(?:^|[;,\s])host\s*=\s*"?([^";,\s]*)', re.IGNORECASE)
-_OWN_SITES = frozenset({b"same-origin", b"none"})
-Headers = Iterable[tuple[bytes, bytes]]
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The names that requests may use for this endpoint, and the pages that may send them."""
-
-    hosts: frozenset[bytes]
-    named: frozenset[bytes]
-    """Hosts that the config names; a proxy in front of them may speak https."""
-    any_port: frozenset[bytes]
-    origins: frozenset[bytes]
-    pages: frozenset[bytes]
-    """Pages that the config names; they may be of another site."""
-
-    def is_host(self, value: bytes) -> bool:
-        """Whether this is one of our own names."""
-        name = value.lower()
-        return name in self.hosts or _without_port(name) in self.any_port
-
-    def is_origin(self, value: bytes, host: bytes) -> bool:
-        """Whether a page with this origin may ask: one of this endpoint, or one that was named."""
-        origin, name = value.lower(), host.lower()
-        if origin in self.origins:
-            return True
-        is_named = name in self.named or _without_port(name) in self.any_port
-        return is_named and origin in (b"http://" + name, b"https://" + name)
-
-
-def names_of(settings: HttpSettings, port: int) -> Names:
-    """The loopback names with our port, and those of the config."""
-    ports = [f":{port}", ""] if port == HTTP_PORT else [f":{port}"]
-    own = [f"{host}{suffix}" for host in LOOPBACK for suffix in ports]
-    named = [host.lower() for host in settings.allowed_hosts]
-    pages = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
-    return Names(
-        hosts=frozenset(host.encode() for host in (*own, *named)),
-        named=frozenset(host.encode() for host in named),
-        any_port=frozenset(host.encode() for host in named if _without_port(host.encode()) == host.encode()),
-        origins=frozenset(f"http://{host}".encode() for host in own) | pages,
-        pages=pages,
-    )
+OPENING_BYTES = 64 * 1024
+"""The body of a request that opens a session: an `initialize`."""
+KEPT_BYTES = 4 * 1024
+"""The most that a session keeps of the capabilities that its client declares."""
+NAME_LENGTH = 200
+LARGE_OPENING = HttpRefusal(
+    status=413,
+    code="too_large",
+    message=f"a request that opens a session may have {OPENING_BYTES:,} bytes",
+)
+LARGE_CAPABILITIES = HttpRefusal(
+    status=413,
+    code="too_large",
+    message=f"the capabilities of a client may have {KEPT_BYTES:,} bytes as JSON",
+)
 
 
 @dataclass(slots=True)
-class HostCheck:
-    """Answers only requests that name this very endpoint and come from no other web page.
+class OpenSessions:
+    """The open sessions of all surfaces, at most so many; a new one takes the place of the one unused longest."""
 
-    It looks at the head alone, before the body is read and before a path is looked up. What passes once passes again,
-    so the decision is remembered by the headers that it was made from.
-    """
+    most: int
+    by_use: OrderedDict[str, BoundedSessions] = field(default_factory=OrderedDict)
+    """The session unused longest comes first."""
 
-    app: ASGIApp
-    names: Names
-    _passed: set[tuple[tuple[bytes, bytes], ...]] = field(default_factory=set)
+    def make_room(self) -> bool:
+        """Make room for one more; False when every session has a request under way or an open stream."""
+        if len(self.by_use) < self.most:
+            return True
+        for session, manager in self.by_use.items():
+            if manager.is_unused(session):
+                manager.close_soon(session)
+                return True
+        return False
+
+
+class BoundedSessions(StreamableHTTPSessionManager):
+    """The SDK's sessions of one surface, among the open ones of all surfaces."""
+
+    def __init__(self, app: SurfaceServer, sessions: OpenSessions, limits: HttpLimits) -> None:
+        super().__init__(
+            app=app,
+            # Host and Origin were checked before any body was read.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            session_idle_timeout=limits.session_idle_s,
+            max_request_body_size=limits.max_body,
+            max_sessions=None,
+        )
+        self._sessions = sessions
+        self.max_sessions = sessions.most  # what the SDK says in its refusal
+
+    def is_of(self, session: str, scope: Scope) -> bool:
+        """Whether an open session belongs to whoever sent this request."""
+        transport = self._server_instances.get(session)
+        if transport is None or transport.is_terminated:
+            return False
+        user = scope.get("user")
+        owner = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+        return self._session_owners.get(session) == owner
+
+    def is_listening(self, session: str) -> bool:
+        """Whether a session's event stream is open; also true of one that is gone, for which nobody needs to wait."""
+        transport = self._server_instances.get(session)
+        return transport is None or GET_STREAM_KEY in transport._request_streams
+
+    def is_unused(self, session: str) -> bool:
+        """Whether nobody waits for anything of a session."""
+        transport = self._server_instances.get(session)
+        return transport is None or not transport._requests_in_flight
+
+    def close_soon(self, session: str) -> None:
+        """Forget a session now; what it holds is let go in the background."""
+        self._sessions.by_use.pop(session, None)
+        self._session_owners.pop(session, None)
+        transport = self._server_instances.pop(session, None)
+        if transport is not None and self._task_group is not None:
+            self._task_group.start_soon(_terminate, transport)
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        transport = super()._admit_session(requestor) if self._sessions.make_room() else None
+        if transport is not None and transport.mcp_session_id is not None:
+            self._sessions.by_use[transport.mcp_session_id] = self
+        return transport
+
+    async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
+        self._sessions.by_use.pop(session_id, None)
+        await super()._discard_session(session_id, transport)
+
+
+async def _terminate(transport: StreamableHTTPServerTransport) -> None:
+    with anyio.CancelScope(shield=True):
+        await transport.terminate()
+
+
+def bounded_opening(body: bytes) -> bytes | HttpRefusal:
+    """The kept part of the body that opens a session: the client's name, and capabilities of bounded size."""
+    if len(body) > OPENING_BYTES:
+        return LARGE_OPENING
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return body
+    params = message.get("params") if isinstance(message, dict) else None
+    if not isinstance(params, dict) or message.get("method") != "initialize":
+        return body
+    if len(orjson.dumps(params.get("capabilities"))) > KEPT_BYTES:
+        return LARGE_CAPABILITIES
+    kept = {key: params[key] for key in ("protocolVersion", "capabilities", "clientInfo") if key in params}
+    if isinstance(info := kept.get("clientInfo"), dict):
+        named = {key: info[key] for key in ("name", "title", "version") if key in info}
+        kept["clientInfo"] = {k: v[:NAME_LENGTH] if isinstance(v, str) else v for k, v in named.items()}
+    return orjson.dumps({**message, "params": kept})
+
+
+SDK_EVERY_SECONDS = 60.0
+"""The longest time without a call to the SDK, which closes sessions that it does not hear from."""
+
+
+@dataclass(slots=True)
+class SurfaceEndpoint:
+    """The endpoint of one surface: answers plain calls itself and leaves the rest to the SDK."""
+
+    manager: BoundedSessions
+    server: SurfaceServer
+    sessions: OpenSessions
+    _in_flight: dict[tuple[str, Any], anyio.CancelScope] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
+        """Answer one HTTP request; its body was read within bounds before it came here."""
+        headers = Headers(raw=scope["headers"])
+        session = headers.get("mcp-session-id", "")
+        if session and not self.manager.is_of(session, scope):
+            session = ""  # as if there were none: the SDK answers those who name a session that is not theirs
+        if session in self.sessions.by_use:
+            self.sessions.by_use.move_to_end(session)
+        connection = self.server.sessions.get(session)
+        if scope["method"] == "GET" and connection is not None:
+            await self._listen(session, connection, scope, receive, send)
+        elif scope["method"] != "POST" or headers.get("mcp-protocol-version", "") in MODERN_PROTOCOL_VERSIONS:
+            await self.manager.asgi_app(scope, receive, send)  # which opens no session
+        else:
+            await self._take_message(session, connection, headers, scope, receive, send)
+
+    async def _take_message(
+        self,
+        session: str,
+        connection: Connection | None,
+        headers: Headers,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Answer an ordinary message of an open session, or let the SDK do it."""
+        body = (await receive()).get("body", b"")
+        if connection is None or not _is_simple(headers):
+            may_open = "mcp-session-id" not in headers or _parse(body).get("method") == "initialize"
+            await self._pass_to_sdk(body, may_open, scope, receive, send)
             return
-        # White space around a header's value is no part of it, but our HTTP parser leaves it at the end.
-        scope["headers"] = headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        checked = tuple([header for header in headers if header[0] in _CHECKED])
-        refusal = None if checked in self._passed else self._look(checked)
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": "there are no websockets here"})
-        elif refusal is not None:
-            logger.debug("refused %.200r: %s", scope["path"], refusal.message)
-            await refusal.response(scope["path"])(scope, receive, send)
-        elif self.names.pages:
-            await self._answer_page(dict(headers), scope, receive, send)
+        message = _parse(body)
+        if self._cancels(session, message):
+            await Response(status_code=202)(scope, receive, send)
+        elif self._is_plain(message, connection):
+            await self._answer(session, message, scope, receive, send)
         else:
-            await self.app(scope, receive, send)
+            connection.state[HEARD] = monotonic()
+            await self._pass_to_sdk(body, message.get("method") == "initialize", scope, receive, send)
 
-    async def _answer_page(self, headers: dict[bytes, bytes], scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that may come from a page of another site, so that its browser lets the page read it."""
-        origin = headers.get(b"origin", b"")
-        if origin.lower() not in self.names.pages:
-            await self.app(scope, receive, send)
-        elif scope["method"] == "OPTIONS" and ASKS in headers:
-            await permission(headers, origin)(scope, receive, send)
-        else:
-            await self.app(scope, receive, readable_by(origin, send))
+    async def _listen(self, session: str, connection: Connection, scope: Scope, receive: Receive, send: Send) -> None:
+        """Open a session's event stream, and tell its client first what changed while it was not listening."""
 
-    def _look(self, headers: tuple[tuple[bytes, bytes], ...]) -> HttpRefusal | None:
-        refusal = refused(self.names, headers)
-        is_short = sum(len(value) for _, value in headers) < SHORT
-        if refusal is None and is_short and len(self._passed) < REMEMBERED:
-            self._passed.add(headers)
-        return refusal
+        async def catch_up() -> None:
+            while not self.manager.is_listening(session):
+                await checkpoint()
+            await self.server.catch_up(connection)
+
+        async def sending(message: Message) -> None:
+            await send(message)
+            if message["type"] == "http.response.start" and message["status"] == 200:
+                tasks.start_soon(catch_up)
+
+        async with anyio.create_task_group() as tasks:
+            await self.manager.asgi_app(scope, receive, sending)
+            tasks.cancel_scope.cancel()
+
+    async def _pass_to_sdk(self, body: bytes, may_open: bool, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the SDK answer what is unusual; what may open a session is bounded first."""
+        kept = bounded_opening(body) if may_open else body
+        if isinstance(kept, HttpRefusal):
+            await kept.response(scope["path"])(scope, receive, send)
+            return
+        if kept is not body:
+            scope["headers"] = [
+                (name, b"%d" % len(kept)) if name == b"content-length" else (name, value)
+                for name, value in scope["headers"]
+            ]
+        await self.manager.asgi_app(scope, replay(kept, receive), send)
+
+    async def _answer(
+        self, session: str, message: Mapping[str, Any], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        id, params = message["id"], message["params"]
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id}
+        with anyio.CancelScope() as cancelling:
+            self._in_flight[session, id] = cancelling
+            try:
+                # A script ends with its client; other calls are not worth a task more.
+                if not self.server.runs_script(params["name"]):
+                    answer |= await self._call(session, params)
+                else:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(_cancel_when_gone, receive, cancelling)
+                        answer |= await self._call(session, params)
+                        tasks.cancel_scope.cancel()
+            finally:
+                self._in_flight.pop((session, id), None)
+        if cancelling.cancelled_caught:
+            answer["error"] = {"code": types.REQUEST_TIMEOUT, "message": "the client cancelled this request"}
+        try:
+            body = orjson.dumps(answer)
+        except TypeError:  # integers beyond 64 bits
+            body = json.dumps(answer).encode()
+        headers = {"mcp-session-id": session}
+        await Response(body, media_type="application/json", headers=headers)(scope, receive, send)
+
+    async def _call(self, session: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return {"result": await self.server.plain_call(params, session)}
+        except MCPError as error:
+            return {"error": error.error.model_dump(exclude_none=True)}
+
+    def _is_plain(self, message: Mapping[str, Any], connection: Connection) -> bool:
+        """Whether nothing but the result can come of this call, and the SDK has heard of the session lately."""
+        params = message.get("params")
+        if message.get("method") != "tools/call" or not isinstance(params, dict):
+            return False
+        meta = params.get("_meta")
+        wants_progress = isinstance(meta, dict) and "progressToken" in meta
+        is_well_formed = isinstance(message.get("id"), int | str) and isinstance(params.get("name"), str)
+        is_recent = monotonic() - connection.state[HEARD] < SDK_EVERY_SECONDS
+        if not is_well_formed or not is_recent:
+            return False
+        is_script = self.server.runs_script(params["name"])  # whose tools reach no client, whatever they would tell it
+        return is_script or not (wants_progress or self.server.may_interrupt(connection))
+
+    def _cancels(self, session: str, message: Mapping[str, Any]) -> bool:
+        """Cancel the call that a notification names, if it is one of ours."""
+        params = message.get("params")
+        if message.get("method") != "notifications/cancelled" or not isinstance(params, dict):
+            return False
+        id = params.get("requestId")
+        call = self._in_flight.get((session, id)) if isinstance(id, int | str) else None
+        if call is not None:
+            call.cancel()
+        return call is not None
 
 
-def refused(names: Names, headers: Headers) -> HttpRefusal | None:
-    """Why a request with these headers is not answered, if it is not."""
-    given: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        given.setdefault(name, []).append(value)
-    return _host_refused(names, given) or _page_refused(names, given)
+async def _cancel_when_gone(receive: Receive, cancelling: anyio.CancelScope) -> None:
+    """Cancel a call whose client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    cancelling.cancel()
 
 
-def _host_refused(names: Names, given: dict[bytes, list[bytes]]) -> HttpRefusal | None:
-    hosts = given.get(b"host", [])
-    if len(hosts) != 1:
-        said = "a request must have one Host header" if not hosts else "a request must have only one Host header"
-        return HttpRefusal(status=421, code="refused", message=f"Invalid Host header: {said}", details=[_called(names)])
-    for value in (*hosts, *_forwarded(given)):
-        if not names.is_host(value):
-            fix = f"add {_shown(value)!r} to http.allowed_hosts in the config if a proxy calls this endpoint so"
-            return HttpRefusal(
-                status=421,
-                code="refused",
-                message=f"Invalid Host header: {_shown(value)!r} is no name of this endpoint",
-                details=[_called(names), fix],
-            )
-    return None
+def _is_simple(headers: Headers) -> bool:
+    """Whether the headers are those of an ordinary message, so that all checks of the SDK would pass."""
+    return (
+        headers.get("content-type", "").startswith("application/json")
+        and "application/json" in headers.get("accept", "")
+        and "text/event-stream" in headers.get("accept", "")
+        and headers.get("mcp-protocol-version", "") in HANDSHAKE_PROTOCOL_VERSIONS
+    )
 
 
-def _forwarded(given: dict[bytes, list[bytes]]) -> Iterable[bytes]:
-    """The names by which clients called the proxies before us."""
-    for value in given.get(b"x-forwarded-host", ()):
-        yield from (part.strip() for part in value.split(b","))
-    for value in given.get(b"forwarded", ()):
-        yield from _FORWARDED_HOST.findall(value)
-
-
-def _page_refused(names: Names, given: dict[bytes, list[bytes]]) -> HttpRefusal | None:
-    host, origins = given[b"host"][0], given.get(b"origin", [])
-    for origin in origins:
-        if not names.is_origin(origin, host):
-            fix = f"add {_shown(origin)!r} to http.allowed_origins in the config if that page may use this endpoint"
-            message = f"Invalid Origin header: web pages of {_shown(origin)!r} may not send requests here"
-            return HttpRefusal(status=403, code="refused", message=message, details=[fix])
-    is_named = bool(origins) and all(origin.lower() in names.origins for origin in origins)
-    sites = given.get(b"sec-fetch-site", ())
-    if not is_named and any(site.lower() not in _OWN_SITES for site in sites):
-        message = "web pages of other sites may not send requests here (Sec-Fetch-Site)"
-        fix = "open the address itself, or add the page's origin to http.allowed_origins in the config"
-        return HttpRefusal(status=403, code="refused", message=message, details=[fix])
-    return None
-
-
-def _called(names: Names) -> str:
-    return f"this endpoint is called: {', '.join(sorted(host.decode() for host in names.hosts))}"
-
-
-def _without_port(host: bytes) -> bytes:
-    name, colon, port = host.rpartition(b":")
-    return name if colon and port.isdigit() else host
-
-
-def _shown(value: bytes) -> str:
-    return value[:100].decode("latin-1")
+def _parse(body: bytes) -> Mapping[str, Any]:
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else {}
 
 
 DRAIN_SECONDS = 8
@@ -236,9 +332,9 @@ def build_app(
     pass nothing of REST: a call must not pay for it.
     """
     found = settings or HttpSettings()
-    room = SessionRoom(found.limits.sessions)
-    managers = {name: BoundedSessions(server, room, found.limits) for name, server in servers.items()}
-    endpoints = {name: PlainCalls(manager, servers[name], room) for name, manager in managers.items()}
+    sessions = OpenSessions(found.limits.sessions)
+    managers = {name: BoundedSessions(server, sessions, found.limits) for name, server in servers.items()}
+    endpoints = {name: SurfaceEndpoint(manager, servers[name], sessions) for name, manager in managers.items()}
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -248,24 +344,16 @@ def build_app(
             yield
 
     paths = {"/mcp": endpoints[default], **{f"/mcp/{name}": endpoint for name, endpoint in endpoints.items()}}
+    paths |= {f"{path}/": endpoint for path, endpoint in paths.items()}
     rest = Starlette(lifespan=lifespan)
     # A mount at `/` would not match a path with a line break in it, and answer in another shape than the rest.
     rest.router.default = api
-    app = PathDispatcher({**paths, **{f"{path}/": endpoint for path, endpoint in paths.items()}}, rest)
-    return HostCheck(BoundedBodies(app, found.limits), names_of(found, port))
 
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        # A router with its middleware would cost a call 5 % more.
+        await paths.get(scope.get("path", ""), rest)(scope, receive, send)
 
-@dataclass(frozen=True, slots=True)
-class PathDispatcher:
-    """Leads each request to the endpoint of its path; a router with its middleware would cost a call 5 % more."""
-
-    endpoints: Mapping[str, ASGIApp]
-    rest: ASGIApp
-    """What answers every other path, and is told of start and end."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await self.endpoints.get(scope.get("path", ""), self.rest)(scope, receive, send)
+    return HostCheck(BoundedBodies(dispatch, found.limits), found, port)
 
 
 async def serve(
@@ -279,7 +367,7 @@ async def serve(
     bounds = limits or HttpLimits()
     config = uvicorn.Config(
         app,
-        http=bounded(bounds),
+        http=connection_class(bounds),
         ws="none",
         lifespan="on",
         log_config=None,  # the program that serves says how records are written
@@ -290,10 +378,10 @@ async def serve(
         timeout_graceful_shutdown=DRAIN_SECONDS,
         server_header=False,
     )
-    await _Announcing(config, on_ready).serve(sockets=[listener])
+    await _Server(config, on_ready).serve(sockets=[listener])
 
 
-class _Announcing(uvicorn.Server):
+class _Server(uvicorn.Server):
     """A server that says when it can be reached."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[Callable[[], None]], None]) -> None:
@@ -313,7 +401,4 @@ class _Announcing(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._on_ready(self._stop)
-
-    def _stop(self) -> None:
-        self.should_exit = True
+            self._on_ready(lambda: setattr(self, "should_exit", True))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import anyio
 import mcp_types as types
@@ -28,28 +28,29 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Caller
-from portico.domain.snapshot import CatalogSnapshot
 from portico.errors import CallError, UnknownItem, UpstreamError
 from portico.execution.arguments import NAME_KEYS, Request, unwrap
 from portico.gateway import Gateway
-from portico.tiers.tiers import TierAnswers
+from portico.tiers.tier_requests import TierAnswers
 
-from .early_start import LIST_TTL_MS, NAME, TITLE, EarlyPipe
-from .meta_tools import READ, SCRIPT_TOOLS, error_result, must_stay_protocol_error, read_result, with_notes, with_unread
-from .request_meta import (
-    Context,
-    Logs,
-    askable_of,
-    client_of,
-    connection_of,
-    envelope_of,
-    is_modern,
+from .prompt_and_resource_requests import CatalogResources, ItemHandlers
+from .request_context import Context, Logs, askable_of, client_of, connection_of, envelope_of, is_modern, until_complete
+from .stdio_opening import LIST_TTL_MS, NAME, TITLE, EarlyPipe
+from .surface import (
+    READ,
+    SCRIPT_TOOLS,
+    Envelope,
+    JsonObject,
+    Surface,
+    error_result,
+    must_stay_protocol_error,
     own_meta,
-    until_complete,
+    read_result,
+    with_notes,
+    with_unread,
 )
-from .resources import CatalogResources, Passage
-from .surface import Envelope, JsonObject, Surface
 
 PAGE = 5_000
 """Definitions in one answer: many clients never ask for a second page, so the first one is large."""
@@ -64,7 +65,7 @@ class Tools:
     caller: Caller
     logs: Logs
     _published: list[JsonObject] | None = None
-    """What the last snapshot lists."""
+    """The list of the last snapshot."""
     _last: Caller = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,9 +74,13 @@ class Tools:
     async def list(self, ctx: Context, params: JsonObject) -> JsonObject:
         """One page of definitions."""
         tools = await self.surface.tools(self.caller)
-        if params.get("cursor") is None:
-            self.gateway.listed(self.caller, tools)
-        start = _start(params.get("cursor"), len(tools))
+        cursor = params.get("cursor")
+        starts: dict[str | None, int] = {None: 0, **{str(start): start for start in range(0, len(tools) + 1, PAGE)}}
+        if not isinstance(cursor, str | None) or cursor not in starts:
+            raise MCPError(types.INVALID_PARAMS, "unknown cursor: start again without one")
+        if cursor is None:
+            self.gateway.record_listing(self.caller, tools)
+        start = starts[cursor]
         result: dict[str, Any] = {"tools": tools[start : start + PAGE]}
         if start + PAGE < len(tools):
             result["nextCursor"] = str(start + PAGE)
@@ -87,7 +92,7 @@ class Tools:
         if not isinstance(name, str):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs `name`: the name of a listed tool, or server.tool")
         given = params.get("arguments")
-        envelope = self.logs.opened(ctx, envelope_of(ctx, params))
+        envelope = self.logs.with_level(ctx, envelope_of(ctx, params))
         with self.logs.listening(ctx, lambda: self._server_of(name, given)):
             caller = self._caller(client_of(ctx, params))
             result = await self._call(caller, name, given, envelope)
@@ -97,8 +102,7 @@ class Tools:
 
     async def plain_call(self, params: JsonObject, session: str) -> JsonObject:
         """One call of a session with nothing beside it but its own `_meta`."""
-        meta = params.get("_meta")
-        envelope = Envelope(meta=own_meta(meta)) if isinstance(meta, Mapping) else Envelope()
+        envelope = Envelope(meta=own_meta(params.get("_meta")))
         return await self._call(self._caller(session), params["name"], params.get("arguments"), envelope)
 
     def publish(self) -> bool:
@@ -114,12 +118,8 @@ class Tools:
         own = self.surface.schema_of(name)
         if own is not None:
             return own
-        snapshot = self.gateway.snapshot
-        try:
-            visible = self.gateway.policy.visible(self.caller, snapshot)
-            return snapshot.resolver.resolve(name, visible).input_schema
-        except CallError:
-            return None
+        tool = self.gateway.view(self.caller).find(name)
+        return tool.input_schema if tool else None
 
     def _caller(self, client: str) -> Caller:
         """The caller as one of several clients; the last one's is at hand."""
@@ -128,7 +128,7 @@ class Tools:
         return self._last
 
     async def _call(self, caller: Caller, name: str, arguments: object, envelope: Envelope) -> JsonObject:
-        request = self._request(name, arguments)
+        request = _read_arguments(name, arguments)
         meta_tool = self.surface.meta_tool(name)
         if meta_tool is not None:
             answer = await meta_tool(caller, request.arguments, envelope)
@@ -145,34 +145,29 @@ class Tools:
                 raise
             return error_result(error, self.surface.spell)
 
-    def _request(self, name: str, arguments: object) -> Request:
-        """The arguments as an object; a model that wrote them as a string is understood."""
-        if arguments is None or isinstance(arguments, Mapping):
-            return Request(name, arguments or {})
-        return unwrap({"name": name, "arguments": arguments}, lambda spelling: None)
-
     def _server_of(self, name: str, arguments: object) -> str:
         """The server that a call goes to, straight or through a meta-tool."""
         given = arguments if isinstance(arguments, Mapping) and self.surface.meta_tool(name) else {}
         inner = next((given[key] for key in NAME_KEYS if given.get(key)), name)
-        tool = self.gateway.find(self.caller, str(inner))
+        tool = self.gateway.view(self.caller).find(str(inner))
         return tool.id.server if tool else ""
 
 
-def _start(cursor: object, total: int) -> int:
-    if cursor is None:
-        return 0
-    if isinstance(cursor, str) and cursor in map(str, range(0, total + 1, PAGE)):
-        return int(cursor)
-    raise MCPError(types.INVALID_PARAMS, "unknown cursor: start again without one")
+def _read_arguments(name: str, arguments: object) -> Request:
+    """The arguments as an object; a model that wrote them as a string is understood."""
+    if arguments is None or isinstance(arguments, Mapping):
+        return Request(name, arguments or {})
+    return unwrap({"name": name, "arguments": arguments}, lambda spelling: None)
 
 
 Handler = Callable[[Context, JsonObject], Awaitable[JsonObject]]
 
 HEARD = "portico/heard"
-"""When the SDK last heard from a session, in the session's own state."""
-KNOWN = "portico/known"
-"""How often the lists had changed when a client last asked for them, in its own state."""
+"""The time at which the SDK last heard from a session, in the session's own state."""
+_CAN_BE_ASKED = "portico/can-be-asked"
+"""Whether a client can be asked anything, in its own state."""
+_KNOWN = "portico/known"
+"""The version of each list when a client last asked for it, in its own state."""
 NOTIFY_SECONDS = 30.0
 _CHANGES: Mapping[str, type[ToolsListChanged | PromptsListChanged | ResourcesListChanged]] = {
     "tools": ToolsListChanged,
@@ -181,19 +176,6 @@ _CHANGES: Mapping[str, type[ToolsListChanged | PromptsListChanged | ResourcesLis
 }
 _LISTS = {"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources"}
 _CACHED = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
-_ANSWERED: Mapping[str, type[types.RequestParams]] = {
-    "tools/list": types.PaginatedRequestParams,
-    "tools/call": types.CallToolRequestParams,
-    "prompts/list": types.PaginatedRequestParams,
-    "prompts/get": types.GetPromptRequestParams,
-    "resources/list": types.PaginatedRequestParams,
-    "resources/templates/list": types.PaginatedRequestParams,
-    "resources/read": types.ReadResourceRequestParams,
-    "resources/subscribe": types.SubscribeRequestParams,
-    "resources/unsubscribe": types.UnsubscribeRequestParams,
-    "completion/complete": types.CompleteRequestParams,
-    "logging/setLevel": types.SetLevelRequestParams,
-}
 _HANDSHAKE_ONLY = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
 """Methods that 2026-07-28 has no more; the SDK says so itself."""
 
@@ -206,13 +188,12 @@ class SurfaceServer(Server[Any]):
     ) -> None:
         self._bus = InMemorySubscriptionBus()
         self._listens = ListenHandler(self._bus)
-        self._caller = Caller(surface=surface.name)
-        self._surface, self._gateway = surface, gateway
+        self.surface, self.caller, self._gateway = surface, Caller(surface=surface.name), gateway
         self._logs = Logs(gateway.executor.running)
-        self._tools = Tools(gateway, surface, self._caller, self._logs)
-        self._passage = Passage(gateway, CatalogResources(tier_answers, self._caller) if tier_answers else None)
+        self._tools = Tools(gateway, surface, self.caller, self._logs)
+        self._items = ItemHandlers(gateway, CatalogResources(tier_answers, self.caller) if tier_answers else None)
         self._versions = dict.fromkeys(_CHANGES, 0)
-        """How often each list has changed."""
+        """The number of times that each list has changed."""
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self.sessions: dict[str, Connection] = {}
         """Open sessions of the handshake era over HTTP, by their id."""
@@ -223,38 +204,30 @@ class SurfaceServer(Server[Any]):
             get_tool_input_schema=self._tools.schema_of,
             on_subscriptions_listen=self._listen,
         )
-        for method, params in _ANSWERED.items():
+        tools, items = self._tools, self._items
+        handlers: Mapping[str, tuple[type[types.RequestParams], Handler]] = {
+            "tools/list": (types.PaginatedRequestParams, tools.list),
+            "tools/call": (types.CallToolRequestParams, tools.call),
+            "prompts/list": (types.PaginatedRequestParams, items.list_items),
+            "prompts/get": (types.GetPromptRequestParams, items.get_prompt),
+            "resources/list": (types.PaginatedRequestParams, items.list_items),
+            "resources/templates/list": (types.PaginatedRequestParams, items.list_items),
+            "resources/read": (types.ReadResourceRequestParams, items.read_resource),
+            "resources/subscribe": (types.SubscribeRequestParams, items.subscribe),
+            "resources/unsubscribe": (types.UnsubscribeRequestParams, items.unsubscribe),
+            "completion/complete": (types.CompleteRequestParams, items.complete),
+            "logging/setLevel": (types.SetLevelRequestParams, self._logs.set_level),
+        }
+        self._handlers = {method: handler for method, (_, handler) in handlers.items()}
+        for method, (params, _) in handlers.items():
             self.add_request_handler(method, params, _taken_earlier)
         # Instead of the SDK's tracing, which costs each message a span that nobody collects here.
         self.middleware[:] = [self._answer]
-        self._handlers: Mapping[str, Handler] = {
-            "tools/list": self._tools.list,
-            "tools/call": self._tools.call,
-            "prompts/list": self._passage.list_prompts,
-            "prompts/get": self._passage.get_prompt,
-            "resources/list": self._passage.list_resources,
-            "resources/templates/list": self._passage.list_templates,
-            "resources/read": self._passage.read_resource,
-            "resources/subscribe": self._passage.subscribe,
-            "resources/unsubscribe": self._passage.unsubscribe,
-            "completion/complete": self._passage.complete,
-            "logging/setLevel": self._logs.set_level,
-        }
         self.refresh_instructions()
-
-    @property
-    def surface(self) -> Surface:
-        """The surface that answers."""
-        return self._surface
-
-    @property
-    def caller(self) -> Caller:
-        """Whoever asks through it."""
-        return self._caller
 
     def refresh_instructions(self) -> None:
         """Name the servers of the current snapshot in what a client reads first."""
-        self.instructions = self._surface.instructions(self._caller)
+        self.instructions = self.surface.instructions(self.caller)
 
     def create_initialization_options(
         self,
@@ -273,20 +246,16 @@ class SurfaceServer(Server[Any]):
     def publish(self, before: CatalogSnapshot, after: CatalogSnapshot) -> list[str]:
         """Take note of a new snapshot, each of them in turn; the lists that are no longer what they were."""
         self.refresh_instructions()
-        resources = (before.items.resources, before.items.templates) != (after.items.resources, after.items.templates)
+        old, new = before.items, after.items
         is_other = {
             "tools": self._tools.publish(),
-            "prompts": before.items.prompts != after.items.prompts,
-            "resources": resources,
+            "prompts": old.prompts != new.prompts,
+            "resources": (old.resources, old.templates) != (new.resources, new.templates),
         }
         changed = [name for name, is_changed in is_other.items() if is_changed]
         for name in changed:
             self._versions[name] += 1
         return changed
-
-    async def announce(self, before: CatalogSnapshot, after: CatalogSnapshot) -> None:
-        """Take note of a new snapshot and tell clients of both eras which lists are no longer what they were."""
-        await self.tell(self.publish(before, after))
 
     async def tell(self, changed: list[str]) -> None:
         """Tell clients of both eras that these lists have changed."""
@@ -297,22 +266,22 @@ class SurfaceServer(Server[Any]):
 
     async def catch_up(self, connection: Connection) -> None:
         """Tell a client what has changed since it last asked: it may not have been listening."""
-        known = connection.state.get(KNOWN, self._versions)
+        known = connection.state.get(_KNOWN, self._versions)
         for name in [name for name, version in self._versions.items() if known[name] != version]:
             await self._notify([connection], name)
 
     async def announce_tiers(self) -> None:
         """Tell those who watch the tiers of disclosure which of them are no longer what they were."""
-        for uri in await self._passage.changed_own():
+        for uri in await self._items.changed_own():
             await self._updated(uri, {"uri": uri})
 
     def may_interrupt(self, connection: Connection) -> bool:
         """Whether a call of this client may have to send it something before the result."""
-        return bool(askable_of(connection.client_capabilities)) or self._logs.are_wanted(connection)
+        return bool(connection.state[_CAN_BE_ASKED]) or connection in self._logs.levels
 
     def runs_script(self, name: str) -> bool:
         """Whether this tool of the surface runs a script: nothing interrupts one, and it ends with its client."""
-        return name in SCRIPT_TOOLS and self._surface.meta_tool(name) is not None
+        return name in SCRIPT_TOOLS and self.surface.meta_tool(name) is not None
 
     async def plain_call(self, params: JsonObject, session: str) -> JsonObject:
         """One call of a session of the handshake era that nothing interrupts.
@@ -340,14 +309,14 @@ class SurfaceServer(Server[Any]):
     async def _updated(self, uri: str, params: JsonObject) -> None:
         """Tell clients of both eras that a resource is no longer what it was."""
         await self._bus.publish(ResourceUpdated(uri=uri))
-        for connection in self._passage.subscribers(uri):
+        for connection in self._items.subscribers(uri):
             await connection.notify("notifications/resources/updated", dict(params))
 
     async def _listen(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """One stream of changes for a client of 2026-07-28; servers are asked to watch what it watches."""
-        async with self._passage.watching(params.notifications.resource_subscriptions or ()):
+        async with self._items.watching(params.notifications.resource_subscriptions or ()):
             return await self._listens(ctx, params)
 
     async def _notify(self, connections: list[Connection], name: str) -> None:
@@ -361,9 +330,9 @@ class SurfaceServer(Server[Any]):
         handler = self._handlers.get(ctx.method)
         if ctx.request_id is None or handler is None or (is_modern(ctx) and ctx.method in _HANDSHAKE_ONLY):
             if ctx.method == "initialize":
-                connection_of(ctx).state[KNOWN] = dict(self._versions)
+                connection_of(ctx).state[_KNOWN] = dict(self._versions)
             if ctx.method == "notifications/initialized":
-                await self._welcome(connection_of(ctx))
+                await self._remember(connection_of(ctx))
             return await call_next(ctx)
         try:
             result = await handler(ctx, ctx.params or {})
@@ -371,15 +340,16 @@ class SurfaceServer(Server[Any]):
             raise as_protocol_error(error) from error
         if ctx.method in _LISTS and not is_modern(ctx):
             name = _LISTS[ctx.method]
-            connection_of(ctx).state.setdefault(KNOWN, {**self._versions})[name] = self._versions[name]
+            connection_of(ctx).state.setdefault(_KNOWN, {**self._versions})[name] = self._versions[name]
         return self._enveloped(ctx, result)
 
-    async def _welcome(self, connection: Connection) -> None:
+    async def _remember(self, connection: Connection) -> None:
         """Remember a client of the handshake era for as long as its connection lasts."""
         self._connections.add(connection)
         await self.catch_up(connection)
         if connection.session_id:
             connection.state[HEARD] = monotonic()
+            connection.state[_CAN_BE_ASKED] = bool(askable_of(connection.client_capabilities))
             self.sessions[connection.session_id] = connection
             connection.exit_stack.callback(self.sessions.pop, connection.session_id, None)
 
@@ -393,11 +363,8 @@ class SurfaceServer(Server[Any]):
         own = {types.SERVER_INFO_META_KEY: self.server_info_stamp}
         shaped["_meta"] = {**meta, **own} if isinstance(meta, dict) else own
         shaped.setdefault("resultType", "complete")
-        if ctx.method in _CACHED:
-            shaped.setdefault("ttlMs", LIST_TTL_MS)
-            shaped.setdefault("cacheScope", "private")
-        elif ctx.method == "resources/read":
-            shaped.setdefault("ttlMs", 0)
+        if ctx.method in _CACHED or ctx.method == "resources/read":
+            shaped.setdefault("ttlMs", LIST_TTL_MS if ctx.method in _CACHED else 0)
             shaped.setdefault("cacheScope", "private")
         return shaped
 
@@ -414,10 +381,6 @@ def as_protocol_error(error: CallError) -> MCPError:
 async def _taken_earlier(ctx: Context, params: object) -> dict[str, Any]:
     """Registered so that the SDK declares the capability; the middleware has answered before this is reached."""
     raise MCPError(types.INTERNAL_ERROR, f"{ctx.method} was not answered")
-
-
-_CHANGED = {"tools": "notifications/tools/list_changed"}
-"""What a client is told when a list that it was given early is not what it is now."""
 
 
 async def serve_stdio(server: SurfaceServer, pipe: EarlyPipe | None = None) -> None:
@@ -442,7 +405,7 @@ class _Stream(Protocol):
 
 
 @dataclass(slots=True)
-class Unanswered:
+class Unanswered(AbstractAsyncContextManager["Unanswered"]):
     """A stream to the client that leaves out the answers which it has got already."""
 
     stream: _Stream
@@ -456,20 +419,14 @@ class Unanswered:
             return
         early = self.given.pop(message.id)
         now = message.result if isinstance(message, JSONRPCResponse) else {}
-        for key, method in _CHANGED.items():
-            if key in early and early[key] != now.get(key):
-                await self.stream.send(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method)))
+        if "tools" in early and early["tools"] != now.get("tools"):  # the list that it was given is not the one of now
+            method = "notifications/tools/list_changed"
+            await self.stream.send(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method)))
 
     async def aclose(self) -> None:
         """Close the stream."""
         await self.stream.aclose()
 
-    async def __aenter__(self) -> Self:
-        """Use the stream."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the stream."""
         await self.aclose()

@@ -15,11 +15,9 @@ from portico.application import Application
 from portico.domain.call import Caller
 from portico.domain.version import VERSION
 
-from . import errors as faults
-from . import monitoring as health
-from . import operators, tools
-from .errors import DOCUMENT, fault, internal
-from .monitoring import registry_of
+from . import operators_and_monitoring as operators
+from . import tools
+from .errors import DOCUMENT, add_error_handlers, error_response
 
 SAID = (
     f"Portico {VERSION}: an MCP gateway. It stands in front of many MCP servers, databases and functions, and lets an"
@@ -40,32 +38,17 @@ NEXT = (
 
 
 async def start_page(request: Request) -> Response:
-    """Say what is served here, as HTML for browsers and as plain text for everybody else."""
-    if "text/html" in request.headers.get("accept", ""):
-        return HTMLResponse(as_html())
-    return PlainTextResponse(as_text())
-
-
-def as_text() -> str:
-    """The page as lines."""
-    lines = [f"  {path}\n      {said}" for path, said in PATHS.items()]
-    return "\n".join([SAID, "", *lines, "", NEXT, ""])
-
-
-def as_html() -> str:
-    """The page for a browser; it loads nothing."""
+    """Say what is served here, as HTML for browsers, which loads nothing, and as plain text for everybody else."""
+    if "text/html" not in request.headers.get("accept", ""):
+        lines = [f"  {path}\n      {said}" for path, said in PATHS.items()]
+        return PlainTextResponse("\n".join([SAID, "", *lines, "", NEXT, ""]))
     rows = "".join(f"<dt><code>{escape(path)}</code></dt><dd>{escape(said)}</dd>" for path, said in PATHS.items())
     head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Portico</title></head>'
-    return f"{head}<body><h1>Portico</h1><p>{escape(SAID)}</p><dl>{rows}</dl><p>{escape(NEXT)}</p></body></html>\n"
+    body = f"<body><h1>Portico</h1><p>{escape(SAID)}</p><dl>{rows}</dl><p>{escape(NEXT)}</p></body></html>\n"
+    return HTMLResponse(f"{head}{body}")
 
 
-def add_start_page(app: FastAPI) -> None:
-    """The page; it is for people, and no part of the API's document."""
-    app.add_route("/", start_page, methods=["GET"], include_in_schema=False)
-
-
-PATH_LIMIT = 8_192
-"""Bytes of a path, and of a query; the longest names of a server and a tool together need less."""
+PATH_LIMIT = 8_192  # bytes of a path, and of a query; the longest names of a server and a tool together need less
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -76,8 +59,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Edge:
-    """Refuses what is too long, answers HEAD like GET, and lets no error through as it is."""
+class RestMiddleware:
+    """Refuses what is too long, answers HEAD like GET, adds headers, and lets no error through as it is."""
 
     app: ASGIApp
 
@@ -86,48 +69,34 @@ class Edge:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        sending = _Sending(send, is_head=scope["method"] == "HEAD")
-        inner = {**scope, "method": "GET"} if sending.is_head else scope
-        app = fault_too_long if _is_too_long(scope) else self.app
+        is_head, began = scope["method"] == "HEAD", False
+
+        async def send_on(message: Message) -> None:
+            nonlocal began
+            if message["type"] == "http.response.start":
+                began = True
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            elif is_head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        inner = {**scope, "method": "GET"} if is_head else scope
+        path = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+        is_too_long = len(path) > PATH_LIMIT or len(scope.get("query_string", b"")) > PATH_LIMIT
         try:
-            await app(inner, receive, sending)
+            await (_TOO_LONG if is_too_long else self.app)(inner, receive, send_on)
         except Exception:
             logger.exception("a request failed: %s %.200r", scope["method"], scope["path"])
-            if sending.began:
+            if began:
                 raise  # the connection is all that is left to end
-            await internal()(inner, receive, sending)
+            await _FAILED(inner, receive, send_on)
 
 
-@dataclass(slots=True)
-class _Sending:
-    """Adds our headers, and leaves the body out where only the head was asked for."""
+_TOO_LONG = error_response(414, "too_long", f"the path and the query may have {PATH_LIMIT:,} bytes each", next=DOCUMENT)
 
-    send: Send
-    is_head: bool
-    began: bool = False
+_FAILED = error_response(500, "internal", "something went wrong here; the log of the gateway says what", next="")
 
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.began = True
-            message["headers"] = [*message.get("headers", ()), *_HEADERS]
-        elif self.is_head and message["type"] == "http.response.body":
-            message = {**message, "body": b""}
-        await self.send(message)
-
-
-async def fault_too_long(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request whose path or query nobody can mean."""
-    said = f"the path and the query may have {PATH_LIMIT:,} bytes each"
-    await fault(414, "too_long", said, next=DOCUMENT)(scope, receive, send)
-
-
-def _is_too_long(scope: Scope) -> bool:
-    path = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
-    return len(path) > PATH_LIMIT or len(scope.get("query_string", b"")) > PATH_LIMIT
-
-
-REST = Caller(surface="rest")
-"""Who asks over REST, as long as callers cannot say who they are."""
+REST = Caller(surface="rest")  # who asks over REST, as long as callers cannot say who they are
 
 
 def build_api(application: Application, *, caller: Caller = REST) -> FastAPI:
@@ -142,9 +111,10 @@ def build_api(application: Application, *, caller: Caller = REST) -> FastAPI:
     )
     # Straight to the application: routers that are included are made ready by the first request, which then waits.
     tools.add_routes(app, tools.ToolRoutes(application.tier_answers, caller))
-    operators.add_routes(app, operators.OperatorRoutes(application.admin, application.tier_answers, caller))
-    health.add_routes(app, health.HealthRoutes(application, registry_of(application)))
-    add_start_page(app)
-    faults.install(app, lambda spelling: application.gateway.find(caller, spelling))
-    app.add_middleware(Edge)
+    reports = operators.OperatorRoutes(application.admin, application.tier_answers, caller)
+    operators.add_routes(app, reports, operators.HealthRoutes(application))
+    # For people, and no part of the API's document.
+    app.add_route("/", start_page, methods=["GET"], include_in_schema=False)
+    add_error_handlers(app, lambda spelling: application.gateway.view(caller).find(spelling))
+    app.add_middleware(RestMiddleware)
     return app

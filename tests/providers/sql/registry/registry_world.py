@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from portico.providers.sql.registry import ObjectKind, RegisteredParameter, Registration
-from portico.providers.sql.registry.values import read_type
+from portico.providers.sql.sql_values import read_type
 
 DIALECTS = ("postgresql", "sqlite", "teradata")
 

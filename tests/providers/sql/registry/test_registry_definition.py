@@ -9,7 +9,7 @@ from registry_world import SALES, parameter, registered
 
 from portico.errors import InvalidArguments
 from portico.providers.sql.registry import ObjectKind, build_registry_sql, tool_definition
-from portico.providers.sql.registry.definition import operators
+from portico.providers.sql.table_query import operators_of
 from portico.rendering.budget import TokenEstimate
 
 
@@ -56,7 +56,7 @@ def test_columns_are_filters_of_their_own_type():
     assert list(shared["boolean"]["properties"]) == ["in", "is_null"]
     assert shared["date"]["properties"]["between"]["items"] == {"type": "string", "format": "date"}
     assert shared["date"]["additionalProperties"] == {"type": "string", "format": "date"}
-    assert all(name in schema["properties"]["filters"]["description"] for name in operators(SALES[0].type))
+    assert all(name in schema["properties"]["filters"]["description"] for name in operators_of(SALES[0].type))
 
 
 GOOD = [

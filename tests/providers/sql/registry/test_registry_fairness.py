@@ -18,7 +18,7 @@ async def test_a_query_of_another_client_is_answered_while_those_of_the_first_wa
     first, second = replace(ALICE, client="first"), replace(ALICE, client="second")
     with anyio.fail_after(60):
         async with registry_house(tmp_path, pg.spec()) as application, anyio.create_task_group() as tasks:
-            limiter = application.gateway.executor.turns.of("warehouse", THREADS)
+            limiter = application.gateway.executor.limiter("warehouse", THREADS)
             for _ in range(200):
                 tasks.start_soon(called, application, "warehouse.wait", {"seconds": 20}, first)
             while limiter.waiting < 200 - THREADS * 3 // 4:

@@ -10,9 +10,11 @@ import psycopg
 import pytest
 from tests.registries import Shop
 
-from portico.providers.sql.registry import pg_listen as listening
-from portico.providers.sql.registry import provider as refreshing
-from portico.providers.sql.registry.provider import Following, RegistryProvider
+from portico.domain.backoff import pause_after
+from portico.providers.sql.registry import change_listener as listen_for_changes
+from portico.providers.sql.registry import configured_registries as refreshing
+from portico.providers.sql.registry.configured_registries import Following
+from portico.providers.sql.registry.provider import RegistryProvider
 
 NOTIFICATIONS = 2_000
 
@@ -85,7 +87,7 @@ async def test_a_database_that_takes_no_listeners_is_followed_by_looking(
     pg: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = anyio.Event()
-    monkeypatch.setattr(listening, "CHANNEL", "1 is no name")
+    monkeypatch.setattr(listen_for_changes, "CHANNEL", "1 is no name")
     monkeypatch.setattr(refreshing.logger, "debug", lambda *_: refused.set())
     async with followed(pg) as registry:
         with anyio.fail_after(20):
@@ -96,6 +98,7 @@ async def test_a_database_that_takes_no_listeners_is_followed_by_looking(
 
 
 def test_the_pause_before_the_next_question_doubles_and_has_an_end() -> None:
-    pauses = [refreshing._pause(tries) for tries in range(1, 2_000)]
+    bounds = refreshing.FIRST_PAUSE, refreshing.LONGEST_PAUSE
+    pauses = [pause_after(tries, *bounds) for tries in range(1, 2_000)]
     assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
     assert max(pauses) == refreshing.LONGEST_PAUSE

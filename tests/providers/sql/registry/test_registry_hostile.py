@@ -175,7 +175,7 @@ async def test_a_line_that_is_cut_in_the_middle_of_a_call_is_not_told_as_nothing
     provider = provide(pg)
     await provider.offer()
     drivers: list[psycopg.Connection[Any]] = []
-    event.listen(provider._reading._open().door.engine, "checkout", lambda driver, *_: drivers.append(driver))
+    event.listen(provider._reading._open().engine, "checkout", lambda driver, *_: drivers.append(driver))
 
     async def cut() -> None:
         while not await count(pg, "pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%portico%'"):

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.concurrent_users import ConcurrentUsers, roles_and_functions
 from tests.databases import OWNER
-from tests.interleaving import Interleaving, furnished
 from tests.registries import ALICE, BOB, Shop
 
 from portico.domain.call import Caller
@@ -27,7 +27,7 @@ async def ask(provider: RegistryProvider, tool: str, caller: Caller, **arguments
 @pytest.fixture
 def roles(pg: Shop) -> Iterator[dict[str, str]]:
     """A role for each of many users."""
-    with furnished(pg) as made:
+    with roles_and_functions(pg) as made:
         yield made
 
 
@@ -42,7 +42,7 @@ async def provider(pg: Shop, roles: dict[str, str]) -> AsyncIterator[RegistryPro
 async def test_among_many_users_the_database_always_sees_the_one_who_asks(
     provider: RegistryProvider, pg: Shop, roles: dict[str, str]
 ) -> None:
-    run = Interleaving(provider, pg, roles)
+    run = ConcurrentUsers(provider, pg, roles)
     with anyio.fail_after(60):
         await run.run(CALLS, seed=7)
     assert run.counts["another_user"] == 0

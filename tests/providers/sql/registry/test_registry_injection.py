@@ -13,7 +13,7 @@ from registry_world import BENIGN, DIALECTS, INJECTIONS, MISFITS, parameter, reg
 
 from portico.errors import InvalidArguments
 from portico.providers.sql.registry import BoundStatement, ObjectKind, build_registry_sql
-from portico.providers.sql.statements import read_statement
+from portico.providers.sql.sql_lexer import read_statement
 
 KINDS = {
     "postgresql": (ObjectKind.FUNCTION, ObjectKind.MACRO, ObjectKind.TABLE),
@@ -61,13 +61,13 @@ def check_same(dialect: str, kind: ObjectKind, code: str, value: Any) -> None:
     statement = attempted(lambda: called(dialect, kind, code, value))
     if statement is None:
         return
-    if benign.binds or kind is not ObjectKind.MACRO or dialect != "teradata":
+    if benign.values or kind is not ObjectKind.MACRO or dialect != "teradata":
         assert statement.sql == benign.sql
-        assert len(statement.binds) == len(benign.binds)
+        assert len(statement.values) == len(benign.values)
     else:
         assert tree(statement.sql) == tree(benign.sql)
     if kind is not ObjectKind.MACRO:
-        assert read_statement(statement.sql, dialect).placeholders == {bind.name for bind in statement.binds}
+        assert read_statement(statement.sql, dialect).placeholders == statement.values.keys()
 
 
 @pytest.mark.requirement("S4-E1", "S4-37", "T66")
@@ -119,7 +119,7 @@ def test_any_text_is_bound_exactly_as_it_is(value, dialect):
     if statement is None:
         assert "\0" in value
         return
-    assert statement.binds[0].value == value
+    assert next(iter(statement.values.values())) == value
 
 
 QUESTIONS = st.dictionaries(

@@ -13,10 +13,17 @@ from tests.registries import Shop
 
 from portico.errors import UpstreamGone
 from portico.providers.sql import DatabaseSource
-from portico.providers.sql.connection import Mode
+from portico.providers.sql.read_connection import Mode
 from portico.providers.sql.registry import ObjectKind, Problem, Registration
-from portico.providers.sql.registry.database_facts import COLUMNS, OBJECTS, DatabaseObject, Facts, Views, grouped
-from portico.providers.sql.registry.loading import Registered, RegistryLoader, Rules, verify
+from portico.providers.sql.registry.database_objects import (
+    COLUMNS,
+    OBJECTS,
+    DatabaseObject,
+    Facts,
+    Views,
+    group_objects,
+)
+from portico.providers.sql.registry.registry_loader import Registered, RegistryLoader, Rules, verify
 
 REPLACED_VIEW = """
 CREATE OR REPLACE VIEW mcp.sample_sales_by_region AS
@@ -329,7 +336,7 @@ def test_names_that_differ_in_case_alone_are_told_apart_by_exact_letters() -> No
     rows = [
         DatabaseObject(database="d", name=name, kind=ObjectKind.TABLE, columns=("a",)) for name in ("Sales", "SALES")
     ]
-    facts, rules = Facts(found=grouped(rows)), Rules(dialect="postgresql")
+    facts, rules = Facts(found=group_objects(rows)), Rules(dialect="postgresql")
     exact = Registration(name="one", database="d", object="SALES", kind=ObjectKind.TABLE)
     vague = Registration(name="two", database="d", object="sales", kind=ObjectKind.TABLE)
     verified = verify([exact, vague], facts, rules)

@@ -10,9 +10,9 @@ from tests.registries import ALICE, Shop, called, registry_house
 
 from portico.domain.call import Call
 from portico.errors import InvalidArguments
-from portico.providers.sql.registry.database_facts import OwnType
-from portico.providers.sql.registry.loading import fitted
-from portico.providers.sql.registry.values import read_type
+from portico.providers.sql.registry.database_objects import OwnType
+from portico.providers.sql.registry.registry_loader import fit_type
+from portico.providers.sql.sql_values import read_type
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 WORKS: dict[str, tuple[str, str, str, Any, Any]] = {
@@ -149,6 +149,6 @@ async def test_null_keeps_the_default_and_an_empty_list_is_nothing(pg: Shop, tmp
     ],
 )
 def test_the_narrower_of_two_types_counts(declared: str, own: str, name: str | None) -> None:
-    found = fitted(read_type(declared), OwnType(name=own, base=own))
+    found = fit_type(read_type(declared), OwnType(name=own, base=own))
     assert (found and found.name) == name
     assert found is None or found.cast == own

@@ -9,9 +9,9 @@ from decimal import Decimal
 import pytest
 from registry_world import param_row, tool_row
 
-from portico.domain.tool import META_TOOLS
-from portico.providers.sql.registry import ObjectKind, read_rows, rows
-from portico.providers.sql.registry.definition import tool_definition
+from portico.catalog.naming import META_TOOLS
+from portico.providers.sql.registry import ObjectKind, read_rows, registry_rows
+from portico.providers.sql.registry.listed_definition import tool_definition
 
 GOOD = tool_row(ToolName="good", TableName="good_f")
 GOOD_PARAM = param_row(ToolName="good")
@@ -275,7 +275,7 @@ def test_an_unknown_type_is_noted_and_takes_text():
 
 @pytest.mark.requirement("P-REGISTRY-ROWS")
 def test_of_too_many_tools_the_first_load_and_the_rest_is_told_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rows, "MOST_TOOLS", 3)
+    monkeypatch.setattr(registry_rows, "MOST_TOOLS", 3)
     found = read_rows([tool_row(ToolName=f"t{n}") for n in range(9)], [])
     assert [one.name for one in found.registrations] == ["t0", "t1", "t2"]
     (told,) = [problem for problem in found.problems if not problem.loads]

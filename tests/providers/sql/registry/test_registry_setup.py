@@ -20,8 +20,8 @@ from tests.databases import OWNER
 from portico.errors import ConfigError
 from portico.providers.sql import DatabaseSource
 from portico.providers.sql.registry import ObjectKind, Registration, build_registry_sql, read_rows, statement_template
-from portico.providers.sql.registry.setup import setup_script, setup_steps
-from portico.providers.sql.registry.values import ValueKind
+from portico.providers.sql.registry.registry_admin import setup_script, setup_steps
+from portico.providers.sql.sql_values import ValueKind
 
 SEEN = ("mcp_list_tools", "mcp_list_toolParams", "mcp_list_toolUsers")
 

@@ -12,10 +12,10 @@ from sqlglot import exp
 from portico.domain.server import DatabaseSpec
 from portico.errors import ConfigError
 from portico.providers.sql import DatabaseSource
+from portico.providers.sql.database_source import read_address
 from portico.providers.sql.registry import ObjectKind, Registration, build_registry_sql
 from portico.providers.sql.registry.provider import RegistryProvider
-from portico.providers.sql.registry.rows import read_rows
-from portico.providers.sql.source import read_address
+from portico.providers.sql.registry.registry_rows import read_rows
 
 TOOLS = [
     {"ToolName": "total", "DataBaseName": "sales", "TableName": "total_f", "ToolType": "F", "docstring": "A sum."},
@@ -86,7 +86,7 @@ def test_statements_are_what_a_parser_of_teradata_reads(name: str):
     statement = build_registry_sql(_registrations("teradatasql")[name], arguments, "teradatasql")
     (tree,) = sqlglot.parse(statement.sql, read="teradata")
     assert isinstance(tree, exp.Select)
-    assert len(list(tree.find_all(exp.Placeholder))) == len(statement.binds)
+    assert len(list(tree.find_all(exp.Placeholder))) == len(statement.values)
     is_table = _registrations("teradata")[name].kind in (ObjectKind.TABLE, ObjectKind.VIEW)
     assert (tree.args.get("limit") is not None) == is_table
 

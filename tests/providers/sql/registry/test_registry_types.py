@@ -6,7 +6,7 @@ import jsonschema_rs
 import pytest
 from registry_world import BENIGN, MISFITS
 
-from portico.providers.sql.registry.values import UnfitValue, ValueKind, read_type
+from portico.providers.sql.sql_values import UnfitValue, ValueKind, read_type
 
 FITTING = [(code, value) for code, values in BENIGN.items() for value in values]
 UNFIT = [(code, value) for code, values in MISFITS.items() for value in values]

@@ -1,153 +1,54 @@
-"""The provider of a database's tools, kept in step with its registry."""
+"""The provider of a database's tools: loads its registry, and sends one statement for each call."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Thread
+from threading import Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
+from portico.concurrency.threads import Exhausted, Workers
 from portico.domain.call import Caller, OnProgress
 from portico.domain.server import DatabaseSpec, Health, Offering, State
 from portico.errors import (
     CallError,
     ConfigError,
     InvalidArguments,
+    Refused,
     Sent,
     UnknownTool,
     UpstreamError,
     UpstreamGone,
     UpstreamTimeout,
 )
-from portico.providers.python.threads import Exhausted, Workers
-from portico.providers.sql import DatabaseSource
-from portico.providers.sql.connection import Mode
+from portico.providers.python.functions import as_result
+from portico.providers.python.provider import error_for_caller
+from portico.providers.sql import DatabaseSource, OwnQuery, QueryResult
+from portico.providers.sql.read_connection import Mode
 
-from .rows import Problem
-from .statements import StatementRun, build_registry_sql, dialect_named
+from .call_statements import BoundStatement, Returns, build_registry_sql
+from .registry_rows import Problem, Registration
+from .sql_dialects import dialect_named
 
 if TYPE_CHECKING:
-    from .loading import Registered, RegistryLoader
-
-
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds between two questions to a database that is away; the pause doubles."""
-TOLD = 20
-"""Rows that do not load and are named in the log, one line each."""
-GATHER_SECONDS = 0.05
-"""Changes that come within this time are read together."""
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, kw_only=True)
-class Following:
-    """Follows one registry for ever; a database that is away only makes it wait."""
-
-    provider: RegistryProvider
-    refresh: Callable[[], Awaitable[object]]
-    """Asks the provider for its offering, and publishes it."""
-    is_starting: bool = False
-    """Whether somebody else is loading it for the first time."""
-    _woken: anyio.Event = field(default_factory=anyio.Event)
-    _tries: int = 0
-    _told: frozenset[Problem] = frozenset()
-
-    def wake(self) -> None:
-        """Look at the registry now."""
-        self._woken.set()
-
-    async def run(self) -> None:
-        """Follow until this is cancelled."""
-        self.provider.on_suspicion = self.wake
-        async with anyio.create_task_group() as tasks:
-            if self.provider.dialect == "postgresql":
-                tasks.start_soon(self._listen)
-            await self._follow()
-
-    async def _follow(self) -> None:
-        if self.is_starting:
-            await self._rest(FIRST_PAUSE)
-        while True:
-            try:
-                await self._look()
-            except Exception:  # it runs for as long as the gateway does, and must not end it
-                logger.exception("the registry of %r could not be looked at, and is tried again", self.provider.server)
-                self._tries += 1
-            await self._rest(_pause(self._tries) if self._tries else self.provider.spec.refresh_s)
-
-    async def _look(self) -> None:
-        try:
-            if await self.provider.has_changed():
-                await self.refresh()
-        except CallError as error:
-            if not self._tries:
-                logger.warning("the registry of %r cannot be read, and is tried again: %s", self.provider.server, error)
-            self._tries += 1
-            return
-        if self._tries:
-            logger.warning("the registry of %r can be read again", self.provider.server)
-        self._tries = 0
-        self._tell()
-
-    def _tell(self) -> None:
-        """Log the rows that do not load, each once."""
-        refused = [problem for problem in self.provider.problems if not problem.loads]
-        fresh = [problem for problem in refused if problem not in self._told]
-        for problem in fresh[:TOLD]:
-            logger.warning("registry of %r: %s", self.provider.server, problem)
-        if len(fresh) > TOLD:
-            more = len(fresh) - TOLD
-            logger.warning(
-                "registry of %r: %d more do not load; see: portico registry check", self.provider.server, more
-            )
-        self._told = frozenset(refused)
-
-    async def _rest(self, seconds: float) -> None:
-        with anyio.move_on_after(seconds):
-            await self._woken.wait()
-            await anyio.sleep(GATHER_SECONDS)
-        self._woken = anyio.Event()
-
-    async def _listen(self) -> None:
-        """Hear of changes; while nobody can be heard, the looks at intervals go on."""
-        # psycopg comes with it, which only this needs so early.
-        from portico.providers.sql.registry.pg_listen import listening
-
-        tries = 0
-        while True:
-            try:
-                async with listening(self.provider.spec.url) as heard:
-                    tries = 0
-                    self.wake()  # for what was told before
-                    async for schema in heard:
-                        if schema.casefold() in ("", self.provider.spec.registry.casefold()):
-                            self.wake()
-            except CallError as error:
-                logger.debug("%s", error)
-            tries += 1
-            await anyio.sleep(_pause(tries))
-
-
-def _pause(tries: int) -> float:
-    return min(FIRST_PAUSE * 2.0 ** (min(tries, 20) - 1), LONGEST_PAUSE)
+    from .registry_loader import Registered, RegistryLoader
 
 
 GRACE_SECONDS = 0.4
-"""How much longer than the database's own limit anything is waited for; then it is stopped from outside."""
+"""Seconds beyond the database's own limit, after which a statement is stopped from outside."""
 LOAD_SECONDS = 60.0
 MOST_ROWS, MOST_BYTES = 200_000, 100_000_000
-"""What is read of each view of a registry."""
+"""The most that is read of each view of a registry."""
 CLOSE_SECONDS = 2.0
 PAUSE_SECONDS = 5.0
 """For so long after a registry could not be loaded, calls are told so at once."""
-THREADS, LOOKS = 10, 2
+THREADS, LOADS = 10, 2
 """Calls that are at work at once, as many as there are connections, and looks at the registry beside them."""
 
 Answer = TypeVar("Answer")
@@ -168,13 +69,13 @@ class RegistryProvider:
         self._reading = _source(spec, Mode.READ)
         dialect_named(self.dialect)  # other databases have no registries
         self._writing = _source(spec, Mode.WRITE) if spec.writes else None
-        self._looking = DatabaseSource(
+        self._loading = DatabaseSource(
             spec.url, rows=MOST_ROWS, bytes=MOST_BYTES, seconds=LOAD_SECONDS, mode=Mode.STEADY
         )
         self._workers = Workers(limit=THREADS)
         # Slow calls must not keep a revocation from being seen.
-        self._lookers = Workers(limit=LOOKS)
-        self._turn = anyio.Lock()
+        self._loaders = Workers(limit=LOADS)
+        self._lock = anyio.Lock()
         self._registered: Registered | None = None
         self._offering: Offering | None = None
         self._failure: CallError | None = None
@@ -215,11 +116,11 @@ class RegistryProvider:
 
     async def offer(self) -> Offering:
         """Load the registry; one load at a time, and one that fails leaves what was there."""
-        async with self._turn:
-            return await self._loaded()
+        async with self._lock:
+            return await self._load_now()
 
     def calls_at_once(self, name: str) -> int:
-        """How many calls run at once: as many as there are connections."""
+        """Calls that run at once: as many as there are connections."""
         return THREADS
 
     async def has_changed(self) -> bool:
@@ -229,10 +130,10 @@ class RegistryProvider:
             CallError: the database cannot be asked.
         """
         known = self._registered
-        return known is None or await self._looked("look", partial(self._is_other, known))
+        return known is None or await self._look("look", partial(self._is_other, known))
 
     async def registered(self) -> Registered:
-        """What is loaded; the first who asks loads it, and after a failure nobody asks again for a while.
+        """The loaded registry; the first who asks loads it, and after a failure nobody asks again for a while.
 
         Raises:
             CallError: it cannot be loaded.
@@ -240,9 +141,9 @@ class RegistryProvider:
         if self._registered is None:
             if self._failure is not None and monotonic() < self._failed_at + PAUSE_SECONDS:
                 raise UpstreamGone(self.server, details=self._failure.details)
-            async with self._turn:
+            async with self._lock:
                 if self._registered is None:  # nobody else has loaded it meanwhile
-                    await self._loaded()
+                    await self._load_now()
         assert self._registered is not None, "it was loaded just now"
         return self._registered
 
@@ -266,11 +167,14 @@ class RegistryProvider:
         statement = build_registry_sql(one, arguments, self.dialect, most=self.spec.rows)
         run = StatementRun(source=source, registration=one, statement=statement, caller=caller or Caller())
         try:
-            return await self._called(name, run)
+            return await self._in_thread(self._workers, name, run.run, self.spec.seconds, Sent.UNKNOWN)
         except (InvalidArguments, UpstreamError) as error:
             if error.sent is Sent.ANSWERED:
                 self.on_suspicion()
             raise
+        finally:
+            if not run.is_over:  # nobody waits for it any more
+                Thread(target=run.stop, name="portico stop", daemon=True).start()
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """A registry has nothing but tools."""
@@ -279,22 +183,19 @@ class RegistryProvider:
     async def aclose(self) -> None:
         """Let go of every connection, after those that are at work have come back."""
         with anyio.move_on_after(CLOSE_SECONDS):
-            while self._workers.unfinished or self._lookers.unfinished:  # noqa: ASYNC110  it ends in a thread
+            while self._workers.unfinished or self._loaders.unfinished:  # noqa: ASYNC110  it ends in a thread
                 await anyio.sleep(0.01)
-        for source in (self._reading, self._looking, self._writing):
+        for source in (self._reading, self._loading, self._writing):
             if source is not None:
                 await anyio.to_thread.run_sync(source.close, abandon_on_cancel=True)
 
-    async def _loaded(self) -> Offering:
+    async def _load_now(self) -> Offering:
         try:
-            registered = await self._looked("load", partial(self._load, self._registered))
+            registered = await self._look("load", partial(self._load, self._registered))
         except CallError as error:
             self._failure, self._failed_at = error, monotonic()
             raise
         self._failure = None
-        return self._take(registered)
-
-    def _take(self, registered: Registered) -> Offering:
         before, self._registered = self._registered, registered
         if self._offering is None or before is None or before.mark != registered.mark:
             self._offering = Offering(
@@ -314,7 +215,7 @@ class RegistryProvider:
 
     def _loader(self) -> RegistryLoader:
         # SQLAlchemy comes with it, which a start with remembered definitions must not pay.
-        from portico.providers.sql.registry.loading import RegistryLoader, Rules
+        from portico.providers.sql.registry.registry_loader import RegistryLoader, Rules
 
         rules = Rules(
             dialect=self.dialect,
@@ -322,19 +223,11 @@ class RegistryProvider:
             writes=self.spec.writes,
             has_roles=bool(self.spec.roles or self.spec.role),
         )
-        return RegistryLoader(self._looking, rules, most=self.spec.rows)
+        return RegistryLoader(self._loading, rules, most=self.spec.rows)
 
-    async def _called(self, name: str, run: StatementRun) -> Mapping[str, Any]:
-        """Wait for a call; when nobody waits any more it is stopped."""
-        try:
-            return await self._in_thread(self._workers, name, run.run, self.spec.seconds, Sent.UNKNOWN)
-        finally:
-            if not run.is_over:
-                Thread(target=run.stop, name="portico stop", daemon=True).start()
-
-    async def _looked(self, label: str, work: Callable[[], Answer]) -> Answer:
+    async def _look(self, label: str, work: Callable[[], Answer]) -> Answer:
         """Wait for a look at the registry."""
-        return await self._in_thread(self._lookers, label, work, LOAD_SECONDS, Sent.NOTHING)
+        return await self._in_thread(self._loaders, label, work, LOAD_SECONDS, Sent.NOTHING)
 
     async def _in_thread(
         self, workers: Workers, label: str, work: Callable[[], Answer], seconds: float, sent: Sent
@@ -369,3 +262,102 @@ def _without_password(url: str) -> str:
     scheme, _, rest = url.partition("://")
     login, mark, place = rest.rpartition("@")
     return f"{scheme}://{login.partition(':')[0]}{mark}{place}"
+
+
+TOO_LONG = "it took longer than the database gives it, and was stopped. Ask for less, with a narrower question"
+
+
+@dataclass(slots=True, kw_only=True)
+class StatementRun:
+    """The statement of one call, run in a thread; whoever waits for it may stop it."""
+
+    source: DatabaseSource
+    registration: Registration
+    statement: BoundStatement
+    caller: Caller
+    is_over: bool = False
+    """Whether there is nothing left to stop."""
+    _lock: Lock = field(default_factory=Lock)
+    _conn: OwnQuery | None = None
+    _is_stopped: bool = False
+
+    def run(self) -> Mapping[str, Any]:
+        """Send the statement and return the tool's result object; blocks.
+
+        Raises:
+            CallError: the database refuses, fails, or is away.
+        """
+        is_sent, asked, one = False, self.statement, self.registration
+        try:
+            if asked.returns is Returns.ANYTHING:
+                with self.source.reading(self.caller) as conn, self._stoppable(conn):
+                    is_sent = True
+                    found = conn.performed(asked.sql, asked.values)
+            else:
+                connect = self.source.reading if one.writes else self.source.asking
+                with connect(self.caller) as question, self._stoppable(question):
+                    is_sent = True
+                    found = question.prepared(asked.sql, asked.values, limit=asked.limit)
+            return as_result(tool_answer(one, asked, found))
+        except CallError as error:
+            raise explain_error(error, one, is_sent=is_sent) from error
+        finally:
+            self.is_over = True
+
+    def stop(self) -> None:
+        """End the statement, or keep it from being sent; blocks a moment."""
+        with self._lock:
+            self._is_stopped = True
+            if self._conn is not None:
+                self._conn.stop()
+
+    @contextmanager
+    def _stoppable(self, conn: OwnQuery) -> Iterator[None]:
+        """While this is open the connection can be stopped; afterwards it may be another caller's."""
+        with self._lock:
+            if self._is_stopped:
+                raise UpstreamGone("the database", details=("the call was given up before it was sent",))
+            self._conn = conn
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._conn = None
+
+
+def tool_answer(registration: Registration, statement: BoundStatement, found: QueryResult) -> dict[str, Any]:
+    """The answer of a tool: one value as such, otherwise rows, and what to do when there are more."""
+    is_value = statement.returns is Returns.VALUE and len(found.columns) == 1 and len(found.rows) == 1
+    if is_value and not found.truncated:
+        return {"result": found.rows[0][0]}
+    if statement.returns is Returns.ANYTHING and not found.columns:
+        return {"done": True}
+    shown = found.shown()
+    if not found.truncated:
+        return shown
+    cut, count = found.note.partition(".")[0], len(found.rows)
+    if not registration.kind.has_columns:
+        return {**shown, "next": f"{cut}. Narrow it with the tool's parameters"}
+    if statement.limit == count:
+        advice = "Raise limit, or narrow with filters and aggregates"
+        return {**shown, "next": f"there are more than these {count} rows. {advice}"}
+    return {**shown, "next": f"{cut}. Choose fewer columns, or a smaller limit"}
+
+
+def explain_error(error: CallError, registration: Registration, *, is_sent: bool) -> CallError:
+    """A database's refusal for somebody who wrote no SQL; what a writing tool did before is not known."""
+    if isinstance(error, Refused) and error.sent is Sent.ANSWERED:
+        said = [line for line in error.details if line.startswith("the database says")]
+        owner = "it is registered as reading and would do more; its owner can register it with Writes = 'Y'"
+        return Refused(registration.name, details=(owner, *said), sent=Sent.ANSWERED)
+    if isinstance(error, InvalidArguments):
+        return error_for_caller(error, registration.name, has_values=bool(registration.parameters))
+    if isinstance(error, UpstreamError):
+        error.about(registration.name)
+        return error
+    if isinstance(error, UpstreamTimeout) and error.sent is Sent.ANSWERED:
+        return UpstreamTimeout(registration.name, details=(TOO_LONG,), sent=error.sent)
+    is_open = is_sent and isinstance(error, UpstreamGone | UpstreamTimeout)
+    if is_open and error.sent is Sent.NOTHING:
+        return type(error)(error.subject, details=error.details, sent=Sent.UNKNOWN)
+    return error

@@ -1,0 +1,1 @@
+"""The `search` surface: one tool that searches by keywords, one that executes."""

@@ -1,0 +1,1 @@
+"""Text from outside: made printable and fenced, and kept free of secrets."""
