@@ -161,9 +161,16 @@ def _cut(values: NDArray[Any], count: int) -> Any:
 
 
 PIECE = 3  # the fewest letters of a known word that stand for a part of an unknown one
-WEIGHTS: Mapping[str, float] = {"name": 2.0, "shelf": 1.0, "description": 1.0, "parameters": 1.0, "details": 0.3}
+WEIGHTS: Mapping[str, float] = {
+    "name": 2.0,
+    "shelf": 1.0,
+    "purpose": 2.0,
+    "description": 0.5,
+    "parameters": 0.5,
+    "details": 0.3,
+}
 """What a word of each field adds to the meaning of a tool."""
-MOST: Mapping[str, int] = {"name": 30, "shelf": 30, "description": 120, "parameters": 60, "details": 60}
+MOST: Mapping[str, int] = {"name": 30, "shelf": 30, "purpose": 40, "description": 100, "parameters": 60, "details": 60}
 """Words of each field that are read, common ones included; what matters is said first."""
 
 

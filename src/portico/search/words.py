@@ -256,14 +256,30 @@ _PUNCTUATION = re.compile(r"\W")
 def fields(tool: Tool) -> dict[str, str]:
     """The texts of a tool's fields."""
     details = " ".join(text for schema in tool.properties.values() for text in _texts(schema))
+    purpose, rest = split_description(tool.description)
     category = "" if tool.category in ("misc", tool.id.server) else tool.category
     return {
         "name": f"{tool.id.name} {tool.title}",
         "shelf": " ".join((tool.id.server, category, *tool.tags)),
-        "description": tool.description,
+        "purpose": purpose,
+        "description": rest,
         "parameters": " ".join(tool.properties)[:DETAIL_LIMIT],
         "details": details[:DETAIL_LIMIT],
     }
+
+
+def split_description(text: str) -> tuple[str, str]:
+    """What a tool is for, which is its first sentence or the beginning of a long one, and what else is said of it."""
+    first = _FIRST_WORDS.match(text)
+    if first is None:
+        return "", ""
+    end = _END_OF_SENTENCE.search(first[0])
+    at = end.end() if end else first.end()
+    return text[:at], text[at:]
+
+
+_FIRST_WORDS = re.compile(r"\s*\S+(?:\s+\S+){0,29}")
+_END_OF_SENTENCE = re.compile(r"(?<!e\.g)(?<!i\.e)[.!?](?=\s)|[\u3002\uff01\uff1f]|(?<=\S)\s*\n\s*\n")
 
 
 def read(tool: Tool) -> dict[str, list[str]]:
@@ -313,7 +329,8 @@ class Field:
 FIELDS: Mapping[str, Field] = {
     "name": Field(3.0, 0.3, 3),
     "shelf": Field(1.0, 0.2, 1.5),
-    "description": Field(1.0, 0.6, 20),
+    "purpose": Field(1.0, 0.6, 12),
+    "description": Field(0.5, 0.6, 20),
     "parameters": Field(0.6, 0.6, 4),
     "details": Field(0.3, 0.7, 30),
     "whole": Field(1.0, 0.0, 1),
