@@ -34,6 +34,13 @@ class Hit:
     tool: Tool
     score: float
     why: Mapping[str, float] = field(default_factory=dict)
+    copies: tuple[Tool, ...] = ()
+    """Tools of other servers that do practically the same, best first."""
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """The handles of tools of other servers that do practically the same, best first."""
+        return tuple(tool.handle for tool in self.copies)
 
     @property
     def handle(self) -> str:

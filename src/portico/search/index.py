@@ -39,7 +39,7 @@ from .word_vectors import (
     read_tools,
     shipped_table,
 )
-from .words import NAME_MARK, Postings, document, plain, post, read, stem_of
+from .words import NAME_MARK, Postings, action_and_thing, document, plain, post, read, stem_of
 
 _UNUSED = Usage()
 USAGE_SHARE = 0.01  # what usage can add to a score, at the very most: a hit that is more than this ahead stays ahead
@@ -138,6 +138,8 @@ def _heard(value: float) -> float:
 
 
 MEANING = 0.7  # what meaning counts beside words: a tool that has every word and means just the same would score 1.7
+SUBJECT = 0.3  # what the subject of the tool's server counts beside its own meaning
+FEW_TOOLS = 3  # tools with which a server's subject counts half of that: one tool alone is not yet a subject
 SEMANTIC = 0.4
 """What an embedder's word counts beside both, where there is an embedder; docs/decisions/0013 has the figures."""
 WHOLE = 0.3  # what the whole query counts beside the need that a tool answers best, where there are several
@@ -149,11 +151,14 @@ EXACT = 10.0
 BEGINNING = 2.0  # what the one name counts that begins with the query: more than words and meaning together
 SHORTEST_BEGINNING = 3
 PREFIX = 0.3
-COPY = 0.1  # what a tool loses for each one before it that has the same name and means the same
-ALIKE = 0.8  # how near two tools of one name are that count as copies
+ALIKE = 0.55  # how near two tools are, at least, that do practically the same to a thing of one name
+SAME = 0.85  # how near they are where the names of the things differ
+COPY = 0.97  # how near they are that are as good as copies
+SEVERAL = 3  # tools that do the same, from which on one line shows them
 NAME_LENGTH = 600  # characters of a query that may be a name; the longest names are shorter
 CONSIDERED = 100  # tools that are looked at closely, for their words and again for their meaning
 FEW = 640  # tools up to which all are looked at
+DEEP = 8  # how many tools are looked at for each line that is asked for
 MARGIN = 10  # tools beyond those asked for that may still move up
 BATCH = 256  # tools that are read together
 VIEWS = 64  # visible sets that are kept at hand
@@ -188,17 +193,20 @@ class ToolIndex:
             tools = sense.widen(tools, max(limit + MARGIN, CONSIDERED), mask)
         if not len(tools):
             return Findings()
-        scores = MEANING * self.vectors.nearness(np.stack([need.vector for need in asked]), tools)
+        wanted = np.stack([need.vector for need in asked])
+        subjects, server_of = self._subjects
+        scores = MEANING * (self.vectors.nearness(wanted, tools) + (wanted @ subjects.T)[:, server_of[tools]])
         for row, words in zip(scores, lexical, strict=True):
             row += words[tools]
         semantic = None if sense is None else SEMANTIC * sense.nearness(tools)
         total, best, semantic_part = _total(scores, [need.mass for need in asked], semantic)
-        ranked = self._ranked(text, total, tools, set(named.tolist()), set(begun.tolist()), limit + MARGIN)
+        ranked = self._ranked(text, total, tools, set(named.tolist()), set(begun.tolist()), DEEP * limit + MARGIN)
         if semantic_part is not None:
             for row in ranked:  # the scores have it already
                 row.added = {**row.added, SEMANTIC_PART: float(semantic_part[row.place])}
         hits = tuple(
-            self._hit(row, asked[best[row.place]], scores[best[row.place], row.place]) for row in ranked[:limit]
+            self._hit(line, asked[best[line[0].place]], scores[best[line[0].place], line[0].place])
+            for line in self._grouped(ranked, limit)
         )
         answered = [row for row, need in zip(scores, asked, strict=True) if not need.is_elsewhere]
         fits = bool(len(named) or len(begun)) or any(row.max() >= FITS for row in answered)
@@ -245,6 +253,16 @@ class ToolIndex:
         return np.unique(np.array(found, dtype=np.intp))
 
     @cached_property
+    def _subjects(self) -> tuple[Vector, Numbers]:
+        """What the tools of each server mean together, scaled by what it counts for one of them, and each tool's server."""
+        servers: dict[str, int] = {}
+        numbers = np.array([servers.setdefault(tool.id.server, len(servers)) for tool in self.tools], dtype=np.intp)
+        summed = self.vectors.sums(numbers, len(servers))
+        counts = np.bincount(numbers, minlength=len(servers))
+        lengths = np.maximum(np.linalg.norm(summed, axis=1), 1e-9)
+        return summed * (SUBJECT * counts / (counts + FEW_TOOLS) / lengths).astype(np.float32)[:, None], numbers
+
+    @cached_property
     def _beginnings(self) -> list[tuple[str, int]]:
         """Every name and handle without punctuation, in order, with the tool's number."""
         names = ((tool.id.name, tool.handle) for tool in self.tools)
@@ -275,28 +293,38 @@ class ToolIndex:
             elif tool.id.name[:1].casefold() == wanted[:1] and plain(tool.id.name).startswith(wanted):
                 row.add("name begins so", PREFIX)
         ranked.sort(key=_Rank.place_in_order)
-        return ranked if named else self._demote_copies(ranked)
+        return ranked
 
-    def _demote_copies(self, ranked: list[_Rank]) -> list[_Rank]:
-        """A second tool of the same name and meaning gives way a little: another tool tells more."""
-        seen: dict[str, list[int]] = {}
-        for row in ranked:
-            before = seen.setdefault(self.tools[row.number].id.name, [])
-            if before:
-                copies = sum(self._are_copies(row.number, other) for other in before[:3])
-                row.add(COPY_PART, -COPY * copies * row.score)
-            before.append(row.number)
-        return ranked if len(seen) == len(ranked) else sorted(ranked, key=_Rank.place_in_order)
+    def _grouped(self, ranked: Sequence[_Rank], limit: int) -> list[list[_Rank]]:
+        """The first tools that differ, each followed by tools of other servers that do practically the same."""
+        near = self.vectors.among([row.number for row in ranked])
+        groups: list[list[int]] = []
+        for place in range(len(ranked)):
+            group = next((group for group in groups if self._is_same(ranked, near, group[0], place)), None)
+            if group is None:
+                groups.append([place])
+            else:
+                group.append(place)
+        lines = sorted(line for group in groups for line in _lines(group, near))
+        return [[ranked[place] for place in line] for line in lines[:limit]]
 
-    def _are_copies(self, one: int, other: int) -> bool:
-        same = self.tools[one].description == self.tools[other].description
-        return same or self.vectors.likeness(one, other) >= ALIKE
+    def _is_same(self, ranked: Sequence[_Rank], near: Vector, first: int, place: int) -> bool:
+        """Whether a tool does practically the same as a better one of another server."""
+        one, other = self.tools[ranked[first].number], self.tools[ranked[place].number]
+        if one.id.server == other.id.server or near[first, place] < ALIKE:
+            return False
+        mine, theirs = action_and_thing(one.id.name), action_and_thing(other.id.name)
+        if mine[0] and theirs[0] and mine[0] != theirs[0]:
+            return False
+        return mine[1] == theirs[1] or bool(near[first, place] >= SAME)
 
-    def _hit(self, row: _Rank, need: QueryPart, base: float) -> Hit:
+    def _hit(self, line: Sequence[_Rank], need: QueryPart, base: float) -> Hit:
+        row = line[0]
         return Hit(
             tool=self.tools[row.number],
             score=row.score,
             why=Why(need, row.number, float(base), row.score, row.added),
+            copies=tuple(self.tools[other.number] for other in line[1:]),
         )
 
     def _view(self, within: Set[ToolId]) -> _View:
@@ -312,6 +340,15 @@ class ToolIndex:
                 self._views.clear()
             self._views[id(within)] = view
         return view
+
+
+def _lines(group: list[int], near: Vector) -> list[list[int]]:
+    """Many that do the same are one line; of few, those only that are as good as copies."""
+    if len(group) >= SEVERAL:
+        return [group]
+    first = group[0]
+    copies = [place for place in group[1:] if near[first, place] >= COPY]
+    return [[first, *copies], *([place] for place in group[1:] if place not in copies)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -73,10 +73,19 @@ class Vectors:
         found: Vector = wanted @ self.numbers[tools].astype(np.float32).T * self.scales[tools]
         return found
 
-    def likeness(self, one: int, other: int) -> float:
-        """The cosine between two tools."""
-        product = self.numbers[one].astype(np.float32) @ self.numbers[other].astype(np.float32)
-        return float(product * self.scales[one] * self.scales[other])
+    def among(self, tools: Sequence[int]) -> Vector:
+        """The cosines of some tools with each other."""
+        vectors = self.numbers[tools].astype(np.float32) * self.scales[tools][:, None]
+        found: Vector = vectors @ vectors.T
+        return found
+
+    def sums(self, groups: NDArray[np.intp], count: int) -> Vector:
+        """The sum of the vectors of each group of tools, given each tool's group."""
+        found = np.zeros((count, self.dims), dtype=np.float32)
+        for start in range(0, len(groups), FEW):
+            part = slice(start, start + FEW)
+            np.add.at(found, groups[part], self.numbers[part] * self.scales[part, None])
+        return found
 
     def near(self, wanted: Vector, count: int, within: NDArray[np.bool_] | None) -> NDArray[np.intp]:
         """About so many tools among which the nearest ones are, most likely."""

@@ -7,6 +7,7 @@ import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,6 +245,19 @@ def _table() -> Mapping[str, Mapping[str, float]]:
 
 
 SYNONYMS = _table()  # the stem of each word with the stems that mean nearly the same, and how much they count beside it
+
+@lru_cache(REMEMBERED)
+def action_and_thing(name: str) -> tuple[str, str]:
+    """What a tool does, by its name, as one word for all words of that kind, and the thing that it does it to."""
+    found = words(name)
+    actions = [kind for word in found if (kind := _KINDS.get(word))]
+    things = [word for word in found if word not in _KINDS and not word.isdigit()]
+    return actions[0] if actions else "", things[-1] if things else ""
+
+
+_KINDS = {stem(word): line.split()[0] for line in _ACTIONS.split("\n") for word in line.split()}
+_READING = ("list", "search", "download", "open")  # these ways to read are told apart by nobody who names a tool
+_KINDS |= {word: "get" for word, kind in _KINDS.items() if kind in _READING}
 
 DETAIL_LIMIT = 20_000
 """Characters of parameter text that are read from one tool, so that no schema can buy itself a place."""
