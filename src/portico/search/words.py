@@ -202,6 +202,31 @@ row record entry
 column field attribute
 forecast weather
 location place address
+node entity
+relation relationship
+history log changelog
+fact observation
+note memo
+comment feedback remark
+spreadsheet workbook excel
+sheet worksheet
+slide presentation deck
+meeting appointment event
+folder path
+screenshot capture
+chat conversation thread
+shell terminal command
+customer client
+employee staff
+login signin authenticate
+vector embedding
+crawl scrape
+webpage url
+company business organization
+stock share ticker
+flight airfare
+hotel accommodation
+recipe meal
 """
 _SHORT_FORMS = """
 repo repository
@@ -227,6 +252,34 @@ prod production
 calc calculate
 del delete
 num number
+gh github
+gl gitlab
+k8s kubernetes kubectl
+pg postgres postgresql
+mongo mongodb
+docx word
+xlsx excel
+pptx powerpoint
+js javascript
+ts typescript
+py python
+tz timezone
+cal calendar
+addr address
+desc description
+img screenshot
+fs filesystem
+gdrive drive
+calc calculator
+tx transaction
+btc bitcoin
+eth ethereum
+loc location
+attr attribute
+val value
+id identifier
+ctx context
+wx weather
 """
 
 
