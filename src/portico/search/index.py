@@ -25,7 +25,7 @@ from portico.errors import StoreError
 from portico.protocols import DefinitionStore, Index
 
 from .embeddings.cache import Meanings
-from .query import QueryPart, QueryReader
+from .query import MOST_NEEDS, QueryPart, QueryReader
 from .word_vectors import (
     Mask,
     Numbers,
@@ -142,6 +142,8 @@ SUBJECT = 0.3  # what the subject of the tool's server counts beside its own mea
 FEW_TOOLS = 3  # tools with which a server's subject counts half of that: one tool alone is not yet a subject
 SEMANTIC = 0.4
 """What an embedder's word counts beside both, where there is an embedder; docs/decisions/0013 has the figures."""
+SAID = 0.5  # of a long query in few parts: how good a part is, beside the best one, that counts whole
+TALK = 0.2  # how much better it must be for each part beyond six: most of many parts are talk
 WHOLE = 0.3  # what the whole query counts beside the need that a tool answers best, where there are several
 FITS = 0.28
 """The best score below which no tool is said to answer the query; docs/decisions/0012 has the figures behind it."""
@@ -195,11 +197,16 @@ class ToolIndex:
             return Findings()
         wanted = np.stack([need.vector for need in asked])
         subjects, server_of = self._subjects
-        scores = MEANING * (self.vectors.nearness(wanted, tools) + (wanted @ subjects.T)[:, server_of[tools]])
+        scores = self.vectors.nearness(wanted, tools)
+        scores += (wanted @ subjects.T)[:, server_of[tools]]
+        scores *= MEANING
         for row, words in zip(scores, lexical, strict=True):
             row += words[tools]
         semantic = None if sense is None else SEMANTIC * sense.nearness(tools)
-        total, best, semantic_part = _total(scores, [need.mass for need in asked], semantic)
+        if len(asked) > MOST_NEEDS:
+            kept = np.sort(np.argsort(-_answers(scores, asked), kind="stable")[:MOST_NEEDS])
+            asked, scores = [asked[place] for place in kept], scores[kept]
+        total, best, semantic_part = _total(scores, asked, semantic)
         ranked = self._ranked(text, total, tools, set(named.tolist()), set(begun.tolist()), DEEP * limit + MARGIN)
         if semantic_part is not None:
             for row in ranked:  # the scores have it already
@@ -254,13 +261,14 @@ class ToolIndex:
 
     @cached_property
     def _subjects(self) -> tuple[Vector, Numbers]:
-        """What the tools of each server mean together, scaled by what it counts for one of them, and each tool's server."""
+        """What the tools of each server mean together, as far as it counts for one of them; each tool's server."""
         servers: dict[str, int] = {}
         numbers = np.array([servers.setdefault(tool.id.server, len(servers)) for tool in self.tools], dtype=np.intp)
         summed = self.vectors.sums(numbers, len(servers))
         counts = np.bincount(numbers, minlength=len(servers))
         lengths = np.maximum(np.linalg.norm(summed, axis=1), 1e-9)
-        return summed * (SUBJECT * counts / (counts + FEW_TOOLS) / lengths).astype(np.float32)[:, None], numbers
+        summed *= (SUBJECT * counts / (counts + FEW_TOOLS) / lengths).astype(np.float32)[:, None]
+        return summed, numbers
 
     @cached_property
     def _beginnings(self) -> list[tuple[str, int]]:
@@ -360,7 +368,23 @@ class _View:
     reader: QueryReader
 
 
-def _total(scores: Vector, masses: Sequence[float], semantic: Vector | None) -> tuple[Vector, Numbers, Vector | None]:
+def _answers(scores: Vector, asked: Sequence[QueryPart]) -> Vector:
+    """How well each part of a long query is answered by its best tool, and whether it asks for something at all."""
+    found: Vector = scores.max(axis=1).clip(0) * np.array([need.asked for need in asked], dtype=np.float32)
+    return found
+
+
+def _weights(scores: Vector, asked: Sequence[QueryPart]) -> Vector:
+    """What the parts of a long query count: those that no tool answers well are taken for talk."""
+    answers = _answers(scores, asked)
+    plain = min(1.0, SAID + TALK * max(0, asked[0].parts - MOST_NEEDS))
+    found: Vector = np.sqrt(np.minimum(answers / max(plain * float(answers.max()), 1e-6), 1), dtype=np.float32)
+    return found
+
+
+def _total(
+    scores: Vector, asked: Sequence[QueryPart], semantic: Vector | None
+) -> tuple[Vector, Numbers, Vector | None]:
     """What each tool scores in all, for which need, and what an embedder, which reads the whole query, has part in it.
 
     Of several needs, the one that a tool answers best counts most. Each is measured by its own best tool, so that no
@@ -369,11 +393,13 @@ def _total(scores: Vector, masses: Sequence[float], semantic: Vector | None) -> 
     if len(scores) == 1:
         total = scores[0] if semantic is None else scores[0] + semantic
         return total, np.zeros(len(total), dtype=np.intp), semantic
-    whole = np.average(scores, axis=0, weights=masses).astype(np.float32)
+    whole = np.average(scores, axis=0, weights=[need.mass for need in asked]).astype(np.float32)
     if semantic is not None:
         whole += semantic
     scale = np.float32(WHOLE / max(float(whole.max()), FITS))
     shares = scores / np.maximum(scores.max(axis=1, keepdims=True), np.float32(FITS))
+    if asked[0].parts:
+        shares *= _weights(scores, asked)[:, None]
     best = shares.argmax(axis=0)
     total = scale * whole + shares[best, np.arange(shares.shape[1])]
     return total, best, None if semantic is None else semantic * scale

@@ -92,6 +92,8 @@ def _codes(letters: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 MOST_NEEDS = 6
+MOST_READ = 400  # parts of a long query whose words are looked at
+MOST_COMPARED = 16  # of these, parts that are compared with the tools
 SHORTEST_NEED = 2  # words that a need has at least; fewer belong to the need before
 LONG_QUERY = 40  # words from which on each sentence is taken as a need of its own
 SEEN = 300  # characters in which a part shows whether it has words enough
@@ -123,17 +125,21 @@ _ACTIONS = frozenset(
 
 
 def needs(query: str) -> list[str]:
-    """The several things that a query asks for, in its order; one element when it is a single one."""
+    """The several things that a query may ask for, in its order; one element when it is a single one.
+
+    Of a long one, each sentence may be a request or talk around it: all of them are given.
+    """
     query = query[:QUERY_LIMIT]
-    if not _SEVERAL.search(query) and query.count(" ") < LONG_QUERY:
+    is_long = query.count(" ") >= LONG_QUERY
+    if not is_long and not _SEVERAL.search(query):
         return [query]
     query = "\n".join(" ".join(line.split()) for line in query.splitlines())
     shape = _QUOTED.sub(lambda quoted: "x" * len(quoted[0]), query)
     spans = list(_between(_STEP, shape, (0, len(shape))))
-    if len(shape.split()) > LONG_QUERY:
+    if is_long:
         spans = [sentence for span in spans for sentence in _between(_SENTENCE, shape, span)]
     parts = [query[start:end] for span in spans for start, end in _actions(shape, span)]
-    return _with_enough(parts)[:MOST_NEEDS]
+    return _with_enough(parts)[: MOST_READ if is_long else MOST_NEEDS]
 
 
 def _between(pattern: re.Pattern[str], text: str, span: tuple[int, int]) -> Iterator[tuple[int, int]]:
@@ -169,6 +175,24 @@ def _with_enough(parts: list[str]) -> list[str]:
     return found
 
 
+def _asked(text: str) -> float:
+    """More than 1 for a sentence that asks for something: it begins with an action, as a question or with a wish."""
+    text = text.strip()
+    asks = text.endswith("?") or _WISH.match(text) or _first_word(text) in _ACTIONS
+    return ASKED if asks else 1.0
+
+
+def _first_word(text: str) -> str:
+    return text[:SEEN].split(maxsplit=1)[0].strip(",.:").lower() if text.strip() else ""
+
+
+_WISH = re.compile(
+    r"(?:please|can|could|would|will you|i(?:'d| would)? (?:need|want|like|have)|i'm (?:looking|trying)|help|how|what"
+    r"|which|where|when|who|is there|are there|we (?:need|want|have to)|let's|now|my (?:task|goal|question))\b",
+    re.IGNORECASE,
+)
+
+
 def _is_enough(text: str) -> bool:
     return len(spelled_words(text[:SEEN])) >= SHORTEST_NEED
 
@@ -190,6 +214,8 @@ PRODUCTS = frozenset(
 
 NEAR_WEIGHT = 0.7  # what a misspelled word counts
 SYNONYM_LEAST = 0.015  # the share of a query's weight below which a synonym is left out
+PROMISING = 6  # words of a part that tell whether tools might answer it
+ASKED = 1.6  # how much more a sentence that asks for something is looked at than one that tells something
 CORRECTED = 4  # unknown words of a query for which near ones are looked for
 
 
@@ -217,6 +243,8 @@ class QueryPart(NamedTuple):
     vector: Vector
     mass: float  # what all of its words tell together
     is_elsewhere: bool = False  # whether it names a product that no tool knows
+    asked: float = 1.0  # more than 1 where it asks for something and does not tell it
+    parts: int = 0  # how many parts the query has, where it is so long that most of it may be talk
 
     def by_words(self, size: int) -> Vector:
         """The share of the query that each tool has in words: 1 would be all of it, in its name."""
@@ -242,8 +270,20 @@ class QueryReader:
         """How much a word tells that so many tools have."""
 
     def read(self, text: str) -> list[QueryPart]:
-        """What is asked for, one need or several."""
-        return [self._need(need) for need in needs(text)]
+        """What is asked for, one need or several; of a long query, the parts that tools may answer."""
+        parts = needs(text)
+        count = len(parts) if text.count(" ") >= LONG_QUERY else 0
+        if len(parts) > MOST_NEEDS:
+            promise = [self._promise(part) for part in parts]
+            best = sorted(range(len(parts)), key=lambda place: -promise[place])[:MOST_COMPARED]
+            parts = [parts[place] for place in sorted(best)]
+        return [self._need(part)._replace(parts=count, asked=_asked(part)) for part in parts]
+
+    def _promise(self, text: str) -> float:
+        """How much some tool might answer a part of a long query, by its words alone, and by whether it asks at all."""
+        weights = [self._told[count] if (count := self._count(stem_of(word))) else 0.0 for word in spelled_words(text)]
+        known = sorted(weights, reverse=True)[:PROMISING]
+        return sum(known) * _asked(text)
 
     def _need(self, text: str) -> QueryPart:
         spelled = query_words(as_creating(text))

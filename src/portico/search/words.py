@@ -34,7 +34,7 @@ _CONTRACTION = re.compile(r"(?<=\w)['\u2019](?:s|re|ve|ll|d|m)\b|\b\w+n['\u2019]
 LITERAL_WEIGHT = 0.3
 PATH_WEIGHT = 0.1  # what a word of a path or URL counts: it names a thing, and hardly ever what to do with it
 WORD_LENGTH = 60  # letters of a word that are compared, so that no text can fill the memory with its words
-QUERY_LIMIT = 4_000  # characters of a query that are read; the rest cannot change what it asks for
+QUERY_LIMIT = 20_000  # characters of a query that are read; the rest cannot change what it asks for
 
 
 def pieces(text: str) -> list[str]:
@@ -298,6 +298,7 @@ def _table() -> Mapping[str, Mapping[str, float]]:
 
 
 SYNONYMS = _table()  # the stem of each word with the stems that mean nearly the same, and how much they count beside it
+
 
 @lru_cache(REMEMBERED)
 def action_and_thing(name: str) -> tuple[str, str]:
