@@ -39,7 +39,7 @@ from .word_vectors import (
     read_tools,
     shipped_table,
 )
-from .words import NAME_MARK, Postings, action_and_thing, document, plain, post, read, stem_of
+from .words import NAME_MARK, Postings, action_and_thing, document, plain, post, read, split_description, stem_of, words
 
 _UNUSED = Usage()
 USAGE_SHARE = 0.01  # what usage can add to a score, at the very most: a hit that is more than this ahead stays ahead
@@ -91,6 +91,8 @@ SEMANTIC_PART = "semantic"  # what an embedder says of the query and the tool
 COPY_PART = "like one before it"  # what a tool loses for others of its name and meaning that come before it
 
 
+PREFIX_PART = "name begins so"
+ECHO_PART = "says the query's words"  # what a tool loses that a server of many subjects has for just this query
 NOISE = 0.0003  # what rounding may leave over
 
 
@@ -144,6 +146,12 @@ SEMANTIC = 0.4
 """What an embedder's word counts beside both, where there is an embedder; docs/decisions/0013 has the figures."""
 SAID = 0.5  # of a long query in few parts: how good a part is, beside the best one, that counts whole
 TALK = 0.2  # how much better it must be for each part beyond six: most of many parts are talk
+SPRAWL = 0.19  # how near each other the tools of a server are on average, below which it has no subject
+MANY_TOOLS = 8  # tools from which on a server can be told to have none
+ECHO = 0.85  # the share of a query's words that a tool has that echoes it
+LOOKED_AT = 10  # tools that are looked at for it
+ANSWERS = 0.2  # the score of another tool, from which on an echo stands behind it
+BEHIND = 0.97  # and where
 WHOLE = 0.3  # what the whole query counts beside the need that a tool answers best, where there are several
 FITS = 0.28
 """The best score below which no tool is said to answer the query; docs/decisions/0012 has the figures behind it."""
@@ -196,18 +204,26 @@ class ToolIndex:
         if not len(tools):
             return Findings()
         wanted = np.stack([need.vector for need in asked])
-        subjects, server_of = self._subjects
+        subjects, server_of, _ = self._subjects
         scores = self.vectors.nearness(wanted, tools)
         scores += (wanted @ subjects.T)[:, server_of[tools]]
         scores *= MEANING
-        for row, words in zip(scores, lexical, strict=True):
-            row += words[tools]
+        for row, by_words in zip(scores, lexical, strict=True):
+            row += by_words[tools]
         semantic = None if sense is None else SEMANTIC * sense.nearness(tools)
         if len(asked) > MOST_NEEDS:
             kept = np.sort(np.argsort(-_answers(scores, asked), kind="stable")[:MOST_NEEDS])
             asked, scores = [asked[place] for place in kept], scores[kept]
         total, best, semantic_part = _total(scores, asked, semantic)
-        ranked = self._ranked(text, total, tools, set(named.tolist()), set(begun.tolist()), DEEP * limit + MARGIN)
+        echoing = self._echoing(text, total, tools)
+        if echoing is not None:
+            named, begun = np.setdiff1d(named, tools[echoing]), np.setdiff1d(begun, tools[echoing])
+        behind = total if echoing is None else _behind(total, echoing)
+        ranked = self._ranked(text, behind, tools, set(named.tolist()), set(begun.tolist()), DEEP * limit + MARGIN)
+        if echoing is not None:
+            for row in ranked:
+                _tell_echo(row, float(behind[row.place] - total[row.place]), bool(echoing[row.place]))
+            ranked.sort(key=_Rank.place_in_order)
         if semantic_part is not None:
             for row in ranked:  # the scores have it already
                 row.added = {**row.added, SEMANTIC_PART: float(semantic_part[row.place])}
@@ -260,15 +276,18 @@ class ToolIndex:
         return np.unique(np.array(found, dtype=np.intp))
 
     @cached_property
-    def _subjects(self) -> tuple[Vector, Numbers]:
+    def _subjects(self) -> Any:
         """What the tools of each server mean together, as far as it counts for one of them; each tool's server."""
         servers: dict[str, int] = {}
         numbers = np.array([servers.setdefault(tool.id.server, len(servers)) for tool in self.tools], dtype=np.intp)
         summed = self.vectors.sums(numbers, len(servers))
         counts = np.bincount(numbers, minlength=len(servers))
         lengths = np.maximum(np.linalg.norm(summed, axis=1), 1e-9)
+        lengths = lengths.astype(np.float32)
+        coherence = (lengths**2 - counts) / np.maximum(counts * (counts - 1), 1)
+        sprawls = (counts >= MANY_TOOLS) & (coherence < SPRAWL)
         summed *= (SUBJECT * counts / (counts + FEW_TOOLS) / lengths).astype(np.float32)[:, None]
-        return summed, numbers
+        return summed, numbers, sprawls
 
     @cached_property
     def _beginnings(self) -> list[tuple[str, int]]:
@@ -296,12 +315,28 @@ class ToolIndex:
                 is_just_so = text.strip() in (tool.handle, tool.id.name, tool.listed)
                 row.add("exact name", EXACT + PREFIX * is_just_so)
             elif row.number in begun:
-                row.add("name begins so", BEGINNING)
+                row.add(PREFIX_PART, BEGINNING)
             # Most names do not even share the first letter.
             elif tool.id.name[:1].casefold() == wanted[:1] and plain(tool.id.name).startswith(wanted):
-                row.add("name begins so", PREFIX)
+                row.add(PREFIX_PART, PREFIX)
         ranked.sort(key=_Rank.place_in_order)
         return ranked
+
+    def _echoing(self, text: str, total: Vector, tools: Numbers) -> Mask | None:
+        """The tools of servers of many subjects that say the query's very words; None where there is none.
+
+        A server that wants to be found whatever is asked has a tool for each likely query, so its tools have no
+        subject together. Honest servers have one, and what others offer is not taken for theirs.
+        """
+        _, server_of, sprawls = self._subjects
+        servers = server_of[tools]
+        suspects = np.flatnonzero(sprawls[servers])
+        if not len(suspects) or len(text.split(maxsplit=1)) < 2:  # one word may well be the name of a tool
+            return None
+        asked = set(words(text[:NAME_LENGTH]))
+        first = suspects[np.argsort(-total[suspects], kind="stable")[:LOOKED_AT]]
+        caught = {int(servers[place]) for place in first if _echoes(asked, self.tools[tools[place]])}
+        return np.isin(servers, list(caught)) if caught else None
 
     def _grouped(self, ranked: Sequence[_Rank], limit: int) -> list[list[_Rank]]:
         """The first tools that differ, each followed by tools of other servers that do practically the same."""
@@ -403,6 +438,32 @@ def _total(
     best = shares.argmax(axis=0)
     total = scale * whole + shares[best, np.arange(shares.shape[1])]
     return total, best, None if semantic is None else semantic * scale
+
+
+def _echoes(asked: Set[str], tool: Tool) -> bool:
+    """Whether a tool's name, or what it says it is for, has nearly all words of a query."""
+    said = (words(tool.id.name), words(split_description(tool.description)[0]))
+    return len(asked) > 1 and any(len(asked.intersection(one)) >= ECHO * len(asked) for one in said)
+
+
+def _tell_echo(row: _Rank, lost: float, is_echoing: bool) -> None:
+    """Tell what a tool has lost that echoes the query, and take back what the beginning of its name brought."""
+    if is_echoing:
+        row.score = round(row.score - row.added.get(PREFIX_PART, 0.0), 4)
+        row.added = {ECHO_PART: round(lost, 4)}
+
+
+def _behind(total: Vector, echoing: Mask) -> Vector:
+    """The scores, where those that echo the query stand behind the best other one, if that answers at all."""
+    other = float(total[~echoing].max(initial=0))
+    if other < ANSWERS:
+        return total
+    found = np.where(echoing, np.minimum(total, np.float32(BEHIND * other)), total)
+    best = int(np.where(echoing, total, -1).argmax())
+    rest = echoing.copy()
+    rest[best] = False
+    found[rest] *= np.float32(WORTH)
+    return found
 
 
 _NOTHING: Mapping[str, float] = {}
