@@ -65,6 +65,12 @@ class Findings:
     hits: tuple[Hit, ...] = ()
     fits: bool = False
     """False when no tool answers the query; the hits are then only the nearest ones."""
+    weak: bool = False
+    """True when the hits may not do what was asked for; they are shown, and marked."""
+    unmatched: tuple[str, ...] = ()
+    """Words of the query that no tool has which the caller may see, as they were typed."""
+    subject: str = ""
+    """The server that the query is about, where it names a subject and nothing that is to be done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

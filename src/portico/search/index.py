@@ -221,19 +221,14 @@ class ToolIndex:
         behind = total if echoing is None else _behind(total, echoing)
         ranked = self._ranked(text, behind, tools, set(named.tolist()), set(begun.tolist()), DEEP * limit + MARGIN)
         if echoing is not None:
-            for row in ranked:
-                _tell_echo(row, float(behind[row.place] - total[row.place]), bool(echoing[row.place]))
-            ranked.sort(key=_Rank.place_in_order)
+            _tell_echoes(ranked, behind - total, echoing)
         if semantic_part is not None:
-            for row in ranked:  # the scores have it already
-                row.added = {**row.added, SEMANTIC_PART: float(semantic_part[row.place])}
+            _tell_semantic(ranked, semantic_part)
         hits = tuple(
             self._hit(line, asked[best[line[0].place]], scores[best[line[0].place], line[0].place])
             for line in self._grouped(ranked, limit)
         )
-        answered = [row for row, need in zip(scores, asked, strict=True) if not need.is_elsewhere]
-        fits = bool(len(named) or len(begun)) or any(row.max() >= FITS for row in answered)
-        fits = fits or bool(answered and semantic is not None and semantic.max() >= CLEAR * SEMANTIC)
+        fits = bool(len(named) or len(begun)) or _fits(asked, scores, semantic)
         return Findings(hits=hits, fits=bool(hits) and fits)
 
     def _considered(
@@ -443,14 +438,30 @@ def _total(
 def _echoes(asked: Set[str], tool: Tool) -> bool:
     """Whether a tool's name, or what it says it is for, has nearly all words of a query."""
     said = (words(tool.id.name), words(split_description(tool.description)[0]))
-    return len(asked) > 1 and any(len(asked.intersection(one)) >= ECHO * len(asked) for one in said)
+    return len(asked) > 1 and any(len(asked & set(one)) >= ECHO * len(asked) for one in said)
 
 
-def _tell_echo(row: _Rank, lost: float, is_echoing: bool) -> None:
-    """Tell what a tool has lost that echoes the query, and take back what the beginning of its name brought."""
-    if is_echoing:
-        row.score = round(row.score - row.added.get(PREFIX_PART, 0.0), 4)
-        row.added = {ECHO_PART: round(lost, 4)}
+def _tell_echoes(ranked: list[_Rank], lost: Vector, echoing: Mask) -> None:
+    """Tell what tools have lost that echo the query, and take back what the beginning of their names brought."""
+    for row in ranked:
+        if echoing[row.place]:
+            row.score = round(row.score - row.added.get(PREFIX_PART, 0.0), 4)
+            row.added = {ECHO_PART: round(float(lost[row.place]), 4)}
+    ranked.sort(key=_Rank.place_in_order)
+
+
+def _tell_semantic(ranked: Sequence[_Rank], parts: Vector) -> None:
+    """Tell what an embedder has part in the scores, which have it already."""
+    for row in ranked:
+        row.added = {**row.added, SEMANTIC_PART: float(parts[row.place])}
+
+
+def _fits(asked: Sequence[QueryPart], scores: Vector, semantic: Vector | None) -> bool:
+    """Whether some tool answers some part of the query, by words and meaning or by an embedder's word alone."""
+    answered = [row for row, need in zip(scores, asked, strict=True) if not need.is_elsewhere]
+    if any(row.max() >= FITS for row in answered):
+        return True
+    return bool(answered and semantic is not None and semantic.max() >= CLEAR * SEMANTIC)
 
 
 def _behind(total: Vector, echoing: Mask) -> Vector:
