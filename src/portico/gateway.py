@@ -23,12 +23,20 @@ from portico.protocols import TokenCounter
 from portico.rendering.budget import LONGEST_PAGE, Spell, Variants, definition_tokens, fit, fit_page
 from portico.rendering.cache import AnswerCache
 from portico.rendering.cards import as_meta_tool, hit_line, variants_of
-from portico.rendering.catalog_map import map_answer, map_lines, nothing_answer, nothing_lines, ways_on
+from portico.rendering.catalog_map import (
+    doubt_line,
+    map_answer,
+    map_lines,
+    nothing_answer,
+    nothing_lines,
+    server_lines,
+    ways_on,
+)
 from portico.results.read_kept_result import ReadRequest, ResultReader
 from portico.results.result_schema import returns_line
 from portico.search.embeddings.cache import Meanings
-from portico.search.index import settle
 from portico.search.item_search import NAMED, PARAMETERS, SHOWN, ItemSearch, entry_card, entry_lines, worth_naming
+from portico.search.ranking import settle
 from portico.text.untrusted import one_line
 
 SEARCH_CARDS_LIMIT = LONGEST_PAGE
@@ -251,24 +259,33 @@ class Gateway:
         found = self.hits(view, query)
         if found.fits:
             beside = entry_lines(self.items_for(view, query, NAMED, found.hits[0].score), spell)
+            if found.subject and not query.server:
+                beside = [*self._server_lines(view, found.subject, spell), *beside]
             usage = self.executor.journal.usage()
             answer, page, start = fit_page(
                 query,
                 found.hits,
-                line=lambda tool: hit_line(tool, query, usage),
+                line=lambda hit: hit_line(hit, query, usage),
                 budget=budget,
                 usage=usage,
                 counter=self.counter,
                 spell=spell,
+                head=doubt_line(found.unmatched) if found.weak else "",
                 beside=beside,
             )
             return _SearchAnswer(answer, found, [hit.tool.id for hit in page], start + 1)
         if items := self.items_for(view, query):
             return _SearchAnswer(self._fit([entry_card(item, spell) for item in items], budget.tokens))
         nearest = self.nearest(view, query, found=found)
-        lines = [*nothing_lines(query, [hit.handle for hit in nearest], spell), *self._map_lines(view)]
+        handles = [hit.handle for hit in nearest]
+        lines = [*nothing_lines(query, handles, spell, found.unmatched), *self._map_lines(view)]
         answer = nothing_answer(lines, budget.tokens, self.counter)
         return _SearchAnswer(answer, Findings(hits=tuple(nearest), fits=False))
+
+    def _server_lines(self, view: CatalogView, server: str, spell: Spell) -> list[str]:
+        """The tools of a server that a query is about."""
+        tools = [tool for tool in view.tools if tool.id.server == server]
+        return server_lines(view.snapshot.servers[server], tools, spell)
 
     def _fit(self, cards: Sequence[Variants], tokens: int) -> Disclosure:
         return fit(cards, tokens=tokens, counter=self.counter)

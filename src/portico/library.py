@@ -35,10 +35,24 @@ from .protocols import Embedder
 class Hits(list[Hit]):
     """The tools that a search found, best first."""
 
-    def __init__(self, hits: Iterable[Hit], *, fits: bool) -> None:
+    def __init__(
+        self,
+        hits: Iterable[Hit],
+        *,
+        fits: bool,
+        weak: bool = False,
+        unmatched: tuple[str, ...] = (),
+        subject: str = "",
+    ) -> None:
         super().__init__(hits)
         self.fits = fits
         """Whether they answer the query, or are only what comes nearest to it."""
+        self.weak = weak
+        """Whether that is in doubt."""
+        self.unmatched = unmatched
+        """Words of a query in doubt that no tool has."""
+        self.subject = subject
+        """The server that the query is about, where it names a subject and nothing that is to be done."""
 
 
 class Catalog:
@@ -209,7 +223,8 @@ class Catalog:
         if self._meanings is not None:
             self._meanings.ask(query)
         found = self._application.gateway.search_hits(self._caller, question)
-        return Hits(found.hits[: max(limit, 0)], fits=found.fits)
+        hits = found.hits[: max(limit, 0)]
+        return Hits(hits, fits=found.fits, weak=found.weak, unmatched=found.unmatched, subject=found.subject)
 
     def describe(self, names: Sequence[str]) -> Disclosure:
         """Full cards; `.text` is what an agent reads.

@@ -11,11 +11,17 @@ import pytest
 from tests.catalogue import generate
 from tests.well_known_tools import WELL_KNOWN
 
+from portico.catalog.publisher import Publisher
 from portico.catalog.snapshot import CatalogSnapshot
-from portico.domain.disclosure import Findings
+from portico.domain.call import Caller
+from portico.domain.disclosure import Findings, Query
+from portico.domain.server import Offering
+from portico.domain.tool import ToolId
+from portico.domain.usage import Usage
 from portico.protocols import Index
 from portico.samples import SAMPLES
 from portico.search.index import build_index
+from portico.search.ranking import settle
 from portico.testing import definition, make_test_app
 
 Application = tuple[CatalogSnapshot, Index]
@@ -200,9 +206,55 @@ def test_copies_give_way_to_other_tools() -> None:
     application = open_app({**copies, "other": [definition("find_notes", "Find notes by their tags and words")]})
     found = ask(application, "search my notes").hits
     assert found[0].handle == "s0.search_notes"
+    assert set(found[0].also) >= {f"s{number}.search_notes" for number in range(1, 6)}
     assert "other.find_notes" in [hit.handle for hit in found]
-    assert "like one before it" not in found[0].why
-    assert all(hit.why["like one before it"] < 0 for hit in found[1:] if hit.name == "search_notes")
+
+
+@pytest.mark.requirement("P-SEARCH-COPIES")
+def test_tools_of_one_server_are_never_one_answer() -> None:
+    application = open_app({"s": [definition("list_notes", "List notes"), definition("list_all_notes", "List notes")]})
+    assert {hit.also for hit in ask(application, "list notes").hits} == {()}
+
+
+@pytest.mark.requirement("P-SEARCH-COPIES")
+def test_a_filter_opens_a_group() -> None:
+    gateway = make_test_app({name: [definition("create_issue", "Create an issue")] for name in "abc"}).gateway
+    assert [hit.also for hit in gateway.hits(Caller(), Query(text="create issue")).hits] == [
+        ("b.create_issue", "c.create_issue")
+    ]
+    assert [hit.handle for hit in gateway.hits(Caller(), Query(text="create issue", server="c")).hits] == [
+        "c.create_issue"
+    ]
+
+
+@pytest.mark.requirement("P-SEARCH-COPIES")
+@pytest.mark.parametrize("query", ["create an issue in linear", "linear create issue"])
+def test_the_server_that_a_query_names_leads_its_group(query: str) -> None:
+    servers = {name: [definition("create_issue", "Create an issue")] for name in ("github", "gitlab", "linear")}
+    first = ask(open_app(servers), query).hits[0]
+    assert (first.handle, set(first.also)) == ("linear.create_issue", {"github.create_issue", "gitlab.create_issue"})
+
+
+@pytest.mark.requirement("P-SEARCH-COPIES", "T37")
+def test_the_server_that_was_there_first_leads_before_its_clone() -> None:
+    publisher = Publisher(build_index=build_index)
+    for server in ("notes", "a-clone"):
+        publisher.accept([(Offering(server=server, tools=tuple(WELL_KNOWN["files"])), "upstream")])
+    current = publisher.current
+    for query in ("read a file", "delete file", "list the folder"):
+        first = current.index.query(query, within=frozenset(current.snapshot.tools), limit=5).hits[0]
+        assert first.server == "notes"
+        assert first.also[0].startswith("a_clone.")
+        assert sum(first.why.values()) == pytest.approx(first.score, abs=0.002)
+
+
+@pytest.mark.requirement("P-SEARCH-COPIES")
+def test_the_tool_that_is_used_leads_its_group() -> None:
+    servers = {name: [definition("create_issue", "Create an issue")] for name in "abc"}
+    found = ask(open_app(servers), "create issue").hits
+    used = settle(found, {ToolId("c", "create_issue"): Usage(calls=40, done=40)})
+    assert (used[0].handle, set(used[0].also)) == ("c.create_issue", {"a.create_issue", "b.create_issue"})
+    assert sum(used[0].why.values()) == pytest.approx(used[0].score, abs=0.002)
 
 
 @pytest.mark.requirement("P-SEARCH-COPIES")
@@ -211,11 +263,11 @@ def test_tools_that_only_share_a_name_are_no_copies() -> None:
         "bank": [definition("transfer", "Transfer money from one bank account to another currency")],
         "disk": [definition("transfer", "Upload photos and video files to the backup server disk")],
     }
-    assert all("like one before it" not in hit.why for hit in ask(open_app(same_name), "transfer it please").hits)
+    assert {hit.also for hit in ask(open_app(same_name), "transfer it please").hits} == {()}
 
 
 def test_copies_keep_their_place_when_their_name_is_asked_for() -> None:
     copies = {f"server{number}": [definition("search_notes", "Search the notes")] for number in range(6)}
-    found = ask(open_app(copies), "search_notes", 6).hits
-    assert [hit.server for hit in found] == sorted(copies)
-    assert len({hit.score for hit in found}) == 1
+    (found,) = ask(open_app(copies), "search_notes", 6).hits
+    assert [found.handle, *found.also] == [f"{server}.search_notes" for server in sorted(copies)]
+    assert len({hit.score for hit in (found, *found.copies)}) == 1

@@ -257,11 +257,12 @@ def test_a_visible_set_may_change_between_two_queries(index: ToolIndex, snapshot
 
 def test_ties_are_settled_by_handle() -> None:
     publisher = Publisher(build_index=build_index)
-    for server in ("z", "b", "m", "a"):
-        publisher.accept([offer(server, [definition(f"{server}_count", "Count the apples")])])
+    for count in range(1, 5):
+        tools = [definition(f"{letter}_count", "Count the apples") for letter in "zbma"[:count]]
+        publisher.accept([offer("fruit", tools)])
     hits = publisher.current.index.query("apples", within=publisher.current.snapshot.tools.keys(), limit=9).hits
     assert len({hit.score for hit in hits}) == 1
-    assert [hit.handle for hit in hits] == ["a.a_count", "b.b_count", "m.m_count", "z.z_count"]
+    assert [hit.handle for hit in hits] == [f"fruit.{letter}_count" for letter in "_abmz"[1:]]
 
 
 @pytest.mark.requirement("P-EXPLAIN")
@@ -430,9 +431,11 @@ def test_a_beginning_that_only_one_name_has_is_enough(query: str, first: str):
 
 @pytest.mark.parametrize("query", ["create a Salesforce opportunity", "create a new document in salesforce"])
 @pytest.mark.requirement("P-SEARCH-BEGINNINGS")
-def test_a_product_that_no_tool_knows_is_answered_by_none(query: str):
+def test_a_product_that_no_tool_knows_makes_an_answer_weak(query: str):
     application = make_test_app(FLEETING)
-    assert not application.gateway.hits(Caller(), Query(text=query)).fits
+    found = application.gateway.hits(Caller(), Query(text=query))
+    assert found.weak
+    assert "salesforce" in [word.lower() for word in found.unmatched]
     known = query.replace("Salesforce", "Word").replace("salesforce", "word")
     assert application.gateway.hits(Caller(), Query(text=known)).fits
     both = make_test_app({**FLEETING, "crm": [definition("make_deal", "Create an opportunity in Salesforce")]})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.search.query import MOST_NEEDS, QueryPart, QueryReader
+from portico.search.query import MOST_COMPARED, QueryPart, QueryReader
 from portico.search.word_vectors import shipped_table
 from portico.search.words import FIELDS, QUERY_LIMIT, SYNONYMS, Postings, post, words
 
@@ -120,7 +120,7 @@ def test_no_tool_has_more_of_a_query_than_all_of_it(text: str) -> None:
 )
 def test_the_work_for_a_query_is_bounded(text: str, reader: QueryReader) -> None:
     found = reader.read(text)
-    assert len(found) <= 1 + MOST_NEEDS
+    assert len(found) <= MOST_COMPARED
     most = max(map(len, SYNONYMS.values()))
     for need in found:
         assert len(need.terms) <= QUERY_LIMIT / 2 * (1 + most)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.search.query import LONG_QUERY, MOST_NEEDS, needs
+from portico.search.query import LONG_QUERY, MOST_READ, needs
 from portico.search.words import QUERY_LIMIT, spelled_words
 
 SEVERAL = {
@@ -85,8 +85,8 @@ def test_each_sentence_of_a_long_query_is_a_need() -> None:
 )
 def test_the_number_of_needs_is_bounded(text: str) -> None:
     found = needs(text)
-    assert 1 <= len(found) <= MOST_NEEDS
-    assert sum(map(len, found)) <= QUERY_LIMIT + MOST_NEEDS
+    assert 1 <= len(found) <= MOST_READ
+    assert sum(map(len, found)) <= QUERY_LIMIT + MOST_READ
 
 
 WORDS = st.sampled_from("read the file and then post it to slack , ; . \n 'a' \" also list delete next".split(" "))
@@ -95,7 +95,7 @@ WORDS = st.sampled_from("read the file and then post it to slack , ; . \n 'a' \"
 @given(text=st.lists(WORDS, max_size=60).map(" ".join) | st.text(max_size=300))
 def test_no_word_is_invented_and_none_is_moved(text: str) -> None:
     found = needs(text)
-    assert 1 <= len(found) <= MOST_NEEDS
+    assert 1 <= len(found) <= MOST_READ
     rest = iter(spelled_words(text))
     assert all(word in rest for need in found for word in spelled_words(need))
     assert len(found) == 1 or all(spelled_words(need) for need in found)

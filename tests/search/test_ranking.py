@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from portico.domain.disclosure import Hit
 from portico.domain.tool import Tool, ToolId
 from portico.domain.usage import Usage
-from portico.search.index import USAGE_SHARE, settle
+from portico.search.ranking import USAGE_SHARE, settle
 from portico.testing import definition, tool
 
 TOOLS: list[Tool] = [tool(definition(f"t{number}")) for number in range(6)]

@@ -41,11 +41,11 @@ def test_nearness_to_some_tools_is_that_to_all_of_them() -> None:
 
 def test_a_tool_is_like_itself_and_unlike_its_opposite() -> None:
     tools = unit(2)
-    vectors = pack(np.concatenate((tools, -tools[:1], np.zeros((1, 256), dtype=np.float32))))
-    assert vectors.likeness(0, 0) == pytest.approx(1, abs=0.01)
-    assert vectors.likeness(0, 2) == pytest.approx(-1, abs=0.01)
-    assert vectors.likeness(0, 1) == pytest.approx(vectors.likeness(1, 0), abs=1e-6)
-    assert vectors.likeness(0, 3) == vectors.likeness(3, 3) == 0
+    near = pack(np.concatenate((tools, -tools[:1], np.zeros((1, 256), dtype=np.float32)))).among([0, 1, 2, 3])
+    assert near[0, 0] == pytest.approx(1, abs=0.01)
+    assert near[0, 2] == pytest.approx(-1, abs=0.01)
+    assert near[0, 1] == pytest.approx(near[1, 0], abs=1e-6)
+    assert near[0, 3] == near[3, 3] == 0
 
 
 def test_the_nearest_is_among_the_likely_ones() -> None:

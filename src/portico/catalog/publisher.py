@@ -151,7 +151,7 @@ class Publisher:
     def _publish(self, build_index: IndexBuilder | None = None) -> CatalogSnapshot:
         terms = self._settle()
         sections = self._write(terms)
-        snapshot = bind(self.current.snapshot.number + 1, sections, self._items(sections))
+        snapshot = bind(self.current.snapshot.number + 1, sections, self._items(sections), self._ages())
         index = (build_index or self.build_index)(snapshot, self.current.index)
         self.current, self._terms = Published(snapshot=snapshot, index=index), terms
         for listener in self._listeners:
@@ -209,6 +209,10 @@ class Publisher:
             name: before[name] if own == self._terms.get(name) else write(own, self.rule, before.get(name))
             for name, own in terms.items()
         }
+
+    def _ages(self) -> Mapping[str, int]:
+        """How many servers were there before each one: those of the config in its order, then others as they came."""
+        return {name: number for number, name in enumerate(dict.fromkeys((*self.aliases, *self._accepted)))}
 
     def _items(self, sections: Mapping[str, ServerSection]) -> Items:
         """Prompts and resources, gathered again only when one of their servers has changed."""

@@ -175,6 +175,8 @@ class CatalogSnapshot:
     rejected: tuple[Rejected, ...]
     items: Items
     resolver: Resolver = field(repr=False)
+    ages: Mapping[str, int] = field(default_factory=dict)
+    """The servers, by how many were there before them."""
 
     @property
     def categories(self) -> dict[str, int]:
@@ -185,7 +187,9 @@ class CatalogSnapshot:
         return dict(sorted(counts.items()))
 
 
-def bind(number: int, sections: Mapping[str, ServerSection], items: Items) -> CatalogSnapshot:
+def bind(
+    number: int, sections: Mapping[str, ServerSection], items: Items, ages: Mapping[str, int] | None = None
+) -> CatalogSnapshot:
     """Make a snapshot of sections, in their order; of each tool only its place is written anew."""
     tools: dict[ToolId, Tool] = {}
     for section in sections.values():
@@ -198,6 +202,7 @@ def bind(number: int, sections: Mapping[str, ServerSection], items: Items) -> Ca
         rejected=tuple(refusal for section in sections.values() for refusal in section.rejected),
         items=items,
         resolver=Resolver(sections, items.identifiers),
+        ages=ages or {},
     )
 
 

@@ -34,13 +34,15 @@ class Hit:
     tool: Tool
     score: float
     why: Mapping[str, float] = field(default_factory=dict)
-    copies: tuple[Tool, ...] = ()
+    copies: tuple[Hit, ...] = ()
     """Tools of other servers that do practically the same, best first."""
+    need: str = ""
+    """What part of the query it answers, where that asks for several things."""
 
     @property
     def also(self) -> tuple[str, ...]:
         """The handles of tools of other servers that do practically the same, best first."""
-        return tuple(tool.handle for tool in self.copies)
+        return tuple(hit.handle for hit in self.copies)
 
     @property
     def handle(self) -> str:

@@ -14,11 +14,12 @@ from zlib import crc32
 import orjson
 
 from portico.domain.disclosure import Budget, Card, Disclosure, Hit, Level, Query
-from portico.domain.tool import Tool, ToolId
+from portico.domain.tool import ToolId
 from portico.domain.usage import Usage
 from portico.errors import ConfigError, NextCall
 from portico.protocols import TokenCounter
-from portico.search.index import settle
+from portico.search.ranking import settle
+from portico.text.untrusted import one_line
 
 T = TypeVar("T")
 Spell = Callable[[NextCall], str]  # how a surface words the call that would move its caller on
@@ -345,14 +346,17 @@ def fit_page(
     query: Query,
     hits: Sequence[Hit],
     *,
-    line: Callable[[Tool], Variants],
+    line: Callable[[Hit], Variants],
     budget: Budget,
     usage: Mapping[ToolId, Usage],
     counter: TokenCounter,
     spell: Spell,
+    head: str = "",
     beside: Sequence[str] = (),
 ) -> tuple[Disclosure, Sequence[Hit], int]:
     """One page of hits, as many as fit: its text, the hits in it, and the place of the first; `beside` follows them.
+
+    Where the query asks for several things, the hits for each stand together, with what it is above them.
 
     Which tools are on a page is settled without usage, so that no call between two pages moves a tool across; the
     next page begins with the first that did not fit.
@@ -361,20 +365,39 @@ def fit_page(
     start = start_of(query.cursor, mark, len(hits))
     size = max(1, min(budget.cards, LONGEST_PAGE))
     while True:
-        page = settle(hits[start : start + size], usage)
+        page = _by_need(settle(hits[start : start + size], usage))
         left = len(hits) - start - len(page)
         more = [_more_line(query, f"{start + len(page)}:{mark}", left, spell)] if left > 0 else []
         disclosure = fit(
-            [line(hit.tool) for hit in page],
+            [line(hit) for hit in page] if len({hit.need for hit in page}) < 2 else _under_needs(page, line),
             tokens=budget.tokens,
             counter=counter,
-            head=STRANGE_CURSOR if query.cursor and not start else "",
+            head="\n".join(filter(None, (STRANGE_CURSOR if query.cursor and not start else "", head))),
             tail="\n".join([*beside, *more]),
             total=len(hits) - start,
         )
         if disclosure.shown == len(page):
             return disclosure, page, start
         size = disclosure.shown
+
+
+def _by_need(page: Sequence[Hit]) -> list[Hit]:
+    """The hits in their order, those for one need together."""
+    needs = list(dict.fromkeys(hit.need for hit in page))
+    return sorted(page, key=lambda hit: needs.index(hit.need))
+
+
+def _under_needs(page: Sequence[Hit], line: Callable[[Hit], Variants]) -> list[Variants]:
+    """A card for each hit; the first for a need has the words of the need above it."""
+    before, cards = "", []
+    for hit in page:
+        card = line(hit)
+        if hit.need != before:
+            title = f"for {one_line(hit.need)!r}:"
+            card = card.edit(lambda text, title=title: f"{title}\n{text}")  # type: ignore[misc]
+        before = hit.need
+        cards.append(card)
+    return cards
 
 
 def _more_line(query: Query, cursor: str, left: int, spell: Spell) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from portico.domain.disclosure import Card, Level, Query
+from portico.domain.disclosure import Card, Hit, Level, Query
 from portico.domain.tool import Tool
 from portico.domain.usage import Usage
 from portico.errors import NextCall
@@ -284,6 +284,7 @@ def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | None:
 
 
 OPTIONAL_SHOWN = 8
+ALSO_NAMED = 2  # tools of other servers that a hit names which do practically the same
 OPTIONAL_NAME_LENGTH = 64
 LIST_LENGTH = 480
 """Characters of a parameter list; a longer one loses types, and optional parameters, but no required one."""
@@ -331,13 +332,14 @@ def _line(tool: Tool, listed: str, words: int) -> str:
     return f"{tool.handle}({listed}) [{tool.effect}]" + (f" {line}" if line else "")
 
 
-def hit_line(tool: Tool, query: Query, usage: Mapping[Any, Usage]) -> Variants:
-    """A tool as one line; whoever asks for fast or good ones is told how it has done."""
-    card = variants_of(tool, Level.PARAMETERS)
-    if not query.max_latency_ms and not query.min_success:
-        return card
-    words = performance_words(usage.get(tool.id))
-    return card.edit(lambda text: f"{text} {words}")
+def hit_line(hit: Hit, query: Query, usage: Mapping[Any, Usage]) -> Variants:
+    """A hit as one line, with where else it is; whoever asks for fast or good ones is told how it has done."""
+    card = variants_of(hit.tool, Level.PARAMETERS)
+    words = [performance_words(usage.get(hit.tool.id))] if query.max_latency_ms or query.min_success else []
+    if hit.copies:
+        left = len(hit.copies) - ALSO_NAMED
+        words.append(f"also: {', '.join((*hit.also[:ALSO_NAMED], *([f'+{left}'] if left > 0 else [])))}")
+    return card.edit(lambda text: " ".join((text, *words))) if words else card
 
 
 def parameters(tool: Tool, *, optional: int = OPTIONAL_SHOWN) -> str:

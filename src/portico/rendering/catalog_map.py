@@ -10,7 +10,8 @@ from portico.catalog.categories_and_order import unwritten
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import Facets
 from portico.domain.disclosure import Disclosure, Query
-from portico.domain.tool import Category
+from portico.domain.server import Server
+from portico.domain.tool import Category, Tool
 from portico.errors import NextCall
 from portico.protocols import TokenCounter
 from portico.text.untrusted import one_line
@@ -18,6 +19,7 @@ from portico.text.untrusted import one_line
 from .budget import Spell, Variants, fit
 
 QUOTED_LENGTH = 100
+SUBJECT_NAMES = 12  # tools of a server that are named where a query is about it
 MAP_MARGIN = 50  # tokens that are left for each tool that is named before the map
 _LAST_LINE = 10  # tokens of the line that counts what is withheld
 
@@ -75,13 +77,14 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def nothing_lines(query: Query, nearest: Sequence[str], spell: Spell) -> list[str]:
-    """That no tool fits, what is nearest, and what to try next."""
+def nothing_lines(query: Query, nearest: Sequence[str], spell: Spell, unmatched: Sequence[str] = ()) -> list[str]:
+    """That no tool fits, which words none has, what is nearest, and what to try next."""
     chosen = ", ".join(_filter_words(name, value) for name, value in query.filters.items())
     if not query.text.strip():
         lines = [f"no tool has all of this: {chosen}"]
     else:
         lines = [f"no tool fits {query.text[:QUOTED_LENGTH]!r}" + (f" with {chosen}" if chosen else "")]
+        lines[0] += f"; {none_mentions(unmatched)}" if unmatched else ""
     if nearest:
         lines.append("nearest: " + ", ".join(nearest))
     if chosen:
@@ -89,6 +92,24 @@ def nothing_lines(query: Query, nearest: Sequence[str], spell: Spell) -> list[st
         return [*lines, f"next: fewer filters: {spell(wider)}"]
     server = NextCall("search", {"query": "", "server": "..."})
     return [*lines, f"next: other words for one thing to do, or all of a server: {spell(server)}"]
+
+
+def doubt_line(unmatched: Sequence[str]) -> str:
+    """That the hits below may not do what was asked for, and which words of the query none of them has."""
+    return "; ".join(filter(None, ("weak matches, read them before a call", none_mentions(unmatched))))
+
+
+def none_mentions(unmatched: Sequence[str]) -> str:
+    """The words of a query that no tool has."""
+    return f"none mentions {', '.join(unmatched)}" if unmatched else ""
+
+
+def server_lines(server: Server, tools: Sequence[Tool], spell: Spell) -> list[str]:
+    """What a server has, for a query that is about the server and not about one thing to do."""
+    names = ", ".join(tool.handle.partition(".")[2] for tool in tools[:SUBJECT_NAMES])
+    more = f", +{len(tools) - SUBJECT_NAMES}" if len(tools) > SUBJECT_NAMES else ""
+    call = NextCall("search", {"query": "", "server": server.identifier})
+    return [f"{server.identifier} has {_count(len(tools), 'tool')}: {names}{more}", f"all of them: {spell(call)}"]
 
 
 def _filter_words(name: str, value: object) -> str:

@@ -248,8 +248,16 @@ class ScriptSession:
             limit=max(1, min(SEARCH_CARDS_LIMIT, int(limit))) if isinstance(limit, int | float) else 0,
         )
         await self.gateway.prefetch_embedding(query.text)
-        tools = [hit.tool for hit in self.gateway.search_hits(self.caller, query, nearest=False).hits]
-        return [{**_place(tool), "effect": str(tool.effect), "signature": signature(tool)} for tool in tools]
+        hits = self.gateway.search_hits(self.caller, query, nearest=False).hits
+        return [
+            {
+                **_place(hit.tool),
+                "effect": str(hit.tool.effect),
+                "signature": signature(hit.tool),
+                **({"also": list(hit.also)} if hit.copies else {}),
+            }
+            for hit in hits
+        ]
 
     async def _describe(self, asked: Any) -> Any:
         given = _named(asked, "names").get("names")

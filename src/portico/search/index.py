@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import compress, islice
@@ -19,13 +18,13 @@ from numpy.typing import NDArray
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.disclosure import Findings, Hit
 from portico.domain.tool import Tool, ToolId
-from portico.domain.usage import Usage
 from portico.domain.version import VERSION
 from portico.errors import StoreError
 from portico.protocols import DefinitionStore, Index
 
 from .embeddings.cache import Meanings
 from .query import MOST_NEEDS, QueryPart, QueryReader
+from .ranking import AGE_PART, Rank, confidence, group, leader
 from .word_vectors import (
     Mask,
     Numbers,
@@ -39,58 +38,9 @@ from .word_vectors import (
     read_tools,
     shipped_table,
 )
-from .words import NAME_MARK, Postings, action_and_thing, document, plain, post, read, split_description, stem_of, words
-
-_UNUSED = Usage()
-USAGE_SHARE = 0.01  # what usage can add to a score, at the very most: a hit that is more than this ahead stays ahead
-
-
-def settle(hits: Sequence[Hit], usage: Mapping[ToolId, Usage]) -> list[Hit]:
-    """The same hits; among practically equal ones those come first that are called often and well."""
-    if not any(hit.tool.id in usage for hit in hits):
-        return list(hits)
-    weighed = [_weighed(hit, usage.get(hit.tool.id)) for hit in _with_best_copies(hits, usage)]
-    return sorted(weighed, key=lambda hit: -hit.score)
-
-
-def _with_best_copies(hits: Sequence[Hit], usage: Mapping[ToolId, Usage]) -> list[Hit]:
-    """Of tools that are copies of each other, the one that is used most takes the first of their places."""
-    places: dict[str, list[int]] = {}
-    for place, hit in enumerate(hits):
-        places.setdefault(hit.name, []).append(place)
-    found = list(hits)
-    for copies in places.values():
-        if any(COPY_PART in hits[place].why for place in copies[1:]):
-            ranked = sorted(copies, key=lambda place: -_standing(usage.get(hits[place].tool.id, _UNUSED)))
-            for place, chosen in zip(copies, ranked, strict=True):
-                found[place] = _in_place_of(hits[chosen], hits[place])
-    return found
-
-
-def _in_place_of(hit: Hit, other: Hit) -> Hit:
-    """A hit with the score of another, the difference told as what copies lose or gain."""
-    why = {part: value for part, value in hit.why.items() if part != COPY_PART}
-    lost = round(other.score - sum(why.values()), 4)
-    return replace(hit, score=other.score, why={**why, COPY_PART: lost} if lost else why)
-
-
-def _weighed(hit: Hit, usage: Usage | None) -> Hit:
-    part = round(USAGE_SHARE * max(hit.score, 0) * _standing(usage), 4) if usage else 0.0
-    if not part:
-        return hit
-    return replace(hit, score=round(hit.score + part, 4), why={**hit.why, "usage": part})
-
-
-def _standing(usage: Usage) -> float:
-    """From 0 (never called, or never well) towards 1; each call counts less than the one before."""
-    weight = math.log1p(usage.calls) * (usage.success or 0.0)
-    return weight / (1 + weight)
-
+from .words import NAME_MARK, Postings, document, plain, post, read, split_description, stem_of, words
 
 SEMANTIC_PART = "semantic"  # what an embedder says of the query and the tool
-COPY_PART = "like one before it"  # what a tool loses for others of its name and meaning that come before it
-
-
 PREFIX_PART = "name begins so"
 ECHO_PART = "says the query's words"  # what a tool loses that a server of many subjects has for just this query
 NOISE = 0.0003  # what rounding may leave over
@@ -139,8 +89,8 @@ def _heard(value: float) -> float:
     return value if abs(value) > NOISE else 0.0
 
 
-MEANING = 0.7  # what meaning counts beside words: a tool that has every word and means just the same would score 1.7
-SUBJECT = 0.3  # what the subject of the tool's server counts beside its own meaning
+MEANING = 0.8  # what meaning counts beside words: a tool that has every word and means just the same would score 1.8
+SUBJECT = 0.2  # what the subject of the tool's server counts beside its own meaning
 FEW_TOOLS = 3  # tools with which a server's subject counts half of that: one tool alone is not yet a subject
 SEMANTIC = 0.4
 """What an embedder's word counts beside both, where there is an embedder; docs/decisions/0013 has the figures."""
@@ -153,22 +103,21 @@ LOOKED_AT = 10  # tools that are looked at for it
 ANSWERS = 0.2  # the score of another tool, from which on an echo stands behind it
 BEHIND = 0.97  # and where
 WHOLE = 0.3  # what the whole query counts beside the need that a tool answers best, where there are several
-FITS = 0.28
-"""The best score below which no tool is said to answer the query; docs/decisions/0012 has the figures behind it."""
+FLOOR = 0.28  # the best score of a need, at least, beside which its tools are measured
 CLEAR = 0.3  # how much nearer than tools in general a tool is that answers the query by an embedder's word alone
 WORTH = 0.4  # the share of the best score below which a tool is not worth showing
 EXACT = 10.0
 BEGINNING = 2.0  # what the one name counts that begins with the query: more than words and meaning together
 SHORTEST_BEGINNING = 3
 PREFIX = 0.3
-ALIKE = 0.55  # how near two tools are, at least, that do practically the same to a thing of one name
-SAME = 0.85  # how near they are where the names of the things differ
-COPY = 0.97  # how near they are that are as good as copies
-SEVERAL = 3  # tools that do the same, from which on one line shows them
+SUBJECT_WORDS = 2  # words of a query that may be a subject and nothing to be done
+SUBJECT_TOOLS = 3  # tools of a server, at least, that have them
+SUBJECT_SHARE = 0.6  # the share of its tools that do, and of the tools that have them
+NEED_LENGTH = 80  # characters of a part of a query that are told with its hits
 NAME_LENGTH = 600  # characters of a query that may be a name; the longest names are shorter
 CONSIDERED = 100  # tools that are looked at closely, for their words and again for their meaning
 FEW = 640  # tools up to which all are looked at
-DEEP = 8  # how many tools are looked at for each line that is asked for
+DEEP = 100  # tools beyond the lines asked for, among which those are that do the same
 MARGIN = 10  # tools beyond those asked for that may still move up
 BATCH = 256  # tools that are read together
 VIEWS = 64  # visible sets that are kept at hand
@@ -184,6 +133,8 @@ class ToolIndex:
         self.table = table
         self.semantics: Semantics | None = None
         """The same tools in the eyes of an embedder, where there is one."""
+        self.ages: Mapping[str, int] = {}
+        """The servers, by how many were there before them."""
         self._all = np.arange(len(tools))
         self._views: dict[int, _View] = {}
 
@@ -219,17 +170,15 @@ class ToolIndex:
         if echoing is not None:
             named, begun = np.setdiff1d(named, tools[echoing]), np.setdiff1d(begun, tools[echoing])
         behind = total if echoing is None else _behind(total, echoing)
-        ranked = self._ranked(text, behind, tools, set(named.tolist()), set(begun.tolist()), DEEP * limit + MARGIN)
+        ranked = self._ranked(text, behind, tools, set(named.tolist()), set(begun.tolist()), limit + DEEP)
         if echoing is not None:
             _tell_echoes(ranked, behind - total, echoing)
         if semantic_part is not None:
             _tell_semantic(ranked, semantic_part)
-        hits = tuple(
-            self._hit(line, asked[best[line[0].place]], scores[best[line[0].place], line[0].place])
-            for line in self._grouped(ranked, limit)
-        )
-        fits = bool(len(named) or len(begun)) or _fits(asked, scores, semantic)
-        return Findings(hits=hits, fits=bool(hits) and fits)
+        lines = self._grouped(text, ranked, limit)
+        hits = tuple(self._hit(line, asked, best, scores) for line in lines)
+        sure = bool(len(named) or len(begun)) or (semantic is not None and semantic.max() >= CLEAR * SEMANTIC)
+        return self._findings(text, view, hits, asked, float(scores.max()), sure=sure)
 
     def _considered(
         self, asked: Sequence[QueryPart], lexical: Sequence[Vector], named: Numbers, count: int, mask: Mask | None
@@ -292,7 +241,7 @@ class ToolIndex:
 
     def _ranked(
         self, text: str, total: Vector, tools: Numbers, named: Set[int], begun: Set[int], count: int
-    ) -> list[_Rank]:
+    ) -> list[Rank]:
         """The best by words and meaning, whole names before all, and beginnings of names earlier."""
         places = np.flatnonzero(total >= max(WORTH * float(total.max()), 1e-6))
         if len(places) > count:
@@ -302,7 +251,7 @@ class ToolIndex:
         rows = zip(
             total[places].astype(np.float64).round(4).tolist(), tools[places].tolist(), places.tolist(), strict=True
         )
-        ranked = [_Rank(score, self.tools[number].handle, number, place) for score, number, place in rows]
+        ranked = [Rank(score, self.tools[number].handle, number, place) for score, number, place in rows]
         wanted = plain(text[:NAME_LENGTH])
         for row in ranked if len(wanted) >= 3 or named else ():
             tool = self.tools[row.number]
@@ -314,7 +263,7 @@ class ToolIndex:
             # Most names do not even share the first letter.
             elif tool.id.name[:1].casefold() == wanted[:1] and plain(tool.id.name).startswith(wanted):
                 row.add(PREFIX_PART, PREFIX)
-        ranked.sort(key=_Rank.place_in_order)
+        ranked.sort(key=Rank.place_in_order)
         return ranked
 
     def _echoing(self, text: str, total: Vector, tools: Numbers) -> Mask | None:
@@ -333,36 +282,64 @@ class ToolIndex:
         caught = {int(servers[place]) for place in first if _echoes(asked, self.tools[tools[place]])}
         return np.isin(servers, list(caught)) if caught else None
 
-    def _grouped(self, ranked: Sequence[_Rank], limit: int) -> list[list[_Rank]]:
+    def _grouped(self, text: str, ranked: Sequence[Rank], limit: int) -> list[list[Rank]]:
         """The first tools that differ, each followed by tools of other servers that do practically the same."""
         near = self.vectors.among([row.number for row in ranked])
-        groups: list[list[int]] = []
-        for place in range(len(ranked)):
-            group = next((group for group in groups if self._is_same(ranked, near, group[0], place)), None)
-            if group is None:
-                groups.append([place])
-            else:
-                group.append(place)
-        lines = sorted(line for group in groups for line in _lines(group, near))
-        return [[ranked[place] for place in line] for line in lines[:limit]]
+        asked = frozenset(words(text[:NAME_LENGTH]))
+        lines = []
+        for line in group(ranked, self.tools, near, limit):
+            first = leader(line, ranked, self.tools, near, self.ages, asked) if len(line) > 1 else line[0]
+            if first != line[0]:
+                ranked[first].add(AGE_PART, round(ranked[line[0]].score - ranked[first].score, 4))
+            lines.append([ranked[first], *(ranked[place] for place in line if place != first)])
+        return lines
 
-    def _is_same(self, ranked: Sequence[_Rank], near: Vector, first: int, place: int) -> bool:
-        """Whether a tool does practically the same as a better one of another server."""
-        one, other = self.tools[ranked[first].number], self.tools[ranked[place].number]
-        if one.id.server == other.id.server or near[first, place] < ALIKE:
-            return False
-        mine, theirs = action_and_thing(one.id.name), action_and_thing(other.id.name)
-        if mine[0] and theirs[0] and mine[0] != theirs[0]:
-            return False
-        return mine[1] == theirs[1] or bool(near[first, place] >= SAME)
+    def _findings(
+        self, text: str, view: _View, hits: tuple[Hit, ...], asked: Sequence[QueryPart], best: float, *, sure: bool
+    ) -> Findings:
+        """The hits, with what is doubtful about them."""
+        fits, weak = confidence(best, view.size)
+        weak = not sure and (weak or any(need.is_elsewhere for need in asked))
+        return Findings(
+            hits=hits,
+            fits=bool(hits) and (sure or fits),
+            weak=bool(hits) and weak,
+            unmatched=view.reader.unmatched(text) if weak or (not sure and not fits) else (),
+            subject=self._subject(asked, view.mask) if len(asked) == 1 else "",
+        )
 
-    def _hit(self, line: Sequence[_Rank], need: QueryPart, base: float) -> Hit:
+    def _subject(self, asked: Sequence[QueryPart], mask: Mask | None) -> str:
+        """The server that a query of one or two words is about: most of what it has, and few others have, says them."""
+        terms = asked[0].terms
+        if not 0 < len(asked[0].spelled) <= SUBJECT_WORDS or asked[0].asks or len(terms) < len(asked[0].spelled):
+            return ""
+        stems = {stem_of(word) for word in asked[0].spelled}
+        found = None
+        for term in terms:
+            if term.word in stems:
+                found = term.tools if found is None else np.intersect1d(found, term.tools, assume_unique=True)
+        if found is None or not len(found):
+            return ""
+        found = found if mask is None else found[mask[found]]
+        server_of = self._subjects[1]
+        counts = np.bincount(server_of[found], minlength=1) if len(found) else np.zeros(1)
+        first = int(counts.argmax())
+        own = server_of == first if mask is None else (server_of == first) & mask
+        held, size = int(counts[first]), int(np.count_nonzero(own))
+        if held < SUBJECT_TOOLS or held < SUBJECT_SHARE * size or held < SUBJECT_SHARE * len(found):
+            return ""
+        return self.tools[int(found[server_of[found] == first][0])].id.server
+
+    def _hit(self, line: Sequence[Rank], asked: Sequence[QueryPart], best: Numbers, scores: Vector) -> Hit:
+        """The first tool of a line, with those that it speaks for."""
         row = line[0]
+        need = int(best[row.place])
         return Hit(
             tool=self.tools[row.number],
             score=row.score,
-            why=Why(need, row.number, float(base), row.score, row.added),
-            copies=tuple(self.tools[other.number] for other in line[1:]),
+            why=Why(asked[need], row.number, float(scores[need, row.place]), row.score, row.added),
+            copies=tuple(self._hit([other], asked, best, scores) for other in line[1:]),
+            need=" ".join(asked[need].text.split())[:NEED_LENGTH] if len(asked) > 1 else "",
         )
 
     def _view(self, within: Set[ToolId]) -> _View:
@@ -372,21 +349,13 @@ class ToolIndex:
             return known
         found = np.fromiter((tool.id in within for tool in self.tools), dtype=np.bool_, count=len(self.tools))
         mask = None if found.all() else found
-        view = _View(within, mask, QueryReader(self.postings, self.table, mask))
+        size = len(self.tools) if mask is None else int(np.count_nonzero(mask))
+        view = _View(within, mask, QueryReader(self.postings, self.table, mask), size)
         if isinstance(within, frozenset):  # others may change under our hands
             if len(self._views) >= VIEWS:
                 self._views.clear()
             self._views[id(within)] = view
         return view
-
-
-def _lines(group: list[int], near: Vector) -> list[list[int]]:
-    """Many that do the same are one line; of few, those only that are as good as copies."""
-    if len(group) >= SEVERAL:
-        return [group]
-    first = group[0]
-    copies = [place for place in group[1:] if near[first, place] >= COPY]
-    return [[first, *copies], *([place] for place in group[1:] if place not in copies)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -396,6 +365,7 @@ class _View:
     within: Set[ToolId]
     mask: Mask | None  # none when all may be found
     reader: QueryReader
+    size: int  # how many tools these are
 
 
 def _answers(scores: Vector, asked: Sequence[QueryPart]) -> Vector:
@@ -426,8 +396,8 @@ def _total(
     whole = np.average(scores, axis=0, weights=[need.mass for need in asked]).astype(np.float32)
     if semantic is not None:
         whole += semantic
-    scale = np.float32(WHOLE / max(float(whole.max()), FITS))
-    shares = scores / np.maximum(scores.max(axis=1, keepdims=True), np.float32(FITS))
+    scale = np.float32(WHOLE / max(float(whole.max()), FLOOR))
+    shares = scores / np.maximum(scores.max(axis=1, keepdims=True), np.float32(FLOOR))
     if asked[0].parts:
         shares *= _weights(scores, asked)[:, None]
     best = shares.argmax(axis=0)
@@ -441,27 +411,19 @@ def _echoes(asked: Set[str], tool: Tool) -> bool:
     return len(asked) > 1 and any(len(asked & set(one)) >= ECHO * len(asked) for one in said)
 
 
-def _tell_echoes(ranked: list[_Rank], lost: Vector, echoing: Mask) -> None:
+def _tell_echoes(ranked: list[Rank], lost: Vector, echoing: Mask) -> None:
     """Tell what tools have lost that echo the query, and take back what the beginning of their names brought."""
     for row in ranked:
         if echoing[row.place]:
             row.score = round(row.score - row.added.get(PREFIX_PART, 0.0), 4)
             row.added = {ECHO_PART: round(float(lost[row.place]), 4)}
-    ranked.sort(key=_Rank.place_in_order)
+    ranked.sort(key=Rank.place_in_order)
 
 
-def _tell_semantic(ranked: Sequence[_Rank], parts: Vector) -> None:
+def _tell_semantic(ranked: Sequence[Rank], parts: Vector) -> None:
     """Tell what an embedder has part in the scores, which have it already."""
     for row in ranked:
         row.added = {**row.added, SEMANTIC_PART: float(parts[row.place])}
-
-
-def _fits(asked: Sequence[QueryPart], scores: Vector, semantic: Vector | None) -> bool:
-    """Whether some tool answers some part of the query, by words and meaning or by an embedder's word alone."""
-    answered = [row for row, need in zip(scores, asked, strict=True) if not need.is_elsewhere]
-    if any(row.max() >= FITS for row in answered):
-        return True
-    return bool(answered and semantic is not None and semantic.max() >= CLEAR * SEMANTIC)
 
 
 def _behind(total: Vector, echoing: Mask) -> Vector:
@@ -477,31 +439,7 @@ def _behind(total: Vector, echoing: Mask) -> Vector:
     return found
 
 
-_NOTHING: Mapping[str, float] = {}
 _NO_TOOLS: Numbers = np.array([], dtype=np.intp)
-
-
-class _Rank:
-    """Where one tool stands; made a few dozen times for every query, so there is little to it."""
-
-    __slots__ = ("added", "handle", "number", "place", "score")
-
-    def __init__(self, score: float, handle: str, number: int, place: int) -> None:
-        self.score = score
-        self.handle = handle
-        self.number = number
-        self.place = place
-        self.added: Mapping[str, float] = _NOTHING
-
-    def add(self, part: str, value: float) -> None:
-        """One part more."""
-        if value:
-            self.added = {**self.added, part: value}
-            self.score = round(self.score + value, 4)
-
-    def place_in_order(self) -> tuple[float, str]:
-        """What it is sorted by."""
-        return -self.score, self.handle
 
 
 def build_index(
@@ -516,6 +454,7 @@ def build_index(
     """
     before = previous if isinstance(previous, ToolIndex) else None
     index = index_tools(list(snapshot.tools.values()), before, store)
+    index.ages = snapshot.ages
     if source is not None:
         index.semantics = read_tools(source, index.tools, before.semantics if before is not None else None)
     return index

@@ -110,6 +110,8 @@ _SEVERAL = re.compile(
     re.IGNORECASE,
 )
 """What a query has that asks for several things, unless it is a long one."""
+_LONE_WORD = re.compile(r"(?<![\w/.@:-])[^\W\d_]{3,40}(?![\w/@-]|[.:]\w)")
+"""A word that is no part of a name, a path or an address."""
 _QUOTED = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']{3,}'(?!\w)|`[^`]*`")
 _SENTENCE = re.compile(r"(?<=[.?!])\s+")
 _AND = re.compile(r",?\s+and\s+(?=([a-z]+)\b)", re.IGNORECASE)
@@ -216,6 +218,7 @@ NEAR_WEIGHT = 0.7  # what a misspelled word counts
 SYNONYM_LEAST = 0.015  # the share of a query's weight below which a synonym is left out
 PROMISING = 6  # words of a part that tell whether tools might answer it
 ASKED = 1.6  # how much more a sentence that asks for something is looked at than one that tells something
+MOST_UNMATCHED = 5  # words that are named which no tool has
 CORRECTED = 4  # unknown words of a query for which near ones are looked for
 
 
@@ -243,6 +246,8 @@ class QueryPart(NamedTuple):
     vector: Vector
     mass: float  # what all of its words tell together
     is_elsewhere: bool = False  # whether it names a product that no tool knows
+    spelled: tuple[str, ...] = ()  # the words that tell something, as they were typed
+    asks: bool = False  # whether one of them is an action
     asked: float = 1.0  # more than 1 where it asks for something and does not tell it
     parts: int = 0  # how many parts the query has, where it is so long that most of it may be talk
 
@@ -295,7 +300,21 @@ class QueryReader:
         weights, mass = self._weigh(stems, spelled)
         terms = tuple(QueryTerm(word, weight / mass, *self.postings.of(word)) for word, weight in weights.items())
         is_elsewhere = any(word in PRODUCTS and not self._count(stem_of(word)) for word in spelled)
-        return QueryPart(text, terms, self.table.of_query(spelled), mass, is_elsewhere)
+        said = tuple(word for word, weight in spelled.items() if weight == 1.0)
+        asks = any(word in _ACTIONS for word in said)
+        return QueryPart(text, terms, self.table.of_query(spelled), mass, is_elsewhere, said, asks)
+
+    def unmatched(self, text: str) -> tuple[str, ...]:
+        """The words of a query that no tool has, as they were typed, in their order."""
+        found = []
+        for word in dict.fromkeys(_LONE_WORD.findall(text[:QUERY_LIMIT])):
+            stemmed = stem_of(plain := word.lower())
+            is_known = not stemmed or self._count(stemmed) or plain not in query_words(plain)
+            if not is_known and (plain in PRODUCTS or not self._near_words.near(stemmed)):
+                found.append(word)
+            if len(found) == MOST_UNMATCHED:
+                break
+        return tuple(found)
 
     def _weigh(self, stems: Mapping[str, float], spelled: Mapping[str, float]) -> tuple[dict[str, float], float]:
         """Each word that tools have with its weight, and the weight of the whole query, unknown words included."""

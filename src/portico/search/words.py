@@ -32,7 +32,7 @@ _LITERAL = re.compile(
 )
 _CONTRACTION = re.compile(r"(?<=\w)['\u2019](?:s|re|ve|ll|d|m)\b|\b\w+n['\u2019]t\b", re.IGNORECASE)
 LITERAL_WEIGHT = 0.3
-PATH_WEIGHT = 0.1  # what a word of a path or URL counts: it names a thing, and hardly ever what to do with it
+PATH_WEIGHT = 0.05  # what a word of a path or URL counts: it names a thing, and hardly ever what to do with it
 WORD_LENGTH = 60  # letters of a word that are compared, so that no text can fill the memory with its words
 QUERY_LIMIT = 20_000  # characters of a query that are read; the rest cannot change what it asks for
 

@@ -12,7 +12,7 @@ import orjson
 
 from portico.catalog.categories_and_order import Order, unwritten
 from portico.catalog.view import CatalogView
-from portico.domain.disclosure import Card, Hit, View
+from portico.domain.disclosure import Card, Findings, Hit, View
 from portico.domain.server import Packaging
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage import Usage
@@ -284,11 +284,9 @@ class TierView:
         )
         return compose(outline, [self._forms(tool).summary() for tool in page.tools], allowed, self.counter)
 
-    def search(
-        self, wanted: Mapping[str, Any], page: ToolPage, hits: Sequence[Hit], fits: bool, allowed: Allowance
-    ) -> View:
-        """T2 of a search; hits stand for the tools of the page where words were searched for."""
-        told = {hit.tool.id: {"score": hit.score, "why": dict(hit.why)} for hit in hits}
+    def search(self, wanted: Mapping[str, Any], page: ToolPage, found: Findings, allowed: Allowance) -> View:
+        """T2 of a search; its hits stand for the tools of the page where words were searched for."""
+        told = {hit.tool.id: _told_of(hit) for hit in found.hits}
         items = [self._forms(tool, told.get(tool.id, {})).summary() for tool in page.tools]
         further = search_path(wanted, **{**page.asked, "page": page.following}) if page.following else ""
         retry = "fewer filters" if wanted.keys() - {"text"} else "other words for one thing to do"
@@ -296,10 +294,10 @@ class TierView:
             tier="tool_summaries",
             items="tools",
             before={"filter": echo(wanted)},
-            after={"fits": fits, "pagination": page.as_data},
+            after={"fits": found.fits, **_doubt(found), "pagination": page.as_data},
             ids=[tool.id for tool in page.tools],
             total=page.total,
-            next=(further or self.paths.any_tool) if fits else f"{retry}, or {self.paths.categories}",
+            next=(further or self.paths.any_tool) if found.fits else f"{retry}, or {self.paths.categories}",
             path=lambda tokens: search_path(wanted, **page.asked, budget=tokens),
         )
         return compose(outline, items, allowed, self.counter)
@@ -332,3 +330,15 @@ class TierView:
             extra=extra or {},
             learned=self.learned(tool),
         )
+
+
+def _told_of(hit: Hit) -> dict[str, Any]:
+    """What a search tells of a tool beside the tool itself."""
+    need = {"need": hit.need} if hit.need else {}
+    return {"score": hit.score, "also": list(hit.also), **need, "why": dict(hit.why)}
+
+
+def _doubt(found: Findings) -> dict[str, Any]:
+    """That the hits may not do what was asked for, and which words no tool has."""
+    weak = {"weak": True} if found.weak else {}
+    return {**weak, "unmatched": list(found.unmatched)} if found.unmatched else weak

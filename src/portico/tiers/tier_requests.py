@@ -25,7 +25,7 @@ from portico.errors import CallError, NextCall, UnknownFilter
 from portico.gateway import Gateway
 from portico.rendering.budget import equal_share
 from portico.rendering.cache import AnswerCache
-from portico.search.index import settle
+from portico.search.ranking import settle
 
 from .fit_to_budget import TierView, ToolPage, page_of
 from .paths_and_uris import CATEGORY, RESOURCES, REST, TierLinks
@@ -152,11 +152,11 @@ class TierAnswers:
         if query.text.strip():
             found = self.gateway.hits(tiers.seen, query)
             if not found.fits:
-                found = Findings(hits=tuple(self.gateway.nearest(tiers.seen, query)))
+                found = replace(found, hits=tuple(self.gateway.nearest(tiers.seen, query)))
             allowed = await self._left(tiers, budget)
             hits = tuple(settle(found.hits[place - 1 : place - 1 + page_size], tiers.order.usage))
             shown = ToolPage(tools=[hit.tool for hit in hits], total=len(found.hits), page=page, size=page_size)
-            view = tiers.search({**query.filters, "text": query.text}, shown, hits, found.fits, allowed)
+            view = tiers.search({**query.filters, "text": query.text}, shown, replace(found, hits=hits), allowed)
         else:
             view = await self._filtered(tiers, query, page, page_size, budget)
         if not self.is_quiet:
@@ -257,7 +257,7 @@ class TierAnswers:
 
         def make(allowed: Allowance) -> View:
             passed = tiers.order.best_first(tool for tool in tiers.seen.tools if tool.id in within)
-            return tiers.search(query.filters, page_of(passed, page, page_size), (), bool(passed), allowed)
+            return tiers.search(query.filters, page_of(passed, page, page_size), Findings(fits=bool(passed)), allowed)
 
         key, allowed = (tuple(query.filters.items()), page, page_size), await self._left(tiers, budget)
         # Which tools are fast or good enough changes with every call.

@@ -139,6 +139,7 @@ def performance(usage: Usage | None) -> Json:
 HOT_LENGTH = 160  # characters of a description in the hot list
 SUMMARY_LENGTH = 120
 SHORT_LENGTH = 50
+ALSO_SHOWN = 3  # tools of other servers that are named in a short form
 CUT_LENGTH, LONGER_LENGTH = 800, 150
 """Characters of a tool's description, and of a parameter's, where descriptions begin to give way."""
 EXAMPLES_SHOWN = 3
@@ -189,7 +190,7 @@ class ToolForms:
     def summary(self) -> Variants:
         """The tool among others of its category or answer: its parameters with their types."""
         tool = self.tool
-        score = {"score": self.extra["score"]} if "score" in self.extra else {}
+        score = {"score": self.extra["score"], "also": self.extra["also"][:ALSO_SHOWN]} if self.extra else {}
 
         def typed(length: int) -> Json:
             return {**self._describe(length), "params": simplify_params(tool.input_schema)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,7 @@ import typer
 
 from portico.admin import Bill, ServerReport
 from portico.domain.call import Call, Result
-from portico.domain.disclosure import Disclosure, Hit, Query
+from portico.domain.disclosure import Disclosure, Findings, Hit, Query
 from portico.domain.tool import Tool
 from portico.errors import Refused, UnknownServer
 
@@ -99,18 +99,21 @@ def search(
         limit=limit or 0,
     )
 
-    async def work(application: Application) -> tuple[Sequence[Hit], Disclosure, OwnNames]:
+    async def work(application: Application) -> tuple[Findings, Disclosure, OwnNames]:
         gateway = application.gateway
         await gateway.prefetch_embedding(query)
         view = gateway.view(CALLER)
         found = gateway.search(view, question, spell=spell)
-        hits = gateway.first_page(view, question).hits if found.fits else gateway.nearest(view, question)
-        return hits, found, OwnNames(view)
+        page = gateway.first_page(view, question)
+        return page if found.fits else replace(page, hits=tuple(gateway.nearest(view, question))), found, OwnNames(view)
 
-    hits, found, own = in_app(ctx, work)
+    page, found, own = in_app(ctx, work)
+    hits = page.hits
     if as_json:
-        listed = [hit_data(hit, explain=explain) for hit in hits]
-        data(listed if found.fits else {"fits": False, "query": query, "nearest": listed})
+        doubt = {"weak": True, "unmatched": page.unmatched} if page.weak else {}
+        listed = [hit_data(hit, explain=explain) | doubt for hit in hits]
+        missing = {"unmatched": page.unmatched} if page.unmatched else {}
+        data(listed if found.fits else {"fits": False, "query": query, **missing, "nearest": listed})
     else:
         say(own.shorten(explanation(hits) if explain and found.fits and query.strip() else found.text))
     if not found.fits:
@@ -183,7 +186,9 @@ def hit_data(hit: Hit, *, explain: bool) -> dict[str, Any]:
         "category": hit.tool.category,
         "tags": hit.tool.tags,
         "description": hit.tool.description,
+        "also": hit.also,
     }
+    found |= {"need": hit.need} if hit.need else {}
     return found | ({"why": dict(hit.why)} if explain else {})
 
 

@@ -109,6 +109,10 @@ class ToolSummary(Shape):
     returns: str | None = None
     avg_latency: str | None = None
     score: float | None = Field(default=None, description="How well it answers the search.")
+    also: list[str] | None = Field(
+        default=None, description="Handles of tools of other servers that do practically the same, best first."
+    )
+    need: str | None = Field(default=None, description="The part of the search that it answers, where it has several.")
     why: dict[str, float] | None = Field(default=None, description="The parts of the score.")
     param_names: list[str] | None = Field(default=None, description="Some of them, where `params` has no room.")
     parameter_count: int | None = Field(default=None, description="Where not all parameters have room.")
@@ -133,6 +137,8 @@ class ToolSummariesResponse(Disclosed):
     tier: Literal["tool_summaries"]
     filter: str | None = Field(default=None, description="What was asked for, as `category=code_analysis`.")
     fits: bool | None = Field(default=None, description="Of a search: false when no tool answers it, only the nearest.")
+    weak: bool | None = Field(default=None, description="Of a search: true when its tools may not answer it.")
+    unmatched: list[str] | None = Field(default=None, description="Words of such a search that no tool has.")
     tools: list[ToolSummary]
     pagination: Pagination | None = None
 
