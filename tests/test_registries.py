@@ -12,7 +12,7 @@ import pytest
 
 from portico.application import Application
 from portico.config import CatalogSettings, StorageSettings
-from portico.config.safe_regex import read_pattern
+from portico.config.profiles import read_pattern
 from portico.domain.call import Call
 from portico.domain.disclosure import Query
 from portico.domain.profile import Profile

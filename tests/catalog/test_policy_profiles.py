@@ -6,7 +6,7 @@ import pytest
 
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogPolicy
-from portico.config.safe_regex import read_pattern
+from portico.config.profiles import read_pattern
 from portico.domain.call import Caller
 from portico.domain.profile import OPEN, Profile
 from portico.domain.server import Offering, ToolFilter

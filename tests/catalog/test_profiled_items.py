@@ -6,7 +6,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from portico.config.safe_regex import read_pattern
+from portico.config.profiles import read_pattern
 from portico.domain.profile import Profile
 from portico.domain.server import Offering
 from portico.surfaces.mcp.server import SurfaceServer

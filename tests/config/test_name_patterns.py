@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.config.safe_regex import NAME_LENGTHS, PATTERN_LENGTH, read_pattern
+from portico.config.profiles import NAME_LENGTHS, PATTERN_LENGTH, read_pattern
 
 QUICK = [
     ".*",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portico.catalog.prompts_and_resources import Items, collect
-from portico.config.safe_regex import read_pattern
+from portico.config.profiles import read_pattern
 from portico.domain.call import Call, Caller
 from portico.domain.disclosure import Query
 from portico.domain.journal_entries import Lookup
