@@ -133,14 +133,15 @@ def test_hits_tell_whether_they_answer_the_query_or_are_only_the_nearest(catalog
 async def test_what_is_called_well_comes_first_among_equals(catalog: Catalog) -> None:
     for server in ("s1", "s2"):
         catalog.add_tools(server, [ISSUE], call=run)
-    before = {text: [hit.server for hit in catalog.search(text)] for text in ("create_issue", "open an issue")}
-    assert all(servers.index("s1") < servers.index("s2") for servers in before.values())
+    for text in ("create_issue", "open an issue"):
+        first = catalog.search(text)[0]
+        assert (first.handle, first.also) == ("github.create_issue", ("s1.create_issue", "s2.create_issue"))
     await catalog.call("s2.create_issue", {"title": "x"})
-    for text in before:
-        hits = {hit.server: hit for hit in catalog.search(text)}
-        assert [*hits].index("s2") < [*hits].index("s1")
-        assert 0 < hits["s2"].why["usage"] <= 0.01 * hits["s2"].score
-        assert all(hit.score == pytest.approx(sum(hit.why.values()), abs=0.001) for hit in hits.values())
+    for text in ("create_issue", "open an issue"):
+        hits = catalog.search(text)
+        assert (hits[0].handle, hits[0].also) == ("s2.create_issue", ("github.create_issue", "s1.create_issue"))
+        assert 0 < hits[0].why["usage"] <= 0.01 * hits[0].score
+        assert all(hit.score == pytest.approx(sum(hit.why.values()), abs=0.001) for hit in hits)
     assert "performance: 1 call, 100.0% success" in catalog.describe(["s2.create_issue"]).text
     assert catalog.search("", limit=0, server="s2") == []
 

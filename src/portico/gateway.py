@@ -259,7 +259,7 @@ class Gateway:
         found = self.hits(view, query)
         if found.fits:
             beside = entry_lines(self.items_for(view, query, NAMED, found.hits[0].score), spell)
-            if found.subject and not query.server:
+            if found.subject and not query.filters:
                 beside = [*self._server_lines(view, found.subject, spell), *beside]
             usage = self.executor.journal.usage()
             answer, page, start = fit_page(

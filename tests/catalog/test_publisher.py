@@ -48,7 +48,7 @@ def test_the_index_knows_the_edition_that_a_listener_hears_of(publisher: Publish
         current = publisher.current
         assert current.snapshot is snapshot
         hits = current.index.query("weather", within=snapshot.tools.keys(), limit=9).hits
-        seen.append([hit.handle for hit in hits])
+        seen.append([handle for hit in hits for handle in (hit.handle, *hit.also)])
 
     publisher.subscribe(listen)
     publisher.accept([offering("a", definition("weather"))])

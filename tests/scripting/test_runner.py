@@ -193,7 +193,8 @@ async def test_a_hidden_tool_and_a_missing_one_look_alike(engine: LuaEngine):
     missing = await failure(application, engine, "result(calculator.adx({ a = 1, b = 2 }):await())")
     assert hidden.reason.replace("add", "_") == missing.reason.replace("adx", "_")
     assert await value(application, engine, "tostring(secret)") == "nil"
-    assert await value(application, engine, "_gateway.search({ query = 'add two numbers' }):await()") == []
+    found = await value(application, engine, "_gateway.search({ query = 'add two numbers' }):await()")
+    assert {hit["handle"] for hit in found} <= {"calculator.multiply"}
     assert application.provider("calculator").calls == application.provider("secret").calls == []
 
 

@@ -84,14 +84,16 @@ def nothing_lines(query: Query, nearest: Sequence[str], spell: Spell, unmatched:
         lines = [f"no tool has all of this: {chosen}"]
     else:
         lines = [f"no tool fits {query.text[:QUOTED_LENGTH]!r}" + (f" with {chosen}" if chosen else "")]
-        lines[0] += f"; {none_mentions(unmatched)}" if unmatched else ""
     if nearest:
         lines.append("nearest: " + ", ".join(nearest))
+        lines += [none_mentions(unmatched)] if unmatched and query.text.strip() else []
     if chosen:
         wider = NextCall("search", {"query": query.text[:QUOTED_LENGTH]})
-        return [*lines, f"next: fewer filters: {spell(wider)}"]
-    server = NextCall("search", {"query": "", "server": "..."})
-    return [*lines, f"next: other words for one thing to do, or all of a server: {spell(server)}"]
+        lines.append(f"next: fewer filters: {spell(wider)}")
+    else:
+        server = NextCall("search", {"query": "", "server": "..."})
+        lines.append(f"next: other words for one thing to do, or all of a server: {spell(server)}")
+    return lines
 
 
 def doubt_line(unmatched: Sequence[str]) -> str:
