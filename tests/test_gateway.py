@@ -202,7 +202,7 @@ def test_where_no_word_is_known_nothing_fits_and_the_map_is_shown(application: F
     assert lines[0] == "no tool fits 'quantum zebra'"
     assert (
         'next: other words for one thing to do, or all of a server: search_tools({"query": "", "server": "..."})'
-    ) in lines[1:3]
+    ) in lines[1:4]
     assert lines[-6:] == [
         "3 tools on 2 servers.",
         "📁 files: Files & Documents (1 tool)",

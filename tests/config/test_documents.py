@@ -122,7 +122,7 @@ def test_a_file_without_a_telling_name_is_told_by_its_first_sign(name: str) -> N
     assert document("a: 1", name).format == "yaml"
 
 
-@pytest.mark.timeout(40)
+@pytest.mark.timeout(90)
 def test_a_file_of_four_megabytes_is_read_in_seconds(tmp_path: Path) -> None:
     file = tmp_path / "big.json"
     text = json.dumps({"servers": {}, "x": [{"key": "value", "n": i} for i in range(100_000)]}, indent=1)

@@ -66,7 +66,7 @@ def test_each_sentence_of_a_long_query_is_a_need() -> None:
 
 
 @pytest.mark.requirement("P-SEARCH-ANY-TEXT")
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(90)
 @pytest.mark.parametrize(
     "text",
     [

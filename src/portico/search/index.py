@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from itertools import compress, islice
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from portico.errors import StoreError
 from portico.protocols import DefinitionStore, Index
 
 from .embeddings.cache import Meanings
+from .names import EXACT_PART, NAME_LENGTH, PREFIX_PART, SHORTEST_BEGINNING, NameMatch, Names
 from .query import MOST_NEEDS, QueryPart, QueryReader
 from .ranking import AGE_PART, Rank, confidence, group, leader
 from .word_vectors import (
@@ -38,10 +38,9 @@ from .word_vectors import (
     read_tools,
     shipped_table,
 )
-from .words import NAME_MARK, Postings, document, plain, post, read, split_description, stem_of, words
+from .words import Postings, document, plain, post, read, split_description, stem_of, words
 
 SEMANTIC_PART = "semantic"  # what an embedder says of the query and the tool
-PREFIX_PART = "name begins so"
 ECHO_PART = "says the query's words"  # what a tool loses that a server of many subjects has for just this query
 NOISE = 0.0003  # what rounding may leave over
 
@@ -106,15 +105,11 @@ WHOLE = 0.3  # what the whole query counts beside the need that a tool answers b
 FLOOR = 0.28  # the best score of a need, at least, beside which its tools are measured
 CLEAR = 0.3  # how much nearer than tools in general a tool is that answers the query by an embedder's word alone
 WORTH = 0.4  # the share of the best score below which a tool is not worth showing
-EXACT = 10.0
-BEGINNING = 2.0  # what the one name counts that begins with the query: more than words and meaning together
-SHORTEST_BEGINNING = 3
-PREFIX = 0.3
+PREFIX = 0.3  # what a name counts that begins with the query as others do
 SUBJECT_WORDS = 2  # words of a query that may be a subject and nothing to be done
 SUBJECT_TOOLS = 3  # tools of a server, at least, that have them
 SUBJECT_SHARE = 0.6  # the share of its tools that do, and of the tools that have them
 NEED_LENGTH = 80  # characters of a part of a query that are told with its hits
-NAME_LENGTH = 600  # characters of a query that may be a name; the longest names are shorter
 CONSIDERED = 100  # tools that are looked at closely, for their words and again for their meaning
 FEW = 640  # tools up to which all are looked at
 DEEP = 100  # tools beyond the lines asked for, among which those are that do the same
@@ -126,11 +121,20 @@ VIEWS = 64  # visible sets that are kept at hand
 class ToolIndex:
     """Finds tools by the words of their names, descriptions and parameters, and by what these mean."""
 
-    def __init__(self, tools: Sequence[Tool], postings: Postings, vectors: Vectors, table: WordVectors) -> None:
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        postings: Postings,
+        vectors: Vectors,
+        table: WordVectors,
+        names: Names | None = None,
+    ) -> None:
+        """`names` are those of the index before this one, so that only new names are read."""
         self.tools = tools
         self.postings = postings
         self.vectors = vectors
         self.table = table
+        self.names = Names(tools, postings, names)
         self.semantics: Semantics | None = None
         """The same tools in the eyes of an embedder, where there is one."""
         self.ages: Mapping[str, int] = {}
@@ -145,10 +149,10 @@ class ToolIndex:
         if limit <= 0 or not self.tools or (mask is not None and not mask.any()):
             return Findings()
         asked = view.reader.read(text)
-        named = self._named(text, mask)
-        begun = self._begun(text, mask) if not len(named) else named
+        match = self.names.find(text, mask)
         lexical = [need.by_words(len(self.tools)) for need in asked]
-        tools = self._considered(asked, lexical, np.union1d(named, begun), max(limit + MARGIN, CONSIDERED), mask)
+        named = match.tools if match is not None else _NO_TOOLS
+        tools = self._considered(asked, lexical, named, max(limit + MARGIN, CONSIDERED), mask)
         sense = None if self.semantics is None else self.semantics.sense(text)
         if sense is not None:
             tools = sense.widen(tools, max(limit + MARGIN, CONSIDERED), mask)
@@ -167,17 +171,17 @@ class ToolIndex:
             asked, scores = [asked[place] for place in kept], scores[kept]
         total, best, semantic_part = _total(scores, asked, semantic)
         echoing = self._echoing(text, total, tools)
-        if echoing is not None:
-            named, begun = np.setdiff1d(named, tools[echoing]), np.setdiff1d(begun, tools[echoing])
+        if echoing is not None and match is not None:
+            match = match.without(tools[echoing])
         behind = total if echoing is None else _behind(total, echoing)
-        ranked = self._ranked(text, behind, tools, set(named.tolist()), set(begun.tolist()), limit + DEEP)
+        ranked = self._ranked(text, behind, tools, match, limit + DEEP)
         if echoing is not None:
             _tell_echoes(ranked, behind - total, echoing)
         if semantic_part is not None:
             _tell_semantic(ranked, semantic_part)
         lines = self._grouped(text, ranked, limit)
         hits = tuple(self._hit(line, asked, best, scores) for line in lines)
-        sure = bool(len(named) or len(begun)) or (semantic is not None and semantic.max() >= CLEAR * SEMANTIC)
+        sure = match is not None or (semantic is not None and semantic.max() >= CLEAR * SEMANTIC)
         return self._findings(text, view, hits, asked, float(scores.max()), sure=sure)
 
     def _considered(
@@ -194,31 +198,6 @@ class ToolIndex:
             chosen[part] = True
         return np.flatnonzero(chosen)
 
-    def _named(self, text: str, mask: Mask | None) -> Numbers:
-        """The tools whose whole name is the query."""
-        wanted = plain(text[:NAME_LENGTH])
-        tools = self.postings.of(NAME_MARK + wanted if wanted.strip("_") else "")[0]
-        return (tools if mask is None else tools[mask[tools]]).astype(np.intp)
-
-    def _begun(self, text: str, mask: Mask | None) -> Numbers:
-        """The tools of the one name that begins with the query, if it is one word and begins no other name."""
-        wanted = plain(text[:NAME_LENGTH])
-        if len(wanted.strip("_")) < SHORTEST_BEGINNING or len(text.split(maxsplit=1)) != 1:
-            return _NO_TOOLS
-        found: list[int] = []
-        is_word = stem_of(wanted) in self.postings.words
-        start = bisect_left(self._beginnings, (wanted,))
-        for name, number in islice(self._beginnings, start, None):
-            if not name.startswith(wanted):
-                break
-            if is_word and name[len(wanted) : len(wanted) + 1] != "_":
-                continue  # `time` is a word that tools have, and not the beginning of `timeout`
-            if mask is None or mask[number]:
-                found.append(number)
-                if plain(self.tools[number].id.name) != plain(self.tools[found[0]].id.name):
-                    return _NO_TOOLS
-        return np.unique(np.array(found, dtype=np.intp))
-
     @cached_property
     def _subjects(self) -> Any:
         """What the tools of each server mean together, as far as it counts for one of them; each tool's server."""
@@ -233,38 +212,33 @@ class ToolIndex:
         summed *= (SUBJECT * counts / (counts + FEW_TOOLS) / lengths).astype(np.float32)[:, None]
         return summed, numbers, sprawls
 
-    @cached_property
-    def _beginnings(self) -> list[tuple[str, int]]:
-        """Every name and handle without punctuation, in order, with the tool's number."""
-        names = ((tool.id.name, tool.handle) for tool in self.tools)
-        return sorted((plain(name), number) for number, both in enumerate(names) for name in both)
-
-    def _ranked(
-        self, text: str, total: Vector, tools: Numbers, named: Set[int], begun: Set[int], count: int
-    ) -> list[Rank]:
-        """The best by words and meaning, whole names before all, and beginnings of names earlier."""
+    def _ranked(self, text: str, total: Vector, tools: Numbers, match: NameMatch | None, count: int) -> list[Rank]:
+        """The best by words and meaning; those that the query names come earlier, by how surely it names them."""
         places = np.flatnonzero(total >= max(WORTH * float(total.max()), 1e-6))
         if len(places) > count:
             places = places[leading(total[places], count)]
-        if named or begun:
-            places = np.union1d(places, np.flatnonzero(np.isin(tools, list(named | begun))))
+        if match is not None:
+            places = np.union1d(places, np.flatnonzero(np.isin(tools, match.tools)))
         rows = zip(
             total[places].astype(np.float64).round(4).tolist(), tools[places].tolist(), places.tolist(), strict=True
         )
         ranked = [Rank(score, self.tools[number].handle, number, place) for score, number, place in rows]
+        self._add_names(text, ranked, match)
+        ranked.sort(key=Rank.place_in_order)
+        return ranked
+
+    def _add_names(self, text: str, ranked: Sequence[Rank], match: NameMatch | None) -> None:
+        """What a query adds to tools that it names, or whose names begin with it."""
+        named = frozenset(match.tools.tolist()) if match is not None else frozenset[int]()
         wanted = plain(text[:NAME_LENGTH])
-        for row in ranked if len(wanted) >= 3 or named else ():
+        for row in ranked if len(wanted) >= SHORTEST_BEGINNING or named else ():
             tool = self.tools[row.number]
-            if row.number in named:
-                is_just_so = text.strip() in (tool.handle, tool.id.name, tool.listed)
-                row.add("exact name", EXACT + PREFIX * is_just_so)
-            elif row.number in begun:
-                row.add(PREFIX_PART, BEGINNING)
+            if match is not None and row.number in named:
+                is_just_so = match.part == EXACT_PART and text.strip() in (tool.handle, tool.id.name, tool.listed)
+                row.add(match.part, match.value + PREFIX * is_just_so)
             # Most names do not even share the first letter.
             elif tool.id.name[:1].casefold() == wanted[:1] and plain(tool.id.name).startswith(wanted):
                 row.add(PREFIX_PART, PREFIX)
-        ranked.sort(key=Rank.place_in_order)
-        return ranked
 
     def _echoing(self, text: str, total: Vector, tools: Numbers) -> Mask | None:
         """The tools of servers of many subjects that say the query's very words; None where there is none.
@@ -478,7 +452,7 @@ def index_tools(
     return index
 
 
-STORED_AS = "search index 1"
+STORED_AS = "search index 2"
 """The name of the one stored index; another layout or another way to read tools has another number."""
 _DIGEST = 16
 _TYPES = {"starts": "<i8", "signs": "<u8", "scales": "<f4", "values": "<f4", "tools": "<i4", "numbers": "<i1"}
@@ -551,6 +525,7 @@ def _changed(previous: ToolIndex, tools: Sequence[Tool]) -> ToolIndex:
         previous.postings.changed(kept, batches.documents()),
         previous.vectors.changed(kept, batches.vectors()),
         previous.table,
+        previous.names,
     )
 
 

@@ -357,14 +357,40 @@ def read(tool: Tool) -> dict[str, list[str]]:
 
 def document(tool: Tool, found: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """The stems of each field's words, and the whole names."""
-    spellings = (tool.handle, tool.id.name, tool.listed, str(tool.id))
-    whole = [f"{NAME_MARK}{name}" for name in {plain(spelling) for spelling in spellings}]
-    return {**{field: stems(listed) for field, listed in found.items()}, "whole": whole}
+    return {**{field: stems(listed) for field, listed in found.items()}, "whole": _marks(tool)}
+
+
+def _marks(tool: Tool) -> list[str]:
+    """The whole names of a tool, its initials, and its words without their order."""
+    names = {compact(name) for name in (tool.handle, tool.id.name, tool.listed, str(tool.id))}
+    found = pieces(tool.id.name)
+    initials = "".join(piece[0] for piece in found)
+    return [*map(whole_mark, filter(None, names)), initials_mark(initials), order_mark(found)]
+
+
+def whole_mark(name: str) -> str:
+    """The word that only tools have whose whole name this is, given without punctuation."""
+    return NAME_MARK + name
+
+
+def initials_mark(letters: str) -> str:
+    """The word that only tools have whose names have these initials."""
+    return "^" + letters.casefold()
+
+
+def order_mark(found: list[str]) -> str:
+    """The word that only tools have whose names have just these words, in whatever order."""
+    return "&" + " ".join(sorted(stem_of(piece) or piece.lower() for piece in found))
 
 
 def plain(name: str) -> str:
     """A name without regard to case and punctuation; letters of every alphabet stay what they are."""
     return _PUNCTUATION.sub("_", name.strip().casefold())
+
+
+def compact(name: str) -> str:
+    """A name without regard to case, punctuation and where its words end."""
+    return plain(name).replace("_", "")
 
 
 def _texts(schema: object) -> Iterator[str]:
