@@ -33,3 +33,14 @@ def similarities(
 
     found = process.extract(wrong[:LONGEST_NAME], known, scorer=fuzz.ratio, score_cutoff=cutoff, limit=limit)
     return [(position, score) for _, score, position in found]
+
+
+def misspelled_names(wrong: str, known: Sequence[str], share: float, limit: int) -> list[int]:
+    """The positions of names that differ by few slips: letters missed, added, changed or swapped; the nearest first."""
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA
+
+    found = process.extract(
+        wrong[:LONGEST_NAME], known, scorer=OSA.normalized_similarity, score_cutoff=share, limit=limit
+    )
+    return [position for _, _, position in found]

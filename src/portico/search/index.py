@@ -134,7 +134,7 @@ class ToolIndex:
         self.postings = postings
         self.vectors = vectors
         self.table = table
-        self.names = Names(tools, postings, names)
+        self.names = Names(tools, postings, table.words, names)
         self.semantics: Semantics | None = None
         """The same tools in the eyes of an embedder, where there is one."""
         self.ages: Mapping[str, int] = {}

@@ -317,6 +317,7 @@ DETAIL_LIMIT = 20_000
 """Characters of parameter text that are read from one tool, so that no schema can buy itself a place."""
 CHOICES_READ = 50
 NAME_MARK = "="  # begins a whole name among the words, where no word can begin with it
+HANDLE_MARK = "@"  # begins another spelling of a name, such as its handle
 
 _PUNCTUATION = re.compile(r"\W")
 
@@ -362,15 +363,11 @@ def document(tool: Tool, found: Mapping[str, list[str]]) -> dict[str, list[str]]
 
 def _marks(tool: Tool) -> list[str]:
     """The whole names of a tool, its initials, and its words without their order."""
-    names = {compact(name) for name in (tool.handle, tool.id.name, tool.listed, str(tool.id))}
-    found = pieces(tool.id.name)
+    name, found = compact(tool.id.name), pieces(tool.id.name)
+    others = {compact(spelling) for spelling in (tool.handle, tool.listed, str(tool.id))} - {name}
     initials = "".join(piece[0] for piece in found)
-    return [*map(whole_mark, filter(None, names)), initials_mark(initials), order_mark(found)]
-
-
-def whole_mark(name: str) -> str:
-    """The word that only tools have whose whole name this is, given without punctuation."""
-    return NAME_MARK + name
+    spelled = [NAME_MARK + name if name else "", *(HANDLE_MARK + other for other in sorted(others) if other)]
+    return [*filter(None, spelled), initials_mark(initials), order_mark(found)]
 
 
 def initials_mark(letters: str) -> str:
