@@ -24,7 +24,7 @@ from portico.protocols import DefinitionStore, Index
 from .embeddings.cache import Meanings
 from .names import EXACT_PART, NAME_LENGTH, PREFIX_PART, SHORTEST_BEGINNING, NameMatch, Names
 from .query import MOST_NEEDS, QueryPart, QueryReader
-from .ranking import AGE_PART, Rank, confidence, group, leader
+from .ranking import AGE_PART, Rank, confidence, group, is_request, leader
 from .word_vectors import (
     Mask,
     Numbers,
@@ -99,6 +99,8 @@ SPRAWL = 0.19  # how near each other the tools of a server are on average, below
 MANY_TOOLS = 8  # tools from which on a server can be told to have none
 ECHO = 0.85  # the share of a query's words that a tool has that echoes it
 LOOKED_AT = 10  # tools that are looked at for it
+REQUESTS = 0.2  # the share of a server's tools worded as requests from which on it has a tool for each likely query
+REQUESTS_READ = 200  # tools of a server that are read for it
 ANSWERS = 0.2  # the score of another tool, from which on an echo stands behind it
 BEHIND = 0.97  # and where
 WHOLE = 0.3  # what the whole query counts beside the need that a tool answers best, where there are several
@@ -141,6 +143,7 @@ class ToolIndex:
         """The servers, by how many were there before them."""
         self._all = np.arange(len(tools))
         self._views: dict[int, _View] = {}
+        self._requests: dict[int, bool] = {}
 
     def query(self, text: str, *, within: Set[ToolId], limit: int) -> Findings:
         """The best permitted tools first; ties are settled by handle."""
@@ -179,7 +182,7 @@ class ToolIndex:
             _tell_echoes(ranked, behind - total, echoing)
         if semantic_part is not None:
             _tell_semantic(ranked, semantic_part)
-        lines = self._grouped(text, ranked, limit)
+        lines = self._grouped(text, ranked, limit, view.size)
         hits = tuple(self._hit(line, asked, best, scores) for line in lines)
         sure = match is not None or (semantic is not None and semantic.max() >= CLEAR * SEMANTIC)
         return self._findings(text, view, hits, asked, float(scores.max()), sure=sure)
@@ -241,27 +244,41 @@ class ToolIndex:
                 row.add(PREFIX_PART, PREFIX)
 
     def _echoing(self, text: str, total: Vector, tools: Numbers) -> Mask | None:
-        """The tools of servers of many subjects that say the query's very words; None where there is none.
+        """The tools of servers that were written to be found whatever is asked; None where there is none.
 
-        A server that wants to be found whatever is asked has a tool for each likely query, so its tools have no
-        subject together. Honest servers have one, and what others offer is not taken for theirs.
+        Such a server has a tool for each likely query: its tools have no subject together and say the query's very
+        words, or they are worded as requests. Honest servers are not like that, and what others offer is not taken for
+        theirs.
         """
-        _, server_of, sprawls = self._subjects
-        servers = server_of[tools]
-        suspects = np.flatnonzero(sprawls[servers])
-        if not len(suspects) or len(text.split(maxsplit=1)) < 2:  # one word may well be the name of a tool
+        if len(text.split(maxsplit=1)) < 2:  # one word may well be the name of a tool
             return None
-        asked = set(words(text[:NAME_LENGTH]))
-        first = suspects[np.argsort(-total[suspects], kind="stable")[:LOOKED_AT]]
-        caught = {int(servers[place]) for place in first if _echoes(asked, self.tools[tools[place]])}
+        _, server_of, sprawls = self._subjects
+        servers, asked = server_of[tools], set(words(text[:NAME_LENGTH]))
+        order = np.argsort(-total, kind="stable")
+        first = np.concatenate([order[:LOOKED_AT], order[sprawls[servers[order]]][:LOOKED_AT]]).tolist()
+        caught = {
+            server
+            for place in dict.fromkeys(first)
+            if self._is_worded_as_requests(server := int(servers[place]))
+            or (sprawls[server] and _echoes(asked, self.tools[tools[place]]))
+        }
         return np.isin(servers, list(caught)) if caught else None
 
-    def _grouped(self, text: str, ranked: Sequence[Rank], limit: int) -> list[list[Rank]]:
+    def _is_worded_as_requests(self, server: int) -> bool:
+        """Whether many of a server's tools say what a user would ask, and not what they do."""
+        known = self._requests.get(server)
+        if known is None:
+            own = np.flatnonzero(self._subjects[1] == server)[:REQUESTS_READ]
+            asking = sum(is_request(self.tools[number].description) for number in own.tolist())
+            known = self._requests[server] = asking > REQUESTS * len(own)
+        return known
+
+    def _grouped(self, text: str, ranked: Sequence[Rank], limit: int, size: int) -> list[list[Rank]]:
         """The first tools that differ, each followed by tools of other servers that do practically the same."""
         near = self.vectors.among([row.number for row in ranked])
         asked = frozenset(words(text[:NAME_LENGTH]))
         lines = []
-        for line in group(ranked, self.tools, near, limit):
+        for line in group(ranked, self.tools, near, limit, size):
             first = leader(line, ranked, self.tools, near, self.ages, asked) if len(line) > 1 else line[0]
             if first != line[0]:
                 ranked[first].add(AGE_PART, round(ranked[line[0]].score - ranked[first].score, 4))

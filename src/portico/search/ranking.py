@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
@@ -19,8 +20,13 @@ from .words import action_and_thing, split_description, words
 
 ALIKE = 0.45  # how near two tools are, at least, that do practically the same
 SAME = 0.6  # how near they are where one answers the query less well than the other
+SAME_IN_CROWD = 0.5
 AS_WELL = 0.7  # the share of the better score from which on one answers it as well
-RIVAL = 0.95  # and from which on the first tool of another name has a line of its own
+AS_WELL_IN_CROWD = 0.5
+RIVAL = 0.75  # and from which on the first tool of another name has a line of its own
+RIVAL_IN_CROWD = 0.95
+SMALL, CROWD = 2_048, 8_192
+"""Tools among which few do the same, so that each may have a line, and among which many do."""
 COPY = 0.9  # how near a tool is to another of its name that it copies
 OLDER = 0.8  # the share of a copy's score with which the tool that was there before leads
 
@@ -71,12 +77,27 @@ class Rank:
         return -self.score, self.handle
 
 
-def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Vector, limit: int) -> list[list[int]]:
+class Likeness(NamedTuple):
+    """How alike tools must be to share a line: the more tools there are, the less, since more of them do the same."""
+
+    same: float
+    as_well: float
+    rival: float
+
+    @classmethod
+    def among(cls, size: int) -> Likeness:
+        """What holds among so many tools."""
+        share = min(max(math.log2(max(size, 1) / SMALL) / math.log2(CROWD / SMALL), 0.0), 1.0)
+        pairs = ((SAME, SAME_IN_CROWD), (AS_WELL, AS_WELL_IN_CROWD), (RIVAL, RIVAL_IN_CROWD))
+        return cls(*(few + share * (many - few) for few, many in pairs))
+
+
+def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Vector, limit: int, size: int) -> list[list[int]]:
     """The places of the first tools that differ, each followed by tools of other servers that do practically the same.
 
-    `near` has the cosines of the ranked tools with each other.
+    `near` has the cosines of the ranked tools with each other; `size` is how many tools they were found among.
     """
-    listed = [tools[row.number] for row in ranked]
+    listed, likeness = [tools[row.number] for row in ranked], Likeness.among(size)
     close = near >= ALIKE
     free = [True] * len(ranked)
     lines: list[list[int]] = []
@@ -85,7 +106,7 @@ def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Vector, limit: in
             break
         if free[first]:
             others = (np.flatnonzero(close[first, first + 1 :]) + first + 1).tolist()
-            joining = _joining(first, [place for place in others if free[place]], ranked, listed, near[first])
+            joining = _joining(first, [place for place in others if free[place]], ranked, listed, near[first], likeness)
             lines.append([first, *joining])
             for place in lines[-1]:
                 free[place] = False
@@ -93,21 +114,31 @@ def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Vector, limit: in
 
 
 def _joining(
-    first: int, others: Sequence[int], ranked: Sequence[Rank], listed: Sequence[Tool], near: Vector
+    first: int,
+    others: Sequence[int],
+    ranked: Sequence[Rank],
+    listed: Sequence[Tool],
+    near: Vector,
+    likeness: Likeness,
 ) -> Iterator[int]:
     """Those of some tools that the first one speaks for, at most one of a server; its first rival stands alone."""
     servers, has_rival = {listed[first].id.server}, False
     for place in others:
         share, tool = ranked[place].score / max(ranked[first].score, 1e-9), listed[place]
         if tool.id.server in servers or not is_same(
-            listed[first], tool, float(near[place]), ALIKE if share >= AS_WELL else SAME
+            listed[first], tool, float(near[place]), ALIKE if share >= likeness.as_well else likeness.same
         ):
             continue
-        if share >= RIVAL and not has_rival and set(words(tool.id.name)) != set(words(listed[first].id.name)):
+        if share >= likeness.rival and not has_rival and _is_rival(listed[first], tool):
             has_rival = True
             continue
         servers.add(tool.id.server)
         yield place
+
+
+def _is_rival(one: Tool, other: Tool) -> bool:
+    """Whether a tool that does the same has a name and a description of its own, and so is worth a line of its own."""
+    return one.description != other.description and set(words(one.id.name)) != set(words(other.id.name))
 
 
 def is_same(one: Tool, other: Tool, near: float, least: float = SAME) -> bool:
@@ -163,6 +194,15 @@ def _names_server(asked: Collection[str], tool: Tool, other: Tool) -> bool:
     own = set(words(tool.id.server)) - set(words(other.id.server))
     said = own.intersection(asked)
     return bool(said) and not said <= set(words(f"{tool.id.name} {tool.description}"))
+
+
+_REQUEST = re.compile(r"\b(?:I|[Mm]e|[Mm]y)\b|\?(?=\s|$)")
+
+
+@lru_cache(4_096)
+def is_request(description: str) -> bool:
+    """Whether a description is worded as what a user asks for: of 9,132 public tools, nine are."""
+    return bool(_REQUEST.search(split_description(description)[0]))
 
 
 USAGE_SHARE = 0.01  # what usage can add to a score, at the very most: a hit that is more than this ahead stays ahead
