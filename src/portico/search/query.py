@@ -178,10 +178,14 @@ def _with_enough(parts: list[str]) -> list[str]:
 
 
 def _asked(text: str) -> float:
-    """More than 1 for a sentence that asks for something: it begins with an action, as a question or with a wish."""
+    """More than 1 for a sentence that asks for something, less for one that tells of what was.
+
+    A request begins with an action, as a question or with a wish.
+    """
     text = text.strip()
-    asks = text.endswith("?") or _WISH.match(text) or _first_word(text) in _ACTIONS
-    return ASKED if asks else 1.0
+    if text.endswith("?") or _WISH.match(text) or _first_word(text) in _ACTIONS:
+        return ASKED
+    return TOLD if _TALE.match(text) or _PAST.search(text[:SEEN]) else 1.0
 
 
 def _first_word(text: str) -> str:
@@ -193,6 +197,14 @@ _WISH = re.compile(
     r"|which|where|when|who|is there|are there|we (?:need|want|have to)|let's|now|my (?:task|goal|question))\b",
     re.IGNORECASE,
 )
+
+
+_TALE = re.compile(
+    r"(?:i|we|he|she|they|it|you|my|our|his|her|their|the|this|that|there|some|many|most|everybody|everyone|nobody|someone"
+    r"|yesterday|today|anyway|by the way|just|actually|also|so|but|and)\b(?!\s+(?:need|want|must|should|have to))",
+    re.IGNORECASE,
+)
+_PAST = re.compile(r"\b(?:was|were|had|went|said|did|been|became|got|came|left|felt|knew|thought)\b", re.IGNORECASE)
 
 
 def _is_enough(text: str) -> bool:
@@ -218,6 +230,7 @@ NEAR_WEIGHT = 0.7  # what a misspelled word counts
 SYNONYM_LEAST = 0.015  # the share of a query's weight below which a synonym is left out
 PROMISING = 6  # words of a part that tell whether tools might answer it
 ASKED = 1.6  # how much more a sentence that asks for something is looked at than one that tells something
+TOLD = 0.6  # and how much less one that tells of something
 MOST_UNMATCHED = 5  # words that are named which no tool has
 CORRECTED = 4  # unknown words of a query for which near ones are looked for
 
