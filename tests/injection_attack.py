@@ -17,7 +17,7 @@ from portico.providers.sql.registry.provider import RegistryProvider
 from portico.providers.sql.sqlite_session import SqliteEngine, SqliteProcess, SqliteProcesses
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope, Surface
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from tests.registries import ALICE, Shop
 
 TYPES: Mapping[str, tuple[str, str]] = {

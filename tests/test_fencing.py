@@ -19,7 +19,7 @@ from portico.surfaces.cli.output import error_text as cli_error_text
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.surface import Envelope, error_result, with_notes
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.testing import FakeApplication, definition, make_test_app
 from portico.text.untrusted import FENCE, detail, fence, json_text, one_line
 

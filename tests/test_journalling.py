@@ -18,7 +18,7 @@ from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.request_context import Context, Logs
 from portico.surfaces.mcp.server import Tools
 from portico.surfaces.mcp.surface import Envelope, Surface
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 

@@ -27,7 +27,7 @@ from portico.storage.journal import StoredJournal
 from portico.storage.journal_tables import Ledger
 from portico.storage.memory import USAGE_KEPT, MemoryJournal
 from portico.storage.storage import open_database
-from portico.surfaces.search.surface import build_keyword_index
+from portico.surfaces.search import build_keyword_index
 from portico.testing import AGENT, definition, make_test_app
 
 POLICIES: dict[str, Callable[[], Policy]] = {

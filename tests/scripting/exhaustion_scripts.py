@@ -73,7 +73,7 @@ DENIALS: dict[str, tuple[tuple[str, ...], str]] = {
     "string.rep of nothing": ((CPU, OWN, DONE), "for i = 1, 1e12 do string.rep('', 1e9) end"),
     "utf8 over long text": ((CPU,), "local s = ('ä'):rep(1e6) while true do utf8.len(s) end"),
     "load of deep source": ((CPU, OWN), "while true do load(('('):rep(1e5)) end"),
-    "load of endless parts": ((MEMORY, CPU), "load(function() return 'x = 1 ' end)"),
+    "load of endless parts": ((MEMORY, CPU, DONE), "load(function() return 'x = 1 ' end)"),
     "string.format of width": ((CPU, OWN), "while true do pcall(string.format, '%99.99f', 1e308) end"),
     "base64 without an end": ((CPU,), "local s = ('x'):rep(1e5) while true do base64.encode(s) end"),
     "json without an end": (

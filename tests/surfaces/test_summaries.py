@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.surfaces.search.surface import SUMMARY_LENGTH, first_line, summary
+from portico.surfaces.search import SUMMARY_LENGTH, first_line, summary
 from portico.testing import definition, tool
 from tests.sample_tools import handle_base_readQuery
 

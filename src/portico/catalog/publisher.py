@@ -11,9 +11,8 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from portico.domain.backoff import pause_after
 from portico.domain.profile import CODE
-from portico.domain.server import Offering, Server
+from portico.domain.server import Offering, Server, pause_after
 from portico.domain.tool import ToolId
 from portico.errors import CallError, StoreError, UnknownServer
 from portico.protocols import DefinitionStore, Index, Provider

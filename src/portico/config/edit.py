@@ -28,10 +28,9 @@ from portico.errors import ConfigError
 
 from .clients import CLIENTS, Dialect, FoundEntry, client_files, find_entries, normalise, recognise
 from .reader import suggest
-from .redact import mask
 from .servers import KNOWN, EntryOutcome, read_server
 from .settings import absolute
-from .variables import Variables, names_in
+from .variables_and_secrets import Variables, mask, names_in
 
 _TABLES = ("servers", "mcpServers")
 EDITS: Mapping[Format, tuple[Callable[..., str], Callable[..., str]]] = {

@@ -21,10 +21,9 @@ from portico.errors import ConfigError
 
 from .clients import Client, Scope, Via, client_file, find_client, portico_entry, recognise
 from .edit import EDITS, write_anew
-from .redact import masked_text
 from .servers import read_server
 from .settings import find_paths
-from .variables import Variables
+from .variables_and_secrets import Variables, masked_text
 
 
 def edited(document: Document, table: str, changes: Mapping[str, Any], dropped: Iterable[str] = ()) -> str:

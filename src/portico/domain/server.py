@@ -213,3 +213,8 @@ class HttpSettings:
     allowed_origins: tuple[str, ...] = ()
     """Web pages that may send requests, as `https://name` or `https://name:port`."""
     limits: HttpLimits = field(default_factory=HttpLimits)
+
+
+def pause_after(failures: int, first: float, longest: float) -> float:
+    """Seconds to wait before a server is asked again, after so many failures in a row: doubled up to the longest."""
+    return min(first * 2.0 ** min(max(failures - 1, 0), 30), longest)

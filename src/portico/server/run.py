@@ -29,7 +29,7 @@ from portico.surfaces.mcp.http import build_app, serve
 from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
 from portico.surfaces.mcp.stdio_opening import EarlyPipe
 from portico.surfaces.mcp.surface import Surface
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.wiring import offer_local_tools, open_app, watch
 

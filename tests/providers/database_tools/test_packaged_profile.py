@@ -21,7 +21,7 @@ from portico.providers.python.functions import LocalTool, define, make_tool
 from portico.providers.python.loading import load_tools
 from portico.providers.python.provider import LocalProvider
 from portico.providers.sql import DatabaseSource
-from portico.surfaces.search.surface import build_keyword_index, summary
+from portico.surfaces.search import build_keyword_index, summary
 from portico.wiring import Parts, assemble
 
 CATEGORIES = {"base": 6, "qlty": 6, "sec": 3, "plot": 4, "rag": 1, "sql_opt": 1}

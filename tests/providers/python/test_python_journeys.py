@@ -23,7 +23,7 @@ from portico.errors import InvalidArguments, UnknownTool
 from portico.providers.local_sources import LocalSources
 from portico.providers.python import LocalProvider, make_tool
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import FakeApplication
 from portico.wiring import Parts, assemble

@@ -15,7 +15,7 @@ from portico.providers.sql import DatabaseSource
 from portico.providers.yaml import LoadedYaml
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeApplication
 

@@ -31,7 +31,7 @@ from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeApplication, FakeIndex, FakeProvider, definition, fake_application, make_test_app
 

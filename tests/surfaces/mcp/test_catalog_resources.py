@@ -23,7 +23,7 @@ from portico.storage.memory import MemoryJournal
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp import prompt_and_resource_requests as requests
 from portico.surfaces.mcp.server import SurfaceServer
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.testing import FakeApplication, definition, make_test_app
 from portico.tiers.tier_requests import TierAnswers

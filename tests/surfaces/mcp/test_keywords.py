@@ -13,7 +13,7 @@ from tests.sample_tools import ALL, TWO, sample_app
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.disclosure import Hit
 from portico.gateway import Gateway
-from portico.surfaces.search.surface import KeywordIndex, build_keyword_index
+from portico.surfaces.search import KeywordIndex, build_keyword_index
 from portico.testing import definition, make_test_app
 
 

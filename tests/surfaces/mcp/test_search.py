@@ -25,7 +25,7 @@ from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search.surface import DEFINITIONS, Search
+from portico.surfaces.search import DEFINITIONS, Search
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 

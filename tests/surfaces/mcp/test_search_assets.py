@@ -10,7 +10,7 @@ from tests.search.test_item_search import house_with, offering
 
 from portico.domain.call import Caller
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("S0-P1")]
 

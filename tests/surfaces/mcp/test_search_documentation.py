@@ -11,7 +11,7 @@ from tests.sample_tools import handle_base_readQuery, handle_dba_userSqlList
 
 from portico.domain.docstrings import section_texts
 from portico.providers.python.functions import define
-from portico.surfaces.search.surface import parameters, type_name
+from portico.surfaces.search import parameters, type_name
 from portico.testing import definition, tool
 
 

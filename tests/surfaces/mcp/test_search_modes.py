@@ -6,7 +6,7 @@ import pytest
 from tests.sample_tools import ALL, sample_app
 
 from portico.domain.tool import Tool
-from portico.surfaces.search.surface import approximate, build_keyword_index, exact, list_all
+from portico.surfaces.search import approximate, build_keyword_index, exact, list_all
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
 

@@ -12,7 +12,7 @@ from portico.surfaces.discover.surface import DEFINITIONS, Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.request_context import Logs
 from portico.surfaces.mcp.server import Tools
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.testing import FakeApplication, definition, make_test_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("P-UNREAD-NAMED")]

@@ -14,7 +14,7 @@ from portico.search.embeddings.cache import Meanings
 from portico.storage.memory import MemoryDefinitions
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp.surface import Envelope
-from portico.surfaces.search.surface import Search
+from portico.surfaces.search import Search
 from portico.testing import AGENT, make_test_app
 
 SURFACES = {"discover": Discover, "search": lambda gateway: Search(gateway, "meaning")}

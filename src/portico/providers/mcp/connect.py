@@ -17,9 +17,8 @@ import anyio
 import orjson
 from anyio.abc import TaskGroup
 
-from portico.domain.backoff import pause_after
 from portico.domain.call import OnProgress, waiting_for_start
-from portico.domain.server import ServerSpec
+from portico.domain.server import ServerSpec, pause_after
 from portico.errors import Sent
 
 from .message_limits_and_errors import (

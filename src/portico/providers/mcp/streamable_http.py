@@ -19,9 +19,8 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 from yarl import URL
 
-from portico.domain.backoff import pause_after
 from portico.domain.call import OnProgress
-from portico.domain.server import ServerSpec
+from portico.domain.server import ServerSpec, pause_after
 from portico.errors import Sent
 
 from .message_limits_and_errors import (

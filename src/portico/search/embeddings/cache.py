@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portico.concurrency.threads import Job, Workers
-from portico.domain.backoff import pause_after
+from portico.domain.server import pause_after
 from portico.errors import EmbedderAway, StoreError
 from portico.protocols import DefinitionStore, Embedder
 

@@ -23,7 +23,7 @@ from portico.config.edit import (
     server_entries,
 )
 from portico.config.install import InstallPlan, apply, apply_undo, plan_install, plan_local_removal, plan_undo
-from portico.config.redact import mask
+from portico.config.variables_and_secrets import mask
 from portico.domain.server import PORT
 from portico.errors import ConfigError, UnknownServer
 from portico.text.untrusted import printable

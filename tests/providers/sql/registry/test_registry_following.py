@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from tests.registries import Shop
 
-from portico.domain.backoff import pause_after
+from portico.domain.server import pause_after
 from portico.providers.sql.registry import change_listener as listen_for_changes
 from portico.providers.sql.registry import configured_registries as refreshing
 from portico.providers.sql.registry.configured_registries import Following

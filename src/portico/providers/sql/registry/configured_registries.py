@@ -16,8 +16,7 @@ from anyio.abc import TaskGroup
 from portico.catalog.publisher import Refresher
 from portico.catalog.sections import ServerSection
 from portico.catalog.snapshot import CatalogSnapshot
-from portico.domain.backoff import pause_after
-from portico.domain.server import DatabaseSpec
+from portico.domain.server import DatabaseSpec, pause_after
 from portico.errors import CallError, ConfigError, InvalidDefinition
 
 from .call_statements import is_written_out, literal_example, statement_template

@@ -1,1 +1,0 @@
-"""The `search` surface: one tool that searches by keywords, one that executes."""
