@@ -120,3 +120,13 @@ async def test_a_server_that_fails_at_first_is_no_longer_waited_for() -> None:
         with fail_after(5):
             assert await application.admin.refresher.wait_until_ready(5) == set()
         tasks.cancel_scope.cancel()  # it would be asked again, later
+
+
+async def test_many_servers_that_answer_at_once_cost_few_snapshots() -> None:
+    application = make_test_app({f"server{place}": [] for place in range(120)})
+    for place in range(120):
+        application.provider(f"server{place}").tools = [definition("weather")]
+    before = application.gateway.snapshot.number
+    await application.admin.refresh()
+    assert len(application.gateway.snapshot.tools) == 120
+    assert application.gateway.snapshot.number - before <= 40
