@@ -27,6 +27,8 @@ RIVAL = 0.75  # and from which on the first tool of another name has a line of i
 RIVAL_IN_CROWD = 0.95
 SMALL, CROWD = 2_048, 8_192
 """Tools among which few do the same, so that each may have a line, and among which many do."""
+LINES_AMONG = 6_000
+"""Tools among which those that do the same in another name still have lines of their own."""
 COPY = 0.9  # how near a tool is to another of its name that it copies
 OLDER = 0.8  # the share of a copy's score with which the tool that was there before leads
 
@@ -95,9 +97,11 @@ class Likeness(NamedTuple):
 def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Vector, limit: int, size: int) -> list[list[int]]:
     """The places of the first tools that differ, each followed by tools of other servers that do practically the same.
 
-    `near` has the cosines of the ranked tools with each other; `size` is how many tools they were found among.
+    `near` has the cosines of the ranked tools with each other; `size` is how many tools they were found among. Where
+    these are few, one of the first with a name of its own has a line of its own.
     """
     listed, likeness = [tools[row.number] for row in ranked], Likeness.among(size)
+    alone = limit if size <= LINES_AMONG else 0
     close = near >= ALIKE
     free = [True] * len(ranked)
     lines: list[list[int]] = []
@@ -106,7 +110,8 @@ def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Vector, limit: in
             break
         if free[first]:
             others = (np.flatnonzero(close[first, first + 1 :]) + first + 1).tolist()
-            joining = _joining(first, [place for place in others if free[place]], ranked, listed, near[first], likeness)
+            others = [p for p in others if free[p] and (p >= alone or not _is_rival(listed[first], listed[p]))]
+            joining = _joining(first, others, ranked, listed, near[first], likeness)
             lines.append([first, *joining])
             for place in lines[-1]:
                 free[place] = False
