@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from itertools import compress
 from typing import Any
@@ -104,6 +104,8 @@ REQUESTS_READ = 200  # tools of a server that are read for it
 ANSWERS = 0.2  # the score of another tool, from which on an echo stands behind it
 BEHIND = 0.97  # and where
 WHOLE = 0.3  # what the whole query counts beside the need that a tool answers best, where there are several
+FIRST = 0.2  # what the best tool of each need gets on top, so that the second best ones of another come after it
+FEW_PARTS = 10  # parts of a query up to which that holds: of more, most are talk
 FLOOR = 0.28  # the best score of a need, at least, beside which its tools are measured
 CLEAR = 0.3  # how much nearer than tools in general a tool is that answers the query by an embedder's word alone
 WORTH = 0.4  # the share of the best score below which a tool is not worth showing
@@ -275,7 +277,13 @@ class ToolIndex:
 
     def _grouped(self, text: str, ranked: Sequence[Rank], limit: int, size: int) -> list[list[Rank]]:
         """The first tools that differ, each followed by tools of other servers that do practically the same."""
-        near = self.vectors.among([row.number for row in ranked])
+        vectors = self.vectors.unpack([row.number for row in ranked])
+
+        @cache  # of the few lines that are shown, one product each
+        def near(first: int) -> Vector:
+            found: Vector = vectors @ vectors[first]
+            return found
+
         asked = frozenset(words(text[:NAME_LENGTH]))
         lines = []
         for line in group(ranked, self.tools, near, limit, size):
@@ -393,6 +401,9 @@ def _total(
         shares *= _weights(scores, asked)[:, None]
     best = shares.argmax(axis=0)
     total = scale * whole + shares[best, np.arange(shares.shape[1])]
+    if asked[0].parts <= FEW_PARTS:
+        firsts = shares.argmax(axis=1)
+        np.add.at(total, firsts, FIRST * shares[np.arange(len(shares)), firsts])
     return total, best, None if semantic is None else semantic * scale
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -79,6 +79,10 @@ class Rank:
         return -self.score, self.handle
 
 
+Nearness = Callable[[int], Vector]
+"""The cosines between the tool at one place of a ranking and all of them."""
+
+
 class Likeness(NamedTuple):
     """How alike tools must be to share a line: the more tools there are, the less, since more of them do the same."""
 
@@ -94,24 +98,23 @@ class Likeness(NamedTuple):
         return cls(*(few + share * (many - few) for few, many in pairs))
 
 
-def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Vector, limit: int, size: int) -> list[list[int]]:
+def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Nearness, limit: int, size: int) -> list[list[int]]:
     """The places of the first tools that differ, each followed by tools of other servers that do practically the same.
 
-    `near` has the cosines of the ranked tools with each other; `size` is how many tools they were found among. Where
+    `near` tells how near the ranked tools are to one of them; `size` is how many tools they were found among. Where
     these are few, one of the first with a name of its own has a line of its own.
     """
     listed, likeness = [tools[row.number] for row in ranked], Likeness.among(size)
     alone = limit if size <= LINES_AMONG else 0
-    close = near >= ALIKE
     free = [True] * len(ranked)
     lines: list[list[int]] = []
     for first in range(len(ranked)):
         if len(lines) >= limit:
             break
         if free[first]:
-            others = (np.flatnonzero(close[first, first + 1 :]) + first + 1).tolist()
+            others = (np.flatnonzero(near(first)[first + 1 :] >= ALIKE) + first + 1).tolist()
             others = [p for p in others if free[p] and (p >= alone or not _is_rival(listed[first], listed[p]))]
-            joining = _joining(first, others, ranked, listed, near[first], likeness)
+            joining = _joining(first, others, ranked, listed, near(first), likeness)
             lines.append([first, *joining])
             for place in lines[-1]:
                 free[place] = False
@@ -171,7 +174,7 @@ def leader(
     line: Sequence[int],
     ranked: Sequence[Rank],
     tools: Sequence[Tool],
-    near: Vector,
+    near: Nearness,
     ages: Mapping[str, int],
     asked: Set[str],
 ) -> int:
@@ -181,7 +184,7 @@ def leader(
     for place in line[1:]:
         row, tool = ranked[place], tools[ranked[place].number]
         if ages.get(tool.id.server, 0) < ages.get(tools[ranked[best].number].id.server, 0) and _is_copied(
-            first, row, named, tool, float(near[line[0], place])
+            first, row, named, tool, float(near(line[0])[place])
         ):
             best = place if not _names_server(asked, named, tool) else best
     return best
