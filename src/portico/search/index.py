@@ -22,7 +22,7 @@ from portico.errors import StoreError
 from portico.protocols import DefinitionStore, Index
 
 from .embeddings.cache import Meanings
-from .names import EXACT_PART, NAME_LENGTH, PREFIX_PART, SHORTEST_BEGINNING, NameMatch, Names
+from .names import EXACT_PART, NAME_LENGTH, PREFIX_PART, SHORTEST_BEGINNING, NameMatch, Names, is_spelled
 from .query import MOST_NEEDS, QueryPart, QueryReader
 from .ranking import AGE_PART, Rank, confidence, group, is_request, leader
 from .word_vectors import (
@@ -109,6 +109,7 @@ FEW_PARTS = 10  # parts of a query up to which that holds: of more, most are tal
 FLOOR = 0.28  # the best score of a need, at least, beside which its tools are measured
 CLEAR = 0.3  # how much nearer than tools in general a tool is that answers the query by an embedder's word alone
 WORTH = 0.4  # the share of the best score below which a tool is not worth showing
+JUST_SO = 5.0  # what a name counts that is the very query, before others that differ in a sign
 PREFIX = 0.3  # what a name counts that begins with the query as others do
 SUBJECT_WORDS = 2  # words of a query that may be a subject and nothing to be done
 SUBJECT_TOOLS = 3  # tools of a server, at least, that have them
@@ -239,8 +240,8 @@ class ToolIndex:
         for row in ranked if len(wanted) >= SHORTEST_BEGINNING or named else ():
             tool = self.tools[row.number]
             if match is not None and row.number in named:
-                is_just_so = match.part == EXACT_PART and text.strip() in (tool.handle, tool.id.name, tool.listed)
-                row.add(match.part, match.value + PREFIX * is_just_so)
+                is_just_so = match.part == EXACT_PART and is_spelled(tool, text.strip())
+                row.add(match.part, match.value + JUST_SO * is_just_so)
             # Most names do not even share the first letter.
             elif tool.id.name[:1].casefold() == wanted[:1] and plain(tool.id.name).startswith(wanted):
                 row.add(PREFIX_PART, PREFIX)
