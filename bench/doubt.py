@@ -21,9 +21,9 @@ from bench.retrieval import Question, RetrievalSet, generated_set, read_sets
 from bench.search_catalogue import SMALL, Catalogues
 
 from portico import Catalog
-from portico.domain.disclosure import Findings
+from portico.domain.search_answers import Findings
 from portico.domain.tool import ToolId
-from portico.search import ranking
+from portico.search import groups_and_doubt as ranking
 
 QUERIES = 300
 REFUSED = (0.16, 0.19, 0.22, 0.25, 0.28, 0.32)

@@ -13,7 +13,7 @@ from anyio import fail_after
 
 from portico import Catalog
 from portico.catalog.snapshot import CatalogSnapshot
-from portico.domain.disclosure import Findings, Hit
+from portico.domain.search_answers import Findings, Hit
 from portico.domain.tool import ToolId
 from portico.errors import AmbiguousTool, EmbedderAway, InvalidArguments, InvalidDefinition, UnknownFilter, UnknownTool
 from portico.protocols import Index

@@ -15,14 +15,14 @@ from portico.catalog.normalise import normalise
 from portico.catalog.publisher import IndexBuilder
 from portico.concurrency.threads import Workers
 from portico.domain.call import Call, Caller, Result
-from portico.domain.disclosure import Disclosure, Hit, Query
+from portico.domain.search_answers import Disclosure, Hit, Query
 from portico.domain.tool import Rejected, ToolId
 from portico.errors import InvalidDefinition, UnknownTool
 from portico.execution.hooks import hooks_of
 from portico.gateway import Gateway
 from portico.providers.local_sources import LateDatabase, connections_from
 from portico.providers.python import LocalProvider
-from portico.providers.python.decorator import LOCAL, Source
+from portico.providers.python.decorator_and_injection import LOCAL, Source
 from portico.providers.python.functions import LocalTool, make_tool
 from portico.providers.python.provider import Runner
 from portico.providers.python.stdout import prints_to_stderr

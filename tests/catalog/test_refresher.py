@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from anyio import create_task_group, fail_after
 
-from portico.domain.disclosure import Query
+from portico.domain.search_answers import Query
 from portico.domain.server import Offering
 from portico.errors import CallError, StoreError, UnknownServer, UpstreamGone
 from portico.storage.memory import MemoryDefinitions

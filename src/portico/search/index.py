@@ -15,16 +15,16 @@ import orjson
 from numpy.typing import NDArray
 
 from portico.catalog.snapshot import CatalogSnapshot
-from portico.domain.disclosure import Findings, Hit
+from portico.domain.search_answers import Findings, Hit
 from portico.domain.tool import Tool, ToolId
 from portico.domain.version import VERSION
 from portico.errors import StoreError
 from portico.protocols import DefinitionStore, Index
 
 from .embeddings.cache import Meanings
+from .groups_and_doubt import AGE_PART, Rank, confidence, group, is_request, leader
 from .names import EXACT_PART, NAME_LENGTH, PREFIX_PART, SHORTEST_BEGINNING, NameMatch, Names, is_spelled
 from .query import MOST_NEEDS, QueryPart, QueryReader
-from .ranking import AGE_PART, Rank, confidence, group, is_request, leader
 from .word_vectors import (
     Mask,
     Numbers,
@@ -38,7 +38,7 @@ from .word_vectors import (
     read_tools,
     shipped_table,
 )
-from .words import Postings, document, plain, post, read, split_description, stem_of, words
+from .words_and_postings import Postings, document, plain, post, read, split_description, stem_of, words
 
 SEMANTIC_PART = "semantic"  # what an embedder says of the query and the tool
 ECHO_PART = "says the query's words"  # what a tool loses that a server of many subjects has for just this query

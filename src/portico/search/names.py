@@ -13,7 +13,7 @@ from portico.domain.suggestions import misspelled_names
 from portico.domain.tool import Tool
 
 from .word_vectors import Mask, Numbers, Vocabulary
-from .words import HANDLE_MARK, NAME_MARK, Postings, compact, initials_mark, order_mark, pieces, stem_of
+from .words_and_postings import HANDLE_MARK, NAME_MARK, Postings, compact, initials_mark, order_mark, pieces, stem_of
 
 EXACT_PART = "exact name"
 PREFIX_PART = "name begins so"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from portico.domain.tool import Tool
 
 from .embeddings.cache import Meanings
-from .words import REMEMBERED, WORD_LENGTH, pieces, spelled
+from .words_and_postings import REMEMBERED, WORD_LENGTH, pieces, spelled
 
 Vector = NDArray[np.float32]
 Mask = NDArray[np.bool_]

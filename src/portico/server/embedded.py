@@ -26,7 +26,7 @@ from portico.library import Catalog
 from portico.providers.database_tools.demo_database import demo_url
 from portico.providers.local_sources import LateDatabase
 from portico.providers.python import LocalProvider
-from portico.providers.python.decorator import Source
+from portico.providers.python.decorator_and_injection import Source
 from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
 from portico.wiring import Parts, assemble, load_hooks, open_app
 

@@ -11,7 +11,7 @@ from typing import Any
 from portico.domain.call import Invocation, Outcome
 from portico.domain.journal_entries import CallQuery, DayLine, Look, Losses, RecordedCall, Report, SearchLine, ToolLine
 from portico.domain.tool import ToolId
-from portico.domain.usage import DAY_SECONDS, Usage, counts, day_of
+from portico.domain.usage_and_tiers import DAY_SECONDS, Usage, counts, day_of
 
 from .database_interface import Binds, Database, Row, key
 

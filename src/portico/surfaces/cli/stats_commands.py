@@ -28,7 +28,7 @@ from portico.domain.tool import ToolId
 from portico.errors import ConfigError
 
 from .context import Json
-from .output import data, in_app, say, table, warn
+from .output_and_logs import data, in_app, say, table, warn
 
 if TYPE_CHECKING:
     from portico.application import Application

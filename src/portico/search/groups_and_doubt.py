@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from portico.domain.disclosure import Hit
+from portico.domain.search_answers import Hit
 from portico.domain.tool import Effect, Tool, ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 
 from .word_vectors import Vector
-from .words import action_and_thing, split_description, words
+from .words_and_postings import action_and_thing, split_description, words
 
 ALIKE = 0.45  # how near two tools are, at least, that do practically the same
 SAME = 0.6  # how near they are where one answers the query less well than the other
