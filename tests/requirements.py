@@ -131,6 +131,7 @@ PROMISES = {
     "P-SEARCH-FORGIVES": "Misspelled words, synonyms and other forms of a word find what was meant.",
     "P-SEARCH-NEEDS": "A query that asks for several things finds a tool for each; a single thing stays whole.",
     "P-SEARCH-MEANING": "Words that mean nearly the same are near to each other.",
+    "P-TABLE-TRACED": "The shipped table of word vectors can be traced to its sources.",
     "P-SEARCH-COPIES": "The same tool on several servers does not crowd out others.",
     "P-SEARCH-BOMBS": "A monstrous definition buys no place in the index.",
     "P-NOTHING-FITS": "Where no tool fits, the answer says so, names the nearest, and shows the map instead of tools.",

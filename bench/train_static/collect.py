@@ -139,7 +139,9 @@ def _write(out: Path, pairs: list[Row], origins: list[Origin]) -> None:
     written = Counter(pair["source"].split("/")[0] for pair in pairs)
     refused = [origin["package"] for origin in origins if not origin["licence"]]
     used = [{**origin, "pairs": written[origin["package"]]} for origin in origins if origin["licence"]]
-    (out / "sources.json").write_text(json.dumps({"used": used, "refused": refused}, indent=1))
+    mark = hashlib.sha256((out / "pairs.jsonl").read_bytes()).hexdigest()
+    told = {"pairs": len(pairs), "pairs_sha256": mark, "used": used, "refused": refused}
+    (out / "sources.json").write_text(json.dumps(told, indent=1))
     forms = Counter(pair["form"] for pair in pairs)
     print(f"{len(pairs)} pairs of {len(used)} packages ({len(refused)} refused for their licence): {dict(forms)}")
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from portico.search.words_and_postings import split_description
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -17,7 +19,7 @@ class Pair:
     """Where it comes from: operations of APIs, docstrings, or the name of a set with a training split."""
     query: str
     tool: Mapping[str, str]
-    """The tool's fields as discovery reads them: name, shelf, description, parameters."""
+    """The tool's fields as discovery reads them: name, shelf, purpose, description, parameters."""
 
 
 def collected(path: Path) -> Iterator[Pair]:
@@ -50,5 +52,6 @@ def _definition_fields(row: Mapping[str, Any]) -> dict[str, str]:
 
 def _fields(row: Mapping[str, Any]) -> dict[str, str]:
     """The fields as discovery names them."""
-    texts = {field: str(row.get(field) or "") for field in ("name", "description", "parameters")}
-    return {**texts, "shelf": str(row.get("server") or ""), "details": ""}
+    texts = {field: str(row.get(field) or "") for field in ("name", "parameters")}
+    purpose, rest = split_description(str(row.get("description") or ""))
+    return {**texts, "purpose": purpose, "description": rest, "shelf": str(row.get("server") or ""), "details": ""}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,3 +127,13 @@ def test_the_weight_of_all_words_together_changes_nothing(weight: float) -> None
 
 def test_no_tools_have_no_meanings(table: WordVectors) -> None:
     assert table.of_tools([]).shape == (0, table.dims)
+
+
+@pytest.mark.requirement("P-TABLE-TRACED")
+def test_the_table_is_the_one_whose_sources_are_listed() -> None:
+    told = orjson.loads((ROOT / "bench" / "train_static" / "sources.json").read_bytes())
+    found = {name: sha256((FOLDER / name).read_bytes()).hexdigest() for name in told["table_sha256"]}
+    assert found == told["table_sha256"]
+    assert len(told["pairs_sha256"]) == 64
+    assert sum(source["pairs"] for source in told["used"]) >= told["pairs"]
+    assert all(source["licence"] for source in told["used"])

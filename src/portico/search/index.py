@@ -481,7 +481,7 @@ def index_tools(
     return index
 
 
-STORED_AS = "search index 2"
+STORED_AS = "search index 3"
 """The name of the one stored index; another layout or another way to read tools has another number."""
 _DIGEST = 16
 _TYPES = {"starts": "<i8", "signs": "<u8", "scales": "<f4", "values": "<f4", "tools": "<i4", "numbers": "<i1"}
