@@ -17,9 +17,12 @@ def read_definitions(path: Path) -> dict[str, list[Definition]]:
     A second server of one name gets a number, so that none is lost.
     """
     raw = path.read_bytes()
-    text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    try:
+        given = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    except (ValueError, OSError, EOFError) as error:
+        raise SystemExit(f"error: {path}: this is no JSON, gzipped or not: {error}") from error
     found: dict[str, list[Definition]] = {}
-    for server, tools in _entries(json.loads(text), path):
+    for server, tools in _entries(given, path):
         found[_unlike(found, server)] = tools
     return found
 
@@ -33,11 +36,13 @@ def beside(first: Mapping[str, list[Definition]], more: Mapping[str, list[Defini
 
 
 def _entries(given: Any, path: Path) -> Iterator[tuple[str, list[Definition]]]:
-    rows = given.items() if isinstance(given, dict) else ((row.get("server"), row) for row in given)
-    for server, entry in rows:
+    listed = given if isinstance(given, list) else [given]
+    pairs = ((row.get("server"), row) if isinstance(row, dict) else (None, row) for row in listed)
+    for server, entry in given.items() if isinstance(given, dict) else pairs:
         tools = entry.get("tools") if isinstance(entry, dict) else entry
         if not isinstance(server, str) or not isinstance(tools, list):
-            raise SystemExit(f'{path}: each entry needs a "server" and a list of "tools", see docs/guides/replay.md')
+            wanted = 'each entry needs a "server" and a list of "tools", see docs/guides/replay.md'
+            raise SystemExit(f"error: {path}: {wanted}")
         yield server, tools
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from portico.domain.disclosure import FILTERS
+from portico.domain.journal_entries import Look
 
 GAP = 600.0
 """Seconds of silence after which a caller's next entry begins another task."""
@@ -147,6 +148,7 @@ def _list(row: Row, name: str, *, required: bool = False) -> list[Any]:
     return found
 
 
+_KINDS = ("call", *(str(look) for look in Look))
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "time": lambda value: _seconds(value) is not None,
     "caller": lambda value: isinstance(value, str),
@@ -163,7 +165,9 @@ _MORE: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
 
 def _checked(row: Row, number: int) -> Row:
     """An entry of a journal with everything in it that is read."""
-    for name, is_good in {**_FIELDS, **_MORE.get(row["kind"] if isinstance(row["kind"], str) else "", {})}.items():
+    if row["kind"] not in _KINDS:
+        raise BadLine(f"{row['kind']!r} is no kind of entry; there are {', '.join(_KINDS)}")
+    for name, is_good in {**_FIELDS, **_MORE.get(row["kind"], {})}.items():
         if name not in row or not is_good(row[name]):
             raise BadLine(f"an entry of the kind {row['kind']!r} has no usable `{name}`")
     return {**row, "line": number, "seconds": _seconds(row["time"])}
@@ -216,7 +220,6 @@ def _from_entries(entries: list[Row], name: str) -> Task:
 
 
 _FILTER = re.compile(rf"(?:^| )({'|'.join(FILTERS)})=")
-_FLAGS = {"True": True, "False": False}
 
 
 def _journal_search(text: str) -> Search:
@@ -226,5 +229,15 @@ def _journal_search(text: str) -> Search:
         return Search(query=text)
     told = text[found.start() :].strip().split("&")
     pairs = (part.partition("=") for part in told)
-    filters = {name: _FLAGS.get(value, value) for name, _, value in pairs if name in FILTERS}
-    return Search(query=text[: found.start()], filters=filters)
+    return Search(
+        query=text[: found.start()], filters={name: _value(name, told) for name, _, told in pairs if name in FILTERS}
+    )
+
+
+def _value(name: str, told: str) -> Any:
+    if name == "read_only":
+        return told == "True"
+    try:
+        return float(told) if name in ("max_latency_ms", "min_success") else told
+    except ValueError:  # a text is kept as far as it goes, and may end within a number
+        return 0.0

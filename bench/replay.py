@@ -197,26 +197,36 @@ def _trace(options: argparse.Namespace) -> Trace:
     if options.trace == "-":
         return read_trace(sys.stdin, "stdin", gap=60 * options.gap)
     if options.trace:
-        with Path(options.trace).open(encoding="utf-8", errors="replace") as lines:
+        with _file(options.trace).open(encoding="utf-8", errors="replace") as lines:
             return read_trace(lines, options.trace, gap=60 * options.gap)
     return read_trace(map(json.dumps, made_rows()), "made")
 
 
+def _file(name: str) -> Path:
+    if not Path(name).is_file():
+        raise SystemExit(f"error: there is no file {name}")
+    return Path(name)
+
+
 def _servers(options: argparse.Namespace) -> Servers:
     if options.fleet:
-        servers: Servers = read_definitions(Path(options.fleet))
+        servers: Servers = read_definitions(_file(options.fleet))
     elif options.config:
-        servers = anyio.run(_stored, options.config)
+        servers = anyio.run(_stored, str(_file(options.config)))
     else:
         servers = made_catalogue()
-    return {**servers, **beside(servers, read_definitions(Path(options.crowd)))} if options.crowd else servers
+    return {**servers, **beside(servers, read_definitions(_file(options.crowd)))} if options.crowd else servers
 
 
 async def _stored(config: str) -> dict[str, list[Definition]]:
     found: dict[str, list[Definition]] = {}
     async with open_app(settings_for(config)) as application:
         for tool in application.gateway.snapshot.tools.values():
-            found.setdefault(tool.id.server, []).append(dict(tool.definition))
+            found.setdefault(tool.id.server, []).append({**tool.definition, "name": tool.id.name})
+    if not found:
+        raise SystemExit(
+            f"error: nothing is stored of the servers in {config}\nnext: portico --config {config} refresh"
+        )
     return found
 
 
@@ -298,7 +308,7 @@ def _failures(replay: Replay, found: Replayed) -> list[tuple[str, str, str, str]
 
 def _print(figures: Mapping[str, Any], trace: Trace, replay: Replay) -> None:
     told = f"{_many(figures['tasks'], 'task')} with {_many(figures['searches'], 'search', 'searches')}"
-    print(f"\n{told}, against {figures['tools']:,} tools; {figures['wanted']:,} wanted tools\n")
+    print(f"\n{told}, against {_many(figures['tools'], 'tool')}; {_many(figures['wanted'], 'wanted tool')}\n")
     print(f"| share | {' | '.join(f'first {depth}' for depth in DEPTHS)} |\n|---|{'---:|' * len(DEPTHS)}")
     for title, name in (("wanted tools shown", "wanted_shown"), ("searches with a hit", "searches_hit")):
         for kind, row in figures[name].items():
