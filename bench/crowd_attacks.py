@@ -6,7 +6,7 @@ import random
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.definitions import Definition
 from bench.retrieval import Placed, Question
@@ -41,6 +41,8 @@ class Attacker:
 
     tools: Sequence[Definition] = ()
     aimed_at: range | None = None
+    is_spread: bool = False
+    """Whether each tool has a server of its own, so that none of them looks like more than a small honest one."""
 
 
 def questions_of(tools: Sequence[Placed], count: int, seed: int = 5) -> tuple[Question, ...]:
@@ -62,6 +64,9 @@ def attack(target: Target) -> list[Row]:
     for size in SIZES:
         aims = range(SINGLE_AIMS if size == 1 else 1)
         found.append(_row(target, "a tool for each query", [_echoes(target, aim, size) for aim in aims]))
+    for size in SIZES[1:]:
+        spread = replace(_echoes(target, 0, size), is_spread=True)
+        found.append(_row(target, "a tool for each query, each on a server of its own", [spread]))
     return [*found, *(_row(target, "a flood of words", [_floods(target, size)]) for size in SIZES)]
 
 
@@ -100,12 +105,12 @@ def _figures(target: Target, attacker: Attacker) -> dict[str, float]:
     catalog = Catalog()
     for server, own in target.tools.items():
         catalog.add_tools(server, own, lambda name, arguments: None)
-    if attacker.tools:
-        catalog.add_tools(ATTACKER, attacker.tools, lambda name, arguments: None)
+    for server, offered in _placed(attacker):
+        catalog.add_tools(server, offered, lambda name, arguments: None)
     runs = [catalog.search(question.text, limit=TOP) for question in target.questions]
     met = list(zip(runs, (question.needs[0] for question in target.questions), strict=True))
     named = [any(_id(one) in need for hit in run for one in (hit, *hit.copies)) for run, need in met]
-    first = [bool(run) and run[0].server == ATTACKER for run in runs]
+    first = [bool(run) and run[0].server.startswith(ATTACKER) for run in runs]
     aimed = attacker.aimed_at or range(len(runs))
     return {
         "hit@5": statistics.fmean(any(_id(hit) in need for hit in run) for run, need in met),
@@ -114,6 +119,12 @@ def _figures(target: Target, attacker: Attacker) -> dict[str, float]:
         "first": statistics.fmean(first),
         "aimed first": statistics.fmean(first[at] for at in aimed),
     }
+
+
+def _placed(attacker: Attacker) -> list[tuple[str, Sequence[Definition]]]:
+    if attacker.is_spread:
+        return [(f"{ATTACKER} {number}", [tool]) for number, tool in enumerate(attacker.tools)]
+    return [(ATTACKER, attacker.tools)] if attacker.tools else []
 
 
 def _id(hit: Hit) -> str:

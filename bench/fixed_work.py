@@ -20,7 +20,7 @@ class Cost:
     """How often the fixed piece of work could have been done in that time, measured just before and after."""
 
     def __str__(self) -> str:
-        return f"{self.cpu_s:,.2f} s ({self.fixed_works:,.0f} x)"
+        return f"{self.cpu_s:,.2f} s ({self.fixed_works:,.{0 if self.fixed_works >= 10 else 1}f} x)"
 
     def as_row(self) -> dict[str, float]:
         """For the line of JSON."""
