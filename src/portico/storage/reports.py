@@ -74,7 +74,8 @@ def read_entries(database: Database, since: float, until: float) -> Iterator[Ent
 def _pages(database: Database, select: str, since: float, until: float) -> Iterator[Row]:
     at, id = since, -1
     # Words of ours and names of columns; every value is bound.
-    sql = f"{select} WHERE (at > :at OR at = :at AND id > :id) AND at <= :until ORDER BY at, id LIMIT {PAGE}"
+    place = "at >= :at AND at <= :until AND (at > :at OR id > :id)"  # the first of it is what an index is read by
+    sql = f"{select} WHERE {place} ORDER BY at, id LIMIT {PAGE}"
     while rows := database.rows(sql, {"at": at, "id": id, "until": until}):
         yield from rows
         at, id = rows[-1][:2]
