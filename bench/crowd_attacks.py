@@ -13,7 +13,7 @@ from bench.retrieval import Placed, Question
 from bench.search_catalogue import paraphrase
 
 from portico import Catalog
-from portico.domain.disclosure import Hit
+from portico.domain.search_answers import Hit
 
 SIZES = (1, 20, 200)
 """Tools of an attacker."""

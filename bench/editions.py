@@ -23,7 +23,7 @@ from portico.catalog.publisher import Publisher
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogPolicy
 from portico.domain.call import Caller
-from portico.domain.disclosure import Findings
+from portico.domain.search_answers import Findings
 from portico.domain.server import Offering
 
 ROUNDS = 7

@@ -32,7 +32,7 @@ from tests.databases import postgres_server
 from portico.domain.call import Call, Invocation, Outcome
 from portico.domain.journal_entries import Entry
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.execution.executor import Executor
 from portico.gateway import Gateway
 from portico.protocols import Journal

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from portico.domain.disclosure import FILTERS
 from portico.domain.journal_entries import Look
+from portico.domain.search_answers import FILTERS
 
 GAP = 600.0
 """Seconds of silence after which a caller's next entry begins another task."""

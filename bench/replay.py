@@ -37,7 +37,7 @@ from bench.recorded_runs import GAP, Search, Task, Trace, Wanted, read_trace
 
 from portico import Catalog
 from portico.domain.call import Caller
-from portico.domain.disclosure import Query
+from portico.domain.search_answers import Query
 from portico.domain.tool import ToolId
 from portico.errors import CallError, UnknownFilter
 from portico.server.run import surface_tokens

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.peers import PeerUnavailable
 
-from portico.search.words import STOP_WORDS
+from portico.search.words_and_postings import STOP_WORDS
 
 HERE = Path(__file__).resolve().parent
 BM25S = "0.3.16"

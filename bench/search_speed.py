@@ -17,7 +17,7 @@ from bench.search_peers import Fts5, bm25s_python, worker
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.search.index import build_index
 from portico.search.query import needs
-from portico.search.words import fields, query_words, stem_of
+from portico.search.words_and_postings import fields, query_words, stem_of
 
 LIMIT = 10
 WARM = 20

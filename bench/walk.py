@@ -26,7 +26,7 @@ if __package__ in (None, ""):
 from tests.catalogue import load_fleet
 from tests.hundred_servers import hundred_servers
 
-from portico.domain.disclosure import View
+from portico.domain.search_answers import View
 from portico.rendering.budget import counter_for
 from portico.testing import AGENT, make_test_app
 from portico.tiers.tier_requests import TierAnswers

@@ -10,7 +10,7 @@ from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.journal_entries import Batch, CallQuery, Entry, RecordedCall, Report
 from portico.domain.server import Packaging
 from portico.domain.tool import Category, ToolId
-from portico.domain.usage import Standing, Usage
+from portico.domain.usage_and_tiers import Standing, Usage
 from portico.errors import StoreError
 
 

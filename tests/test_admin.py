@@ -17,7 +17,7 @@ from portico.catalog.view import CatalogViews
 from portico.domain.journal_entries import Losses, Report
 from portico.domain.server import Offering, ServerLabels, ServerSpec, State
 from portico.domain.tool import Category, ToolId
-from portico.domain.usage import Standing, Tier, Usage, day_of, standing_of
+from portico.domain.usage_and_tiers import Standing, Tier, Usage, day_of, standing_of
 from portico.errors import ConfigError, StoreError, UnknownServer, UpstreamGone
 from portico.storage.memory import MemoryDefinitions, MemoryJournal
 from portico.storage.storage import Storage

@@ -17,11 +17,11 @@ from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogPolicy
 from portico.config import SearchSettings
 from portico.domain.call import Call, Caller, Invocation, Outcome
-from portico.domain.disclosure import Budget, Disclosure, Level, Query
 from portico.domain.journal_entries import Look, Lookup
+from portico.domain.search_answers import Budget, Disclosure, Level, Query
 from portico.domain.server import Offering, ServerLabels, ServerSpec
 from portico.domain.tool import ToolId
-from portico.domain.usage import Standing, Tier, Usage
+from portico.domain.usage_and_tiers import Standing, Tier, Usage
 from portico.errors import NextCall, UnknownFilter, UnknownTool
 from portico.rendering.budget import STRANGE_CURSOR, TokenEstimate
 from portico.storage.memory import MemoryJournal

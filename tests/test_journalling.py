@@ -9,13 +9,13 @@ import pytest
 
 from portico import Catalog
 from portico.domain.call import Call, Outcome
-from portico.domain.disclosure import Query
 from portico.domain.journal_entries import Look, Lookup
+from portico.domain.search_answers import Query
 from portico.errors import InvalidArguments
 from portico.rendering.budget import TokenEstimate
 from portico.storage.memory import MemoryJournal
 from portico.surfaces.discover.surface import Discover
-from portico.surfaces.mcp.request_context import Context, Logs
+from portico.surfaces.mcp.client_questions_and_logs import Context, Logs
 from portico.surfaces.mcp.server import Tools
 from portico.surfaces.mcp.surface import Envelope, Surface
 from portico.surfaces.search import Search

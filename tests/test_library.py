@@ -13,7 +13,7 @@ from anyio import fail_after
 
 from portico import Catalog
 from portico.catalog.snapshot import CatalogSnapshot
-from portico.domain.disclosure import Findings, Hit
+from portico.domain.search_answers import Findings, Hit
 from portico.domain.tool import ToolId
 from portico.errors import AmbiguousTool, EmbedderAway, InvalidArguments, InvalidDefinition, UnknownFilter, UnknownTool
 from portico.protocols import Index
@@ -297,3 +297,39 @@ def test_browsing_a_catalog_is_no_search() -> None:
     assert other.gateway.executor.hooks is not None
     other.gateway.executor.hooks.wait_until_idle()
     assert told == ["issue"]
+
+
+def test_adding_costs_what_is_added_and_one_look_sees_all_of_it():
+    catalog = Catalog()
+    before = catalog.gateway.snapshot.number
+    for place in range(50):
+        catalog.add_tools(f"server{place}", [definition("fork", "Copy a repository")], call=run)
+
+    def rename(old: str, new: str) -> str:
+        return new
+
+    told = [catalog.register_tool(rename, name=f"rename_{place}") for place in range(50)]
+    assert catalog.gateway.snapshot.number == before + 1
+    assert len(catalog) == 100
+    assert {tool.handle for tool in catalog.gateway.snapshot.tools.values()} >= set(told)
+
+
+def test_a_handle_that_other_names_decide_is_told_as_it_is():
+    catalog = Catalog()
+
+    def rename(old: str, new: str) -> str:
+        return new
+
+    told = [catalog.register_tool(rename, name=name) for name in ("move-file", "move_file", "move.file")]
+    assert told[0] == "_local.move_file"
+    handles = {tool.id.name: tool.handle for tool in catalog.gateway.snapshot.tools.values()}
+    assert told[2] == handles["move.file"]
+    assert len(set(handles.values())) == 3
+
+
+def test_a_definition_is_taken_as_it_was_when_it_was_added():
+    catalog, shared = Catalog(), {"name": "fork", "description": "Copy a repository"}
+    catalog.add_tools("github", [shared], call=run)
+    shared["name"] = "merge"
+    catalog.add_tools("gitlab", [shared], call=run)
+    assert sorted(tool.handle for tool in catalog.gateway.snapshot.tools.values()) == ["github.fork", "gitlab.merge"]

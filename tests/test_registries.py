@@ -14,8 +14,8 @@ from portico.application import Application
 from portico.config import CatalogSettings, StorageSettings
 from portico.config.profiles import read_pattern
 from portico.domain.call import Call
-from portico.domain.disclosure import Query
 from portico.domain.profile import Profile
+from portico.domain.search_answers import Query
 from portico.domain.server import DatabaseSpec, Offering
 from portico.domain.tool import ToolId
 from portico.errors import InvalidArguments, UnknownTool, UpstreamGone

@@ -12,7 +12,7 @@ from portico.admin import Admin
 from portico.domain.call import Invocation, Outcome
 from portico.domain.journal_entries import Batch
 from portico.domain.tool import Category, ToolId
-from portico.domain.usage import Tier
+from portico.domain.usage_and_tiers import Tier
 from portico.storage.catalog_tables import TierRecords
 from portico.storage.change_feed import ChangeFeed
 from portico.storage.database_interface import Database

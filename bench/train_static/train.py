@@ -20,7 +20,7 @@ from pairs import Pair, collected, training_split
 from sentence_transformers import SentenceTransformer
 
 from portico.search.word_vectors import Vocabulary
-from portico.search.words import pieces
+from portico.search.words_and_postings import pieces
 
 Array = np.ndarray
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pairs import Pair
 
-from portico.search.words import spelled_words
+from portico.search.words_and_postings import spelled_words
 
 SHORTEST, LONGEST = 2, 24
 

@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
     from portico.domain.call import Result as Result
-    from portico.domain.disclosure import Disclosure as Disclosure
-    from portico.domain.disclosure import Hit as Hit
+    from portico.domain.search_answers import Disclosure as Disclosure
+    from portico.domain.search_answers import Hit as Hit
     from portico.errors import CallError as CallError
     from portico.errors import PorticoError as PorticoError
     from portico.library import Catalog as Catalog
-    from portico.providers.python.decorator import Connection as Connection
-    from portico.providers.python.decorator import RequestContext as RequestContext
-    from portico.providers.python.decorator import tool as tool
+    from portico.providers.python.decorator_and_injection import Connection as Connection
+    from portico.providers.python.decorator_and_injection import RequestContext as RequestContext
+    from portico.providers.python.decorator_and_injection import tool as tool
     from portico.server.embedded import Settings as Settings
     from portico.server.embedded import create_mcp_app as create_mcp_app
 
 _HOMES = {
     "CallError": "portico.errors",
     "Catalog": "portico.library",
-    "Connection": "portico.providers.python.decorator",
-    "Disclosure": "portico.domain.disclosure",
-    "Hit": "portico.domain.disclosure",
+    "Connection": "portico.providers.python.decorator_and_injection",
+    "Disclosure": "portico.domain.search_answers",
+    "Hit": "portico.domain.search_answers",
     "PorticoError": "portico.errors",
-    "RequestContext": "portico.providers.python.decorator",
+    "RequestContext": "portico.providers.python.decorator_and_injection",
     "Result": "portico.domain.call",
     "Settings": "portico.server.embedded",
     "create_mcp_app": "portico.server.embedded",
-    "tool": "portico.providers.python.decorator",
+    "tool": "portico.providers.python.decorator_and_injection",
 }
 
 __all__ = sorted(_HOMES)

@@ -49,7 +49,7 @@ def _open_early() -> EarlyPipe | None:
 def _run(pipe: EarlyPipe | None) -> None:
     from portico.surfaces.cli.app import run_cli
     from portico.surfaces.cli.context import CliContext
-    from portico.surfaces.cli.output import LEVEL_VARIABLE, begin_logs
+    from portico.surfaces.cli.output_and_logs import LEVEL_VARIABLE, begin_logs
 
     begin_logs(os.environ.get(LEVEL_VARIABLE, ""))
     serve = partial(_serve, pipe=pipe)
@@ -81,7 +81,7 @@ def _serve(
 ) -> None:
     # Loading the MCP SDK takes a second, which the other commands must not pay.
     from portico.server.run import run_server
-    from portico.surfaces.cli.output import say_ready, set_format, set_level
+    from portico.surfaces.cli.output_and_logs import say_ready, set_format, set_level
     from portico.wiring import settings_for
 
     settings = settings_for(config, profile=profile, reload=reload)

@@ -21,7 +21,7 @@ from portico.domain.call import Caller
 from portico.domain.journal_entries import CallQuery, Entry, Losses, RecordedCall, Report
 from portico.domain.server import Health, Server, State
 from portico.domain.tool import Category, Rejected, Tool, ToolId
-from portico.domain.usage import DAY_SECONDS, Standing, Tier, Usage, standing_of
+from portico.domain.usage_and_tiers import DAY_SECONDS, Standing, Tier, Usage, standing_of
 from portico.errors import CallError, ConfigError, StoreError, UnknownServer
 from portico.protocols import Provider, TokenCounter
 from portico.rendering.cache import AnswerCache

@@ -14,8 +14,8 @@ from portico.catalog.publisher import Publisher, Refresher
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogView, CatalogViews
 from portico.domain.call import Call, Caller, Result
-from portico.domain.disclosure import AnswerSize, Budget, Disclosure, Findings, Hit, Level, Query
 from portico.domain.journal_entries import Look, Lookup
+from portico.domain.search_answers import AnswerSize, Budget, Disclosure, Findings, Hit, Level, Query
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, UnknownFilter, UnknownTool
 from portico.execution.executor import Executor
@@ -23,7 +23,7 @@ from portico.protocols import TokenCounter
 from portico.rendering.budget import LONGEST_PAGE, Spell, Variants, definition_tokens, fit, fit_page
 from portico.rendering.cache import AnswerCache
 from portico.rendering.cards import as_meta_tool, hit_line, variants_of
-from portico.rendering.catalog_map import (
+from portico.rendering.map_and_misses import (
     doubt_line,
     map_answer,
     map_lines,
@@ -35,8 +35,8 @@ from portico.rendering.catalog_map import (
 from portico.results.read_kept_result import ReadRequest, ResultReader
 from portico.results.result_schema import returns_line
 from portico.search.embeddings.cache import Meanings
+from portico.search.groups_and_doubt import settle
 from portico.search.item_search import NAMED, PARAMETERS, SHOWN, ItemSearch, entry_card, entry_lines, worth_naming
-from portico.search.ranking import settle
 from portico.text.untrusted import one_line
 
 SEARCH_CARDS_LIMIT = LONGEST_PAGE

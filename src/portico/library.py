@@ -5,22 +5,24 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import RLock
 from typing import Any
 
 import anyio
 
+from portico.catalog.naming import PlainHandles
 from portico.catalog.normalise import normalise
 from portico.catalog.publisher import IndexBuilder
 from portico.concurrency.threads import Workers
 from portico.domain.call import Call, Caller, Result
-from portico.domain.disclosure import Disclosure, Hit, Query
+from portico.domain.search_answers import Disclosure, Hit, Query
 from portico.domain.tool import Rejected, ToolId
 from portico.errors import InvalidDefinition, UnknownTool
 from portico.execution.hooks import hooks_of
 from portico.gateway import Gateway
 from portico.providers.local_sources import LateDatabase, connections_from
 from portico.providers.python import LocalProvider
-from portico.providers.python.decorator import LOCAL, Source
+from portico.providers.python.decorator_and_injection import LOCAL, Source
 from portico.providers.python.functions import LocalTool, make_tool
 from portico.providers.python.provider import Runner
 from portico.providers.python.stdout import prints_to_stderr
@@ -79,6 +81,9 @@ class Catalog:
             ConfigError: the URL of the database cannot be used.
         """
         self._providers: dict[str, LocalProvider] = {}
+        self._handles = PlainHandles()
+        self._announced: dict[str, LocalProvider] = {}
+        self._lock = RLock()  # a program may add tools in one thread and search in another
         url = database or os.environ.get("DATABASE_URI", "").strip()
         if database:
             DatabaseSource(database)  # so that whoever wrote it hears of a mistake at once
@@ -104,14 +109,16 @@ class Catalog:
         Raises:
             InvalidDefinition: a function has the name of one of them already; nothing is added.
         """
-        provider, added = self._provider(server), list(definitions)
+        provider, added = self._provider(server), [_copied(one) for one in definitions]
         for definition in added:
             name = definition.get("name") if isinstance(definition, Mapping) else None
             if not replace and isinstance(name, str) and (known := provider.find(name)):
                 raise _name_is_taken(name, known)
         for definition in added:
             provider.add(definition, call)
-        self._publish(provider)
+            if isinstance(definition, Mapping) and isinstance(name := definition.get("name"), str):
+                self._handles.add(ToolId(server, name))
+        self._announce(provider)
 
     def register_tool(
         self,
@@ -138,10 +145,12 @@ class Catalog:
         if not replace and tool.name in provider and (known is None or known.function is not function):
             raise _name_is_taken(tool.name, known)
         provider.add_tool(tool)
+        id = ToolId(provider.server, tool.name)
+        self._handles.add(id)
         if tool.category:
-            self._application.gateway.publisher.shelve(ToolId(provider.server, tool.name), tool.category)
-        self._publish(provider)
-        return self._application.gateway.snapshot.tools[ToolId(provider.server, tool.name)].handle
+            self._application.gateway.publisher.shelve(id, tool.category)
+        self._announce(provider)
+        return self._handles.find(id) or self.gateway.snapshot.tools[id].handle
 
     def unregister(self, name: str) -> bool:
         """Remove one tool by any of its spellings; says whether there was one.
@@ -149,14 +158,14 @@ class Catalog:
         Raises:
             AmbiguousTool: several tools have that name; none is removed.
         """
-        snapshot = self._application.gateway.snapshot
+        snapshot = self.gateway.snapshot
         try:
             tool = snapshot.resolver.resolve(name, snapshot.tools.keys())
         except UnknownTool:
             return False
         provider = self._providers[tool.id.server]
         provider.remove(tool.id.name)
-        self._publish(provider)
+        self._announce(provider)
         return True
 
     def prepare(self, seconds: float = 30.0) -> str:
@@ -177,16 +186,18 @@ class Catalog:
 
     @property
     def gateway(self) -> Gateway:
-        """The gateway behind it, for what takes one, such as a registry of tools."""
+        """The gateway behind it, for what takes one, such as a registry of tools; it knows all that was added."""
+        if self._announced:
+            self._publish()
         return self._application.gateway
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
         """Definitions that were refused, and why."""
-        return self._application.gateway.snapshot.rejected
+        return self.gateway.snapshot.rejected
 
     def __len__(self) -> int:
-        return len(self._application.gateway.snapshot.tools)
+        return len(self.gateway.snapshot.tools)
 
     def search(
         self,
@@ -222,7 +233,7 @@ class Catalog:
         )
         if self._meanings is not None:
             self._meanings.ask(query)
-        found = self._application.gateway.search_hits(self._caller, question)
+        found = self.gateway.search_hits(self._caller, question)
         hits = found.hits[: max(limit, 0)]
         return Hits(hits, fits=found.fits, weak=found.weak, unmatched=found.unmatched, subject=found.subject)
 
@@ -232,7 +243,7 @@ class Catalog:
         Raises:
             CallError: none of the names is known.
         """
-        return self._application.gateway.describe(self._caller, names)
+        return self.gateway.describe(self._caller, names)
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False) -> Result:
         """Run a tool by any of its spellings; a result that an agent could not afford is shortened unless `whole`.
@@ -241,7 +252,7 @@ class Catalog:
             CallError: unknown tool, wrong arguments, time out; the message says what to do.
         """
         call = Call(tool=name, arguments=arguments or {}, whole=whole)
-        return await self._application.gateway.call(self._caller, call)
+        return await self.gateway.call(self._caller, call)
 
     async def read_result(self, id: str, *, cursor: str = "", grep: str = "", path: str = "") -> Disclosure:
         """The next part of a result that was shortened; what has a word or pattern in it; or what a JMESPath selects.
@@ -250,7 +261,7 @@ class Catalog:
             UnknownResult: nothing is kept under this handle, or no longer.
             InvalidArguments: the cursor, the pattern or the path cannot be used.
         """
-        return await self._application.gateway.read_result(self._caller, id, cursor, grep, path)
+        return await self.gateway.read_result(self._caller, id, cursor, grep, path)
 
     async def run_script(
         self, script: str, arguments: Mapping[str, Any] | None = None, *, seconds: float | None = None
@@ -262,6 +273,7 @@ class Catalog:
         Raises:
             ScriptError: it did not come to its end; the calls that it had made by then are told.
         """
+        self._publish()
         scripts = self._application.scripts
         assert scripts is not None, "only a config switches them off"
         async with self:
@@ -293,10 +305,25 @@ class Catalog:
             )
         return self._providers[server]
 
-    def _publish(self, provider: LocalProvider) -> None:
-        self._application.gateway.publisher.accept([(provider.offering(), provider.source)])
+    def _publish(self) -> None:
+        """Make one snapshot with all that was announced."""
+        with self._lock:
+            announced, self._announced = self._announced, {}
+            self._application.gateway.publisher.accept([(own.offering(), own.source) for own in announced.values()])
+
+    def _announce(self, provider: LocalProvider) -> None:
+        """Let the next look at the catalog see what a provider has by then: adding costs what is added."""
+        with self._lock:
+            self._announced[provider.server] = provider
+        if self._meanings is not None:
+            self._publish()  # so that the embedder begins to read
         for listener in self._listeners:
             listener(provider)
+
+
+def _copied(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The definition as it is now: it is read later, and a program may go on to change its own."""
+    return dict(definition) if isinstance(definition, Mapping) else definition
 
 
 def _name_is_taken(name: str, known: LocalTool | None) -> InvalidDefinition:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from portico.domain.call import Caller, OnProgress
-from portico.domain.disclosure import Findings
 from portico.domain.journal_entries import Entry
+from portico.domain.search_answers import Findings
 from portico.domain.server import Health, Offering
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 
 OnChange = Callable[[str], None]
 """Called with a server's name when its definitions have changed at the source."""

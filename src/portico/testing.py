@@ -20,7 +20,7 @@ from portico.admin import Admin
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.config.settings import CatalogSettings, GatewaySettings, StorageSettings
 from portico.domain.call import Caller, Invocation, OnProgress
-from portico.domain.disclosure import Findings, Hit
+from portico.domain.search_answers import Findings, Hit
 from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, EmbedderAway

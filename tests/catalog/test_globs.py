@@ -6,7 +6,7 @@ import pytest
 
 from portico.catalog.view import CatalogPolicy, permits_tool
 from portico.domain.call import Call
-from portico.domain.disclosure import Query
+from portico.domain.search_answers import Query
 from portico.domain.server import ServerSpec, ToolFilter
 from portico.errors import Refused, UnknownTool
 from portico.testing import AGENT, FakeApplication, definition, make_test_app

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from portico.catalog.prompts_and_resources import collect
-from portico.catalog.uri_templates import fits_template
+from portico.catalog.uri_claims import fits_template
 from portico.domain.server import Server
 from portico.errors import UnknownItem
 

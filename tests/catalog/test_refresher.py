@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from anyio import create_task_group, fail_after
 
-from portico.domain.disclosure import Query
+from portico.domain.search_answers import Query
 from portico.domain.server import Offering
 from portico.errors import CallError, StoreError, UnknownServer, UpstreamGone
 from portico.storage.memory import MemoryDefinitions
@@ -120,3 +120,13 @@ async def test_a_server_that_fails_at_first_is_no_longer_waited_for() -> None:
         with fail_after(5):
             assert await application.admin.refresher.wait_until_ready(5) == set()
         tasks.cancel_scope.cancel()  # it would be asked again, later
+
+
+async def test_many_servers_that_answer_at_once_cost_few_snapshots() -> None:
+    application = make_test_app({f"server{place}": [] for place in range(120)})
+    for place in range(120):
+        application.provider(f"server{place}").tools = [definition("weather")]
+    before = application.gateway.snapshot.number
+    await application.admin.refresh()
+    assert len(application.gateway.snapshot.tools) == 120
+    assert application.gateway.snapshot.number - before <= 40

@@ -7,7 +7,7 @@ import pytest
 from portico.catalog.categories_and_order import FEW_CALLED, FirstCalls, Order, Standings
 from portico.domain.server import Packaging
 from portico.domain.tool import Category, Tool, ToolId
-from portico.domain.usage import Standing, Tier, Usage, standing_of
+from portico.domain.usage_and_tiers import Standing, Tier, Usage, standing_of
 from portico.testing import definition, make_test_app
 
 TOOLS = make_test_app(

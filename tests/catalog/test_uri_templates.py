@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from portico.catalog.prompts_and_resources import Items, collect
-from portico.catalog.uri_templates import Claim, Claims, fits_template, may_overlap
+from portico.catalog.uri_claims import Claim, Claims, fits_template, may_overlap
 from portico.domain.server import Server
 from portico.errors import UnknownItem
 

@@ -11,7 +11,7 @@ import pytest
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import VALUES_KEPT, CatalogPolicy
 from portico.domain.call import Call, Caller, Invocation, Outcome
-from portico.domain.disclosure import Query
+from portico.domain.search_answers import Query
 from portico.domain.server import Offering, ServerLabels, ServerSpec, ToolFilter
 from portico.domain.tool import ToolId
 from portico.errors import CallError, InvalidArguments, NextCall, UnknownFilter, UnknownTool, UpstreamGone

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config.edit import with_server
+from portico.config.edit_and_import import with_server
 from portico.documents.document import SIZE, parse_document
 from portico.errors import ConfigError
 

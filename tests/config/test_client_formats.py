@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.config.edit import ImportPlan, apply_import, plan_import
+from portico.config.edit_and_import import ImportPlan, apply_import, plan_import
 from portico.errors import ConfigError
 
 from .conftest import Home

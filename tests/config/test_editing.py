@@ -13,7 +13,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.config.edit import add_server, add_servers, remove_server, server_entries, with_server, without_server
+from portico.config.edit_and_import import (
+    add_server,
+    add_servers,
+    remove_server,
+    server_entries,
+    with_server,
+    without_server,
+)
 from portico.documents.document import parse_document
 from portico.errors import ConfigError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.config.variables_and_secrets import Variables, names_in
+from portico.config.variables_and_masking import Variables, names_in
 from portico.errors import ConfigError
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(

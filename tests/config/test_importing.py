@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from portico.config.clients import CLIENTS, client_files
-from portico.config.edit import ImportPlan, apply_import, plan_import, server_entries
+from portico.config.edit_and_import import ImportPlan, apply_import, plan_import, server_entries
 from portico.errors import ConfigError
 
 from .conftest import Home

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from portico.config import GatewaySettings, JournalSettings
-from portico.config.edit import add_server, assign_category, server_entries
-from portico.config.variables_and_secrets import mask
+from portico.config.edit_and_import import add_server, assign_category, server_entries
+from portico.config.variables_and_masking import mask
 from portico.errors import ConfigError
 from portico.storage.database_interface import sqlite_file
 

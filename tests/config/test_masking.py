@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.config.variables_and_secrets import mask, masked_text
+from portico.config.variables_and_masking import mask, masked_text
 from portico.documents.document import parse_document
 
 TOKEN = "abcd1234efgh5678ijkl9012mnop"

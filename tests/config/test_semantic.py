@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from portico.config import Semantic
-from portico.config.variables_and_secrets import mask
+from portico.config.variables_and_masking import mask
 
 from .conftest import Home
 

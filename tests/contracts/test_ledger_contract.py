@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from portico.domain.call import Invocation, Outcome
 from portico.domain.journal_entries import Batch, CallQuery, DayLine, Entry, Look, Lookup, Losses
 from portico.domain.tool import ToolId
-from portico.domain.usage import DAY_SECONDS, Usage
+from portico.domain.usage_and_tiers import DAY_SECONDS, Usage
 from portico.errors import StoreError
 from portico.storage.database_interface import Database
 from portico.storage.journal_tables import Ledger

@@ -10,7 +10,7 @@ import pytest
 
 from portico.domain.call import Caller, Kept, ResultLimits
 from portico.domain.tool import ToolId
-from portico.domain.usage import Learned
+from portico.domain.usage_and_tiers import Learned
 from portico.errors import StoreError, StoreRefused, UnknownResult
 from portico.rendering.budget import TokenEstimate
 from portico.results.kept import Results
@@ -19,8 +19,8 @@ from portico.results.read_kept_result import ReadRequest, ResultReader
 from portico.results.result_schema import shape_of
 from portico.results.truncate import Truncator
 from portico.storage.database_interface import Binds, Database, Row
+from portico.storage.remembered_offerings import LearnedSchemas
 from portico.storage.results import ResultStore
-from portico.storage.server_definitions import LearnedSchemas
 
 ROOM = 100_000_000
 TEXT = "".join(f"line {n} with ümläut and 漢字 and \x00 and \ud800\n" for n in range(30_000))

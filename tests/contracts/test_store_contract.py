@@ -11,7 +11,7 @@ import pytest
 from portico.domain.server import Offering
 from portico.protocols import DefinitionStore
 from portico.storage.memory import MemoryDefinitions
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.storage import open_database
 
 OFFERING = Offering(
@@ -144,7 +144,7 @@ def test_many_vectors_are_loaded_at_once_and_odd_names_are_kept(store: Definitio
 @pytest.mark.requirement("P-STORE-CONTRACT")
 def test_vectors_not_used_for_longest_make_room(small_store: DefinitionStore, monkeypatch: pytest.MonkeyPatch) -> None:
     days = iter(range(100))
-    monkeypatch.setattr("portico.storage.server_definitions.time", lambda: 2 * 86_400.0 * next(days))
+    monkeypatch.setattr("portico.storage.remembered_offerings.time", lambda: 2 * 86_400.0 * next(days))
     for hash in "abcd":
         small_store.save_vectors("m", {hash: b"1"})
     assert small_store.load_vectors("m", ["a", "b"]).keys() == {"a", "b"}

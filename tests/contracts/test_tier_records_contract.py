@@ -15,7 +15,7 @@ from portico.domain.call import Invocation, Outcome
 from portico.domain.journal_entries import Batch
 from portico.domain.server import Packaging, Server
 from portico.domain.tool import Category, Tool, ToolId
-from portico.domain.usage import Standing, Tier
+from portico.domain.usage_and_tiers import Standing, Tier
 from portico.storage.catalog_tables import TierRecords
 from portico.storage.database_interface import Database
 from portico.storage.journal_tables import Ledger

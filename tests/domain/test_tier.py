@@ -6,7 +6,15 @@ import inspect
 
 import pytest
 
-from portico.domain.usage import DAY_SECONDS, Standing, Tier, Usage, assign_tier, compute_tier_score, standing_of
+from portico.domain.usage_and_tiers import (
+    DAY_SECONDS,
+    Standing,
+    Tier,
+    Usage,
+    assign_tier,
+    compute_tier_score,
+    standing_of,
+)
 
 NOW = 20_000.5 * DAY_SECONDS
 

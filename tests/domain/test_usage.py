@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from portico.domain.call import Invocation, Outcome
 from portico.domain.tool import ToolId
-from portico.domain.usage import DAY_SECONDS, DAYS_KEPT, Usage, bucket_of, latency_of
+from portico.domain.usage_and_tiers import DAY_SECONDS, DAYS_KEPT, Usage, bucket_of, latency_of
 
 NOON = 20_000 * DAY_SECONDS + 43_200.0
 

@@ -14,7 +14,7 @@ from portico.errors import EmbedderAway, StoreError
 from portico.search.embeddings.cache import Meanings, Pause
 from portico.search.embeddings.endpoint import Endpoint
 from portico.storage.memory import MemoryDefinitions
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.storage import open_file
 from portico.testing import FakeEmbedder
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.domain.call import Caller
-from portico.domain.disclosure import Query
+from portico.domain.search_answers import Query
 from portico.domain.tool import Tool
 from portico.errors import CallError, InvalidArguments
 from portico.execution.arguments import ArgumentCheck, unwrap

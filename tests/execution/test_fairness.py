@@ -13,7 +13,7 @@ from portico.application import Application
 from portico.domain.call import Call, Outcome
 from portico.errors import Busy
 from portico.execution.executor import FairLimiter
-from portico.providers.python.decorator import Connection
+from portico.providers.python.decorator_and_injection import Connection
 from portico.providers.python.functions import make_tool
 from portico.providers.python.provider import CONNECTIONS, LocalProvider
 from portico.testing import AGENT

@@ -11,7 +11,7 @@ import pytest
 from portico import Catalog
 from portico.concurrency.threads import Workers
 from portico.domain.call import Call, Outcome
-from portico.domain.disclosure import Query
+from portico.domain.search_answers import Query
 from portico.errors import InvalidArguments, Refused, Sent, UnknownTool, UpstreamGone
 from portico.execution.hooks import hooks_of
 from portico.testing import AGENT, FakeApplication, definition, make_test_app

@@ -15,7 +15,7 @@ import pytest
 
 from portico.concurrency.threads import WAITING, FunctionLoop, Workers
 from portico.domain.call import Caller, Result
-from portico.domain.disclosure import Findings, Hit
+from portico.domain.search_answers import Findings, Hit
 from portico.domain.tool import Tool
 from portico.errors import ConfigError, InvalidArguments, Refused, Sent, UpstreamGone
 from portico.execution.arguments import ArgumentCheck, Checked

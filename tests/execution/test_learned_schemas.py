@@ -12,7 +12,7 @@ import pytest
 
 from portico.domain.call import Call, Result
 from portico.domain.tool import Tool, ToolId
-from portico.domain.usage import Learned
+from portico.domain.usage_and_tiers import Learned
 from portico.errors import StoreError
 from portico.execution.learned_schemas import SchemaLearner
 from portico.testing import AGENT, FakeApplication, definition, make_test_app

@@ -25,7 +25,7 @@ HIDDEN_IMPORTS = {
     "storage/postgres.py": "hardly any start runs migrations",
     "storage/sqlite.py": "hardly any start runs migrations",
     "storage/storage.py": "a command that reads a SQLite file does not pay for SQLAlchemy",
-    "surfaces/cli/output.py": "the progress bar's library is loaded only where somebody watches",
+    "surfaces/cli/output_and_logs.py": "the progress bar's library is loaded only where somebody watches",
     "surfaces/cli/app.py": "a command loads its own module; the help loads none",
     "wiring.py": "scripts, databases and local tools are loaded where there are some",
 }

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
-from portico.domain.disclosure import Budget, Disclosure, Level, Query
+from portico.domain.search_answers import Budget, Disclosure, Level, Query
 from portico.gateway import DESCRIBE_LIMIT, EXACT_TOKENS
 from portico.protocols import TokenCounter
 from portico.rendering.budget import TokenEstimate, Variants, balance, fill, fit

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
-from portico.domain.disclosure import Level
+from portico.domain.search_answers import Level
 from portico.domain.tool import Tool
 from portico.rendering.budget import TokenEstimate
 from portico.rendering.cards import card, shorten_schema, variants_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
-from portico.domain.disclosure import Level
+from portico.domain.search_answers import Level
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments
 from portico.execution.arguments import ArgumentCheck

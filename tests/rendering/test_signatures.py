@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, generate, load_fleet
 
-from portico.domain.disclosure import Level
+from portico.domain.search_answers import Level
 from portico.domain.tool import Tool
 from portico.rendering.budget import TokenEstimate
 from portico.rendering.cards import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.catalogue import FLEET_VARIABLE, Definition, generate, load_fleet
 
 from portico.config import load_settings
-from portico.domain.disclosure import Query
+from portico.domain.search_answers import Query
 from portico.errors import ConfigError
 from portico.rendering import budget
 from portico.rendering.budget import _CLASSES, ExactTokens, TokenEstimate, counter_for

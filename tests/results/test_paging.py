@@ -10,7 +10,7 @@ import pytest
 from anyio import create_task_group, fail_after, lowlevel
 
 from portico.domain.call import Caller
-from portico.domain.disclosure import Disclosure
+from portico.domain.search_answers import Disclosure
 from portico.errors import InvalidArguments, UnknownResult
 from portico.rendering.budget import TokenEstimate
 from portico.results.preview import read_outline

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.domain.usage import Learned
+from portico.domain.usage_and_tiers import Learned
 from portico.results.result_schema import LINE_LENGTH, WIDTH, merge, returns_line, shape_line, shape_of
 
 NAMES = st.sampled_from(["id", "name", "total", "items", "next page", "ä", "12", "2024-01-01"])

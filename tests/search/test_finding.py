@@ -14,14 +14,14 @@ from tests.well_known_tools import WELL_KNOWN
 from portico.catalog.publisher import Publisher
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Caller
-from portico.domain.disclosure import Findings, Query
+from portico.domain.search_answers import Findings, Query
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.protocols import Index
 from portico.samples import SAMPLES
+from portico.search.groups_and_doubt import settle
 from portico.search.index import build_index
-from portico.search.ranking import settle
 from portico.testing import definition, make_test_app
 
 Application = tuple[CatalogSnapshot, Index]

@@ -15,11 +15,11 @@ from tests.well_known_tools import WELL_KNOWN
 from portico.catalog.publisher import Publisher
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Caller
-from portico.domain.disclosure import Findings, Hit, Query
+from portico.domain.search_answers import Findings, Hit, Query
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.search.index import STORED_AS, ToolIndex, build_index, index_tools
-from portico.search.words import DETAIL_LIMIT, document, read
+from portico.search.words_and_postings import DETAIL_LIMIT, document, read
 from portico.storage.memory import MemoryDefinitions
 from portico.testing import definition, make_test_app
 

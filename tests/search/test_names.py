@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.domain.disclosure import Findings
+from portico.domain.search_answers import Findings
 from portico.search.index import build_index
 from portico.testing import definition, make_test_app
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.search.words import FIELDS, LEFTOVERS, Postings, post
+from portico.search.words_and_postings import FIELDS, LEFTOVERS, Postings, post
 
 Document = Mapping[str, Sequence[str]]
 Told = dict[str, list[tuple[int, float]]]

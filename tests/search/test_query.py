@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from portico.search.query import MOST_COMPARED, QueryPart, QueryReader
 from portico.search.word_vectors import shipped_table
-from portico.search.words import FIELDS, QUERY_LIMIT, SYNONYMS, Postings, post, words
+from portico.search.words_and_postings import FIELDS, QUERY_LIMIT, SYNONYMS, Postings, post, words
 
 NAMES = [
     "create issue",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.search.query import LONG_QUERY, MOST_READ, needs
-from portico.search.words import QUERY_LIMIT, spelled_words
+from portico.search.words_and_postings import QUERY_LIMIT, spelled_words
 
 SEVERAL = {
     "read a csv, then post it to slack": ["read a csv", "post it to slack"],

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.domain.disclosure import Hit
+from portico.domain.search_answers import Hit
 from portico.domain.tool import Tool, ToolId
-from portico.domain.usage import Usage
-from portico.search.ranking import USAGE_SHARE, settle
+from portico.domain.usage_and_tiers import Usage
+from portico.search.groups_and_doubt import USAGE_SHARE, settle
 from portico.testing import definition, tool
 
 TOOLS: list[Tool] = [tool(definition(f"t{number}")) for number in range(6)]

@@ -11,7 +11,7 @@ from tests.embeddings import embedding_server as serving
 from tests.embeddings.embedding_server import EmbeddingServer
 from tests.embeddings.polyglot import QUERY, TEXTS, TOOLS, Held, Polyglot, speaks
 
-from portico.domain.disclosure import Findings, Query
+from portico.domain.search_answers import Findings, Query
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.errors import EmbedderAway
 from portico.protocols import Embedder

@@ -41,7 +41,8 @@ def test_nearness_to_some_tools_is_that_to_all_of_them() -> None:
 
 def test_a_tool_is_like_itself_and_unlike_its_opposite() -> None:
     tools = unit(2)
-    near = pack(np.concatenate((tools, -tools[:1], np.zeros((1, 256), dtype=np.float32)))).among([0, 1, 2, 3])
+    vectors = pack(np.concatenate((tools, -tools[:1], np.zeros((1, 256), dtype=np.float32)))).unpack([0, 1, 2, 3])
+    near = vectors @ vectors.T
     assert near[0, 0] == pytest.approx(1, abs=0.01)
     assert near[0, 2] == pytest.approx(-1, abs=0.01)
     assert near[0, 1] == pytest.approx(near[1, 0], abs=1e-6)

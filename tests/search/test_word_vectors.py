@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.house.source import ROOT, SOURCE
 
 from portico.search.word_vectors import WordVectors, shipped_table
-from portico.search.words import query_words
+from portico.search.words_and_postings import query_words
 
 FOLDER = SOURCE / "search" / "table"
 

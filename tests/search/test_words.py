@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.search.words import (
+from portico.search.words_and_postings import (
     QUERY_LIMIT,
     STOP_WORDS,
     SYNONYMS,

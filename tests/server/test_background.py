@@ -19,7 +19,7 @@ from portico.server.background import BackgroundJobs
 from portico.storage.catalog_tables import TierRecords
 from portico.storage.database_interface import Database
 from portico.storage.journal_tables import Ledger
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.storage import Storage, open_change_feed, open_database
 from portico.testing import FakeApplication, definition, make_test_app
 from portico.tiers.tier_requests import TierAnswers

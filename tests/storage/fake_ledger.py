@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from portico.domain.journal_entries import Batch, CallQuery, Entry, Losses, RecordedCall, Report
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.errors import StoreError
 from portico.storage.journal_tables import fold_usage as fold
 

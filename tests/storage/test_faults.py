@@ -25,7 +25,7 @@ from portico.errors import StoreError, StoreRefused
 from portico.storage.database_interface import Database, postgres_address
 from portico.storage.journal_tables import Ledger
 from portico.storage.postgres import PostgresDatabase
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.storage import open_database
 
 TOOL = ToolId("serena", "find_symbol")
@@ -37,7 +37,7 @@ import resource, sys
 from pathlib import Path
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.storage import open_database
 store = DatabaseDefinitions(open_database("sqlite", Path(sys.argv[1])))
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

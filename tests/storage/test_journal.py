@@ -16,7 +16,7 @@ from tests.storage.fake_ledger import FakeLedger
 from portico.domain.call import Invocation, Outcome
 from portico.domain.journal_entries import Entry, JournalState, Look, Lookup
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.errors import StoreError, StoreRefused
 from portico.storage.journal import LARGEST, URGENT, Pace, StoredJournal, WriterCounter
 

@@ -11,7 +11,7 @@ import pytest
 
 from portico.errors import StoreError, StoreRefused
 from portico.storage.database_interface import LONGEST, brief, refusal, trouble
-from portico.surfaces.cli.output import AGAIN_SECONDS, StoreErrorFilter
+from portico.surfaces.cli.output_and_logs import AGAIN_SECONDS, StoreErrorFilter
 
 
 class Told:

@@ -26,7 +26,7 @@ from portico.storage.database_interface import HEAD, REVISIONS, SCRIPT, Database
 from portico.storage.journal import Pace, StoredJournal
 from portico.storage.journal_tables import Ledger
 from portico.storage.migrate import configured, script, upgrade_file
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.storage import open_database
 
 OLD_LAYOUT = """
@@ -44,7 +44,7 @@ OPEN_AND_WRITE = """
 import sys
 from pathlib import Path
 from portico.domain.server import Offering
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage import migrate, postgres  # loading them takes longer than what is raced for
 from portico.storage.storage import open_database
 print("ready", flush=True)
@@ -212,7 +212,7 @@ def test_a_sqlite_store_that_is_up_to_date_loads_no_library_for_databases(tmp_pa
 import sys
 from pathlib import Path
 from portico.storage.journal_tables import Ledger
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.storage import open_database, open_change_feed
 from portico.storage.catalog_tables import TierRecords
 for _ in range(2):

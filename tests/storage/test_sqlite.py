@@ -9,7 +9,7 @@ import pytest
 
 from portico.domain.server import Offering
 from portico.errors import StoreError, StoreRefused
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.storage import open_database
 
 OFFERING = Offering(server="s", tools=({"name": "x"},))

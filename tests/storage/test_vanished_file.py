@@ -21,7 +21,7 @@ from portico.storage import storage as opening
 from portico.storage.database_interface import Database
 from portico.storage.journal import Pace, StoredJournal, WriterCounter, settle
 from portico.storage.journal_tables import Ledger
-from portico.storage.server_definitions import DatabaseDefinitions
+from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.sqlite import SqliteDatabase
 from portico.storage.storage import open_change_feed, open_database
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.domain.disclosure import View
+from portico.domain.search_answers import View
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.protocols import TokenCounter
 from portico.rendering.budget import ExactTokens, TokenEstimate, Variants
 from portico.rendering.cards import latency_text, performance_words, success_text
-from portico.tiers.fit_to_budget import TierOutline, compose
+from portico.tiers.compose_tiers import TierOutline, compose
 from portico.tiers.token_budgets import Allowance, Step
 from portico.tiers.tools_as_json import json_variants, performance
 

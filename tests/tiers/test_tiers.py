@@ -20,11 +20,11 @@ from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogPolicy
 from portico.config import load_settings
 from portico.domain.call import Call, Caller, Invocation, Outcome
-from portico.domain.disclosure import Query, View
 from portico.domain.journal_entries import Look
+from portico.domain.search_answers import Query, View
 from portico.domain.server import Offering, Packaging, ServerLabels, ServerSpec, ToolFilter
 from portico.domain.tool import Category, ToolId
-from portico.domain.usage import Standing, Tier, standing_of
+from portico.domain.usage_and_tiers import Standing, Tier, standing_of
 from portico.errors import InvalidArguments, NextCall, UnknownFilter, UnknownTool
 from portico.rendering.budget import TokenEstimate, equal_share
 from portico.rendering.cache import AnswerCache

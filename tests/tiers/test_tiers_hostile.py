@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.domain.disclosure import Query, View
+from portico.domain.search_answers import Query, View
 from portico.testing import AGENT, FakeIndex, definition, make_test_app
 from portico.tiers.tier_requests import TierAnswers
 

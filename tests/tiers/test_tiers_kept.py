@@ -11,9 +11,9 @@ from tests.hundred_servers import hundred_servers
 
 from portico.catalog.categories_and_order import Standings
 from portico.domain.call import Invocation, Outcome
-from portico.domain.disclosure import Query, View
+from portico.domain.search_answers import Query, View
 from portico.domain.tool import ToolId
-from portico.domain.usage import Standing, Tier
+from portico.domain.usage_and_tiers import Standing, Tier
 from portico.rendering.cache import AnswerCache
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 from portico.tiers.tier_requests import TierAnswers

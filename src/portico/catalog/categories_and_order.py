@@ -13,7 +13,7 @@ from time import monotonic
 
 from portico.domain.server import Packaging
 from portico.domain.tool import LAST, Category, Tool, ToolId
-from portico.domain.usage import Standing, Usage, standing_of
+from portico.domain.usage_and_tiers import Standing, Usage, standing_of
 
 PREFIXES: Mapping[str, str] = {
     prefix: prefix.rstrip("_") for prefix in "base_ dba_ fs_ qlty_ sec_ tdvs_ plot_ rag_ sql_opt_ chat_ bar_".split()

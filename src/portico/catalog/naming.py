@@ -168,6 +168,28 @@ def name_tools(names: Iterable[str]) -> dict[str, str]:
     return distinct((name, identifier(name)) for name in names)
 
 
+class PlainHandles:
+    """Handles that follow from names alone, so that no snapshot is needed to tell them: where no two are spelled alike.
+
+    Names that were given back are still counted, which only means that a snapshot is asked.
+    """
+
+    def __init__(self) -> None:
+        self._servers: dict[str, set[str]] = {}
+        self._tools: dict[tuple[str, str], set[str]] = {}
+
+    def add(self, id: ToolId) -> None:
+        """Note a tool."""
+        self._servers.setdefault(server_identifier(id.server), set()).add(id.server)
+        self._tools.setdefault((id.server, identifier(id.name)), set()).add(id.name)
+
+    def find(self, id: ToolId) -> str:
+        """The handle of a tool that was added; empty where other names have a say in it."""
+        server, tool = server_identifier(id.server), identifier(id.name)
+        is_alone = len(self._servers[server]) == len(self._tools[id.server, tool]) == 1
+        return f"{server}.{tool}" if is_alone and not strangeness(id.name) else ""
+
+
 def wish_names(server: str, names: Iterable[str], source: str) -> dict[str, str]:
     """The name that each tool of a server has in `tools/list`, unless another tool wants it too.
 

@@ -16,7 +16,7 @@ from portico.errors import NextCall, UnknownItem
 from portico.text.untrusted import visible
 
 from .naming import Owners, distinct, listable
-from .uri_templates import (
+from .uri_claims import (
     TEMPLATES_LIMIT,
     URI_LIMIT,
     Claim,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Protocol
 
 import anyio
@@ -230,6 +231,8 @@ def _givers(sections: Mapping[str, ServerSection]) -> list[Server]:
 PARALLEL_OFFERS = 8
 """Servers asked at the same time: a cold start of a hundred must not start a hundred processes at once."""
 
+REST, LONGEST_REST = 4.0, 1.0
+"""How many times as long as a snapshot took, and how many seconds at most, the next one is put off."""
 FAILURE_SECONDS = 600.0  # for so long a failure is remembered, so that a broken server does not hold up every command
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 """Seconds between two questions to a server that could not be asked; the pause doubles."""
@@ -256,6 +259,8 @@ class Refresher:
     _answers: dict[str, int] = field(default_factory=dict)  # how often each server has been asked with success
     _unsaved: dict[str, Offering] = field(default_factory=dict)
     """Answers that the store does not have yet: what it has of these servers is older."""
+    _answered: list[tuple[Offering, str]] = field(default_factory=list)  # answers that the next snapshot will have
+    _next: float = 0.0  # when that may be made
     _slots: anyio.CapacityLimiter | None = None
 
     def load(self, build_index: IndexBuilder | None = None) -> None:
@@ -343,9 +348,26 @@ class Refresher:
             known = ", ".join(sorted(self.providers)) or "none"
             raise UnknownServer(f"no server is called {server!r}; configured: {known}")
         offering = await self._ask(server)
-        snapshot = self.publisher.accept([(offering, self.providers[server].source)])
+        snapshot = await self._publish(offering, self.providers[server].source)
         await self._in_background(self._save, server)
         return snapshot
+
+    async def _publish(self, offering: Offering, source: str) -> CatalogSnapshot:
+        """Publish an answer, together with those that come while the last snapshot's cost is being made up for.
+
+        So a thousand servers that answer one after the other cost a few snapshots of all of them, and a lone one waits
+        for nobody.
+        """
+        self._answered.append((offering, source))
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(max(self._next - perf_counter(), 0.0))
+        if self._answered:
+            answered, self._answered = self._answered, []
+            began = perf_counter()
+            self.publisher.accept(answered)
+            ended = perf_counter()
+            self._next = ended + min(REST * (ended - began), LONGEST_REST)
+        return self.publisher.current.snapshot
 
     async def refresh_all(
         self, servers: Set[str], on_done: Callable[[str, CallError | None], None] | None = None

@@ -20,10 +20,10 @@ from portico.domain.server import PORT
 from portico.errors import ConfigError
 
 from .clients import Client, Scope, Via, client_file, find_client, portico_entry, recognise
-from .edit import EDITS, write_anew
+from .edit_and_import import EDITS, write_anew
 from .servers import read_server
 from .settings import find_paths
-from .variables_and_secrets import Variables, masked_text
+from .variables_and_masking import Variables, masked_text
 
 
 def edited(document: Document, table: str, changes: Mapping[str, Any], dropped: Iterable[str] = ()) -> str:

@@ -35,7 +35,7 @@ from .settings import (
     refuse_unrestricted,
 )
 from .trust import find_config
-from .variables_and_secrets import Variables
+from .variables_and_masking import Variables
 
 SWITCH = "PROGRESSIVE_DISCLOSURE"
 """An environment variable that chooses between two surfaces, as servers with that switch know it."""

@@ -19,7 +19,7 @@ from portico.errors import ConfigError
 from .reader import Fields, suggest
 from .settings import SURFACES, GatewaySettings, absolute, is_meant
 from .trust import PROFILES, found_here
-from .variables_and_secrets import Variables
+from .variables_and_masking import Variables
 
 VARIABLES = ("MCP_PROFILE", "PROFILE")
 """The environment variables that choose a profile; the first one that says something counts."""

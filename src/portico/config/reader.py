@@ -13,7 +13,7 @@ from portico.documents.values_with_positions import Spelled, TreePath
 from portico.domain.suggestions import nearest_names
 from portico.errors import ConfigError
 
-from .variables_and_secrets import Variables
+from .variables_and_masking import Variables
 
 SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 """The words for a switch."""

@@ -18,7 +18,7 @@ from portico.errors import ConfigError
 from .clients import Dialect, normalise
 from .reader import SECONDS, Fields, Kind, is_address, number, suggest, whole
 from .settings import SERVER, absolute, is_meant
-from .variables_and_secrets import Variables, read_env_file
+from .variables_and_masking import Variables, read_env_file
 
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"

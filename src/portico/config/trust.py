@@ -20,7 +20,7 @@ from portico.documents.document import Document, read_document, write_atomically
 from portico.errors import ConfigError
 
 from .settings import NAMES, InstallationPaths, absolute, find_paths
-from .variables_and_secrets import Variables
+from .variables_and_masking import Variables
 
 CODE = ("python", "hooks")
 """The keys whose files are imported."""

@@ -22,7 +22,7 @@ from portico.catalog.view import CatalogView, Policy
 from portico.domain.call import START_WAIT, Call, Caller, Invocation, Outcome, Result
 from portico.domain.journal_entries import Entry, Look
 from portico.domain.tool import Effect, Tool, ToolId
-from portico.domain.usage import counts
+from portico.domain.usage_and_tiers import counts
 from portico.errors import (
     AmbiguousTool,
     Busy,

@@ -18,7 +18,7 @@ import orjson
 
 from portico.concurrency.threads import BackgroundThread, FunctionLoop, Workers
 from portico.domain.call import Caller, Result
-from portico.domain.disclosure import Findings
+from portico.domain.search_answers import Findings
 from portico.domain.suggestions import nearest_names
 from portico.domain.tool import Tool
 from portico.errors import ConfigError, InvalidArguments, PorticoError, Refused

@@ -12,11 +12,11 @@ import orjson
 from portico.concurrency.threads import BackgroundThread
 from portico.domain.call import Result
 from portico.domain.tool import Tool, ToolId
-from portico.domain.usage import Learned
+from portico.domain.usage_and_tiers import Learned
 from portico.errors import StoreError
 from portico.results.preview import is_small, read_outline
 from portico.results.result_schema import Schema, merge, shape_of
-from portico.storage.server_definitions import LearnedSchemas
+from portico.storage.remembered_offerings import LearnedSchemas
 
 FIRST = 3  # so many results are all looked at; later ones when their number is a power of two
 SAMPLE = 64_000  # letters of each list that are looked at

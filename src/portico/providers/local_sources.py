@@ -12,7 +12,7 @@ from portico.concurrency.threads import FunctionLoop
 from portico.errors import ConfigError, Sent, StoreError, UpstreamGone
 from portico.providers.database_tools import MODULES
 from portico.providers.database_tools.demo_database import demo_url
-from portico.providers.python.decorator import LOCAL, Connection, RequestContext, Source
+from portico.providers.python.decorator_and_injection import LOCAL, Connection, RequestContext, Source
 from portico.providers.python.functions import LocalTool
 from portico.providers.python.loading import LoadedTools, ToolModules
 

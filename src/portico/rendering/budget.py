@@ -13,12 +13,12 @@ from zlib import crc32
 
 import orjson
 
-from portico.domain.disclosure import Budget, Card, Disclosure, Hit, Level, Query
+from portico.domain.search_answers import Budget, Card, Disclosure, Hit, Level, Query
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.errors import ConfigError, NextCall
 from portico.protocols import TokenCounter
-from portico.search.ranking import settle
+from portico.search.groups_and_doubt import settle
 from portico.text.untrusted import one_line
 
 T = TypeVar("T")

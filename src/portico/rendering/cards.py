@@ -12,9 +12,9 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from portico.domain.disclosure import Card, Hit, Level, Query
+from portico.domain.search_answers import Card, Hit, Level, Query
 from portico.domain.tool import Tool
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.errors import NextCall
 from portico.execution.schema_cost import count_states, nodes_of, patterns_of
 from portico.text.untrusted import fence, json_text

@@ -15,7 +15,7 @@ import jsonschema_rs
 from anyio import CapacityLimiter
 
 from portico.domain.call import Caller, Kept, Part, Place, Segment, Unit
-from portico.domain.disclosure import Disclosure
+from portico.domain.search_answers import Disclosure
 from portico.errors import InvalidArguments, NextCall, StoreError
 
 from .kept import store_unreadable

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any
 
-from portico.domain.usage import Learned
+from portico.domain.usage_and_tiers import Learned
 
 Schema = Mapping[str, Any]
 

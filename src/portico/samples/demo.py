@@ -18,7 +18,7 @@ from portico.config import GatewaySettings, find_paths
 from portico.domain.server import ServerLabels, ServerSpec
 from portico.samples import SAMPLES
 from portico.server.run import Serving, serve_over_http, surface_tokens
-from portico.surfaces.cli.output import say
+from portico.surfaces.cli.output_and_logs import say
 from portico.surfaces.cli.tool_commands import print_bill
 
 SCRIPT = "local s = calculator.add({ a = 10, b = 20 }):await() result(calculator.sqrt({ x = s.result + 6 }):await())"

@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup
 
 from portico.catalog.naming import LUA_KEYWORDS
 from portico.domain.call import Call, Caller, Invocation, Outcome, Ran, Result, Sandbox, Script, ScriptLimits
-from portico.domain.disclosure import AnswerSize, Query
 from portico.domain.journal_entries import Look
+from portico.domain.search_answers import AnswerSize, Query
 from portico.domain.tool import Tool
 from portico.errors import (
     CallError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from itertools import compress
 from typing import Any
@@ -15,16 +15,16 @@ import orjson
 from numpy.typing import NDArray
 
 from portico.catalog.snapshot import CatalogSnapshot
-from portico.domain.disclosure import Findings, Hit
+from portico.domain.search_answers import Findings, Hit
 from portico.domain.tool import Tool, ToolId
 from portico.domain.version import VERSION
 from portico.errors import StoreError
 from portico.protocols import DefinitionStore, Index
 
 from .embeddings.cache import Meanings
-from .names import EXACT_PART, NAME_LENGTH, PREFIX_PART, SHORTEST_BEGINNING, NameMatch, Names
+from .groups_and_doubt import AGE_PART, Rank, confidence, group, is_request, leader
+from .names import EXACT_PART, NAME_LENGTH, PREFIX_PART, SHORTEST_BEGINNING, NameMatch, Names, is_spelled
 from .query import MOST_NEEDS, QueryPart, QueryReader
-from .ranking import AGE_PART, Rank, confidence, group, is_request, leader
 from .word_vectors import (
     Mask,
     Numbers,
@@ -38,7 +38,7 @@ from .word_vectors import (
     read_tools,
     shipped_table,
 )
-from .words import Postings, document, plain, post, read, split_description, stem_of, words
+from .words_and_postings import Postings, document, plain, post, read, split_description, stem_of, words
 
 SEMANTIC_PART = "semantic"  # what an embedder says of the query and the tool
 ECHO_PART = "says the query's words"  # what a tool loses that a server of many subjects has for just this query
@@ -104,9 +104,12 @@ REQUESTS_READ = 200  # tools of a server that are read for it
 ANSWERS = 0.2  # the score of another tool, from which on an echo stands behind it
 BEHIND = 0.97  # and where
 WHOLE = 0.3  # what the whole query counts beside the need that a tool answers best, where there are several
+FIRST = 0.2  # what the best tool of each need gets on top, so that the second best ones of another come after it
+FEW_PARTS = 10  # parts of a query up to which that holds: of more, most are talk
 FLOOR = 0.28  # the best score of a need, at least, beside which its tools are measured
 CLEAR = 0.3  # how much nearer than tools in general a tool is that answers the query by an embedder's word alone
 WORTH = 0.4  # the share of the best score below which a tool is not worth showing
+JUST_SO = 5.0  # what a name counts that is the very query, before others that differ in a sign
 PREFIX = 0.3  # what a name counts that begins with the query as others do
 SUBJECT_WORDS = 2  # words of a query that may be a subject and nothing to be done
 SUBJECT_TOOLS = 3  # tools of a server, at least, that have them
@@ -237,8 +240,8 @@ class ToolIndex:
         for row in ranked if len(wanted) >= SHORTEST_BEGINNING or named else ():
             tool = self.tools[row.number]
             if match is not None and row.number in named:
-                is_just_so = match.part == EXACT_PART and text.strip() in (tool.handle, tool.id.name, tool.listed)
-                row.add(match.part, match.value + PREFIX * is_just_so)
+                is_just_so = match.part == EXACT_PART and is_spelled(tool, text.strip())
+                row.add(match.part, match.value + JUST_SO * is_just_so)
             # Most names do not even share the first letter.
             elif tool.id.name[:1].casefold() == wanted[:1] and plain(tool.id.name).startswith(wanted):
                 row.add(PREFIX_PART, PREFIX)
@@ -275,7 +278,13 @@ class ToolIndex:
 
     def _grouped(self, text: str, ranked: Sequence[Rank], limit: int, size: int) -> list[list[Rank]]:
         """The first tools that differ, each followed by tools of other servers that do practically the same."""
-        near = self.vectors.among([row.number for row in ranked])
+        vectors = self.vectors.unpack([row.number for row in ranked])
+
+        @cache  # of the few lines that are shown, one product each
+        def near(first: int) -> Vector:
+            found: Vector = vectors @ vectors[first]
+            return found
+
         asked = frozenset(words(text[:NAME_LENGTH]))
         lines = []
         for line in group(ranked, self.tools, near, limit, size):
@@ -393,6 +402,9 @@ def _total(
         shares *= _weights(scores, asked)[:, None]
     best = shares.argmax(axis=0)
     total = scale * whole + shares[best, np.arange(shares.shape[1])]
+    if asked[0].parts <= FEW_PARTS:
+        firsts = shares.argmax(axis=1)
+        np.add.at(total, firsts, FIRST * shares[np.arange(len(shares)), firsts])
     return total, best, None if semantic is None else semantic * scale
 
 

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 from portico.catalog.prompts_and_resources import Item, ItemKind, Items
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Call, Result
-from portico.domain.disclosure import Level, Query
 from portico.domain.profile import OPEN, Profile
+from portico.domain.search_answers import Level, Query
 from portico.domain.tool import Effect, Tool, ToolId
 from portico.errors import InvalidArguments, NextCall, UnknownItem, UpstreamError
 from portico.protocols import Provider

@@ -13,7 +13,7 @@ from portico.domain.suggestions import misspelled_names
 from portico.domain.tool import Tool
 
 from .word_vectors import Mask, Numbers, Vocabulary
-from .words import HANDLE_MARK, NAME_MARK, Postings, compact, initials_mark, order_mark, pieces, stem_of
+from .words_and_postings import HANDLE_MARK, NAME_MARK, Postings, compact, initials_mark, order_mark, pieces, stem_of
 
 EXACT_PART = "exact name"
 PREFIX_PART = "name begins so"
@@ -47,6 +47,11 @@ class NameMatch(NamedTuple):
         return self._replace(tools=left) if len(left) else None
 
 
+def is_spelled(tool: Tool, text: str) -> bool:
+    """Whether a text is one of a tool's own spellings, letter by letter."""
+    return text in (tool.handle, tool.id.name, tool.listed)
+
+
 class Names:
     """The names of one snapshot's tools; which tools have one is told by the postings."""
 
@@ -67,7 +72,8 @@ class Names:
             return None
         typed = pieces(text)
         if len(tools := self._named(wanted, mask)):
-            if not text[-1].isalnum() and len(longer := self._begun(text, wanted, typed, mask)):
+            is_open = not text[-1].isalnum() and not any(is_spelled(self._tools[n], text) for n in tools.tolist())
+            if is_open and len(longer := self._begun(text, wanted, typed, mask)):
                 return NameMatch(longer, PREFIX_PART, BEGINNING)
             return NameMatch(tools, EXACT_PART, EXACT)
         if len(typed) > MOST_WORDS:

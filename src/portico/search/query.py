@@ -11,7 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .word_vectors import Mask, Vector, WordVectors
-from .words import NAME_MARK, QUERY_LIMIT, SYNONYMS, Numbers, Postings, Values, query_words, spelled_words, stem_of
+from .words_and_postings import (
+    NAME_MARK,
+    QUERY_LIMIT,
+    SYNONYMS,
+    Numbers,
+    Postings,
+    Values,
+    query_words,
+    spelled_words,
+    stem_of,
+)
 
 SHORTEST = 3  # letters from which on a word may be misspelled; of that length, only by a letter that was left out
 LONGEST = 24

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from portico.domain.tool import Tool
 
 from .embeddings.cache import Meanings
-from .words import REMEMBERED, WORD_LENGTH, pieces, spelled
+from .words_and_postings import REMEMBERED, WORD_LENGTH, pieces, spelled
 
 Vector = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -73,10 +73,9 @@ class Vectors:
         found: Vector = wanted @ self.numbers[tools].astype(np.float32).T * self.scales[tools]
         return found
 
-    def among(self, tools: Sequence[int]) -> Vector:
-        """The cosines of some tools with each other."""
-        vectors = self.numbers[tools].astype(np.float32) * self.scales[tools][:, None]
-        found: Vector = vectors @ vectors.T
+    def unpack(self, tools: Sequence[int]) -> Vector:
+        """The vectors of some tools, a row each."""
+        found: Vector = self.numbers[tools].astype(np.float32) * self.scales[tools][:, None]
         return found
 
     def sums(self, groups: NDArray[np.intp], count: int) -> Vector:

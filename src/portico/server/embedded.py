@@ -18,6 +18,7 @@ from portico.application import Application
 from portico.config.load import read_settings, with_database
 from portico.config.profiles import with_profile
 from portico.documents.document import parse_document
+from portico.domain.server import Offering
 from portico.domain.tool import ToolId
 from portico.domain.version import VERSION
 from portico.errors import ConfigError
@@ -25,7 +26,7 @@ from portico.library import Catalog
 from portico.providers.database_tools.demo_database import demo_url
 from portico.providers.local_sources import LateDatabase
 from portico.providers.python import LocalProvider
-from portico.providers.python.decorator import Source
+from portico.providers.python.decorator_and_injection import Source
 from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
 from portico.wiring import Parts, assemble, load_hooks, open_app
 
@@ -180,13 +181,13 @@ class App(SurfaceServer):
         follow_changes(application, tasks, {self.settings.surface: self})
 
     def _offer_catalog(self, application: Application) -> None:
-        for provider in self.catalog.providers.values():
-            _offer(application, provider)
+        providers = self.catalog.providers.values()
+        application.gateway.publisher.accept([_offered(application, provider) for provider in providers])
         self._applications[id(application)] = application
 
     def _follow(self, provider: LocalProvider) -> None:
         for application in self._applications.values():
-            _offer(application, provider)
+            application.gateway.publisher.accept([_offered(application, provider)])
 
     def _check(self, server: str) -> None:
         """Refuse the name of a server of the settings.
@@ -198,8 +199,8 @@ class App(SurfaceServer):
             raise _strange(server)
 
 
-def _offer(application: Application, provider: LocalProvider) -> None:
-    """Publish what a provider of the program has, in one server with the settings' own functions of that server.
+def _offered(application: Application, provider: LocalProvider) -> tuple[Offering, str]:
+    """What a provider of the program has, in one server with the settings' own functions of that server.
 
     Raises:
         ConfigError: the settings have another server of that name.
@@ -214,7 +215,7 @@ def _offer(application: Application, provider: LocalProvider) -> None:
     shown = providers[server] = shared or provider
     for name, category in shown.categories.items():
         application.gateway.publisher.shelve(ToolId(server, name), category)
-    application.gateway.publisher.accept([(shown.offering(), shown.source)])
+    return shown.offering(), shown.source
 
 
 def _strange(server: str) -> ConfigError:

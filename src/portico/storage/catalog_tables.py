@@ -14,7 +14,7 @@ import orjson
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.server import Packaging
 from portico.domain.tool import Category, Tool, ToolId
-from portico.domain.usage import Standing, Tier
+from portico.domain.usage_and_tiers import Standing, Tier
 
 from .database_interface import Database, clean, key, upsert
 

@@ -19,7 +19,7 @@ from time import monotonic
 
 from portico.domain.journal_entries import Batch, Entry, JournalState
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.errors import StoreError, StoreRefused
 
 from .journal_tables import CacheCounts, CacheDeltas, Ledger, UsageCache

@@ -26,7 +26,7 @@ from portico.domain.journal_entries import (
     count_within,
 )
 from portico.domain.tool import ToolId
-from portico.domain.usage import DAY_SECONDS, DAYS_KEPT, Usage, bucket_of, counts, day_of
+from portico.domain.usage_and_tiers import DAY_SECONDS, DAYS_KEPT, Usage, bucket_of, counts, day_of
 
 from .database_interface import HELD, SPELLED_LENGTH, Binds, Database, Work, clean, key, upsert
 from .reports import read_calls, read_entries, read_report

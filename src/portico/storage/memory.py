@@ -14,7 +14,7 @@ from portico.domain.call import Invocation
 from portico.domain.journal_entries import CallQuery, Entry, Lookup, RecordedCall
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 
 USAGE_KEPT = 20_000
 """Tools whose usage is kept."""

@@ -23,7 +23,7 @@ from portico.domain.journal_entries import (
     ToolLine,
 )
 from portico.domain.tool import ToolId
-from portico.domain.usage import DAY_SECONDS, Usage, counts, day_of
+from portico.domain.usage_and_tiers import DAY_SECONDS, Usage, counts, day_of
 
 from .database_interface import Binds, Database, Row, key
 

@@ -1,4 +1,4 @@
-"""Large results in pieces, and the learned schemas of results."""
+"""Large results in pieces, kept in memory or in the store."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from portico.domain.journal_entries import CallQuery, Entry, RecordedCall, Report
 from portico.domain.tool import ToolId
-from portico.domain.usage import Usage, summed_up
+from portico.domain.usage_and_tiers import Usage, summed_up
 from portico.errors import StoreError, StoreRefused, extra_for
 from portico.protocols import DefinitionStore, Journal
 
@@ -23,8 +23,8 @@ from .database_interface import Database, bring_up, postgres_address, sqlite_fil
 from .journal import StoredJournal
 from .journal_tables import CacheCounts, Ledger
 from .memory import MemoryDefinitions, MemoryJournal
+from .remembered_offerings import DatabaseDefinitions, LearnedSchemas
 from .results import ResultStore
-from .server_definitions import DatabaseDefinitions, LearnedSchemas
 from .sqlite import (
     BUSY_SECONDS,
     SqliteDatabase,

@@ -15,8 +15,8 @@ from portico.catalog.prompts_and_resources import Item
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogView
 from portico.domain.call import Caller
-from portico.domain.disclosure import FILTERS, AnswerSize, Findings, Hit, Query
 from portico.domain.docstrings import section_texts
+from portico.domain.search_answers import FILTERS, AnswerSize, Findings, Hit, Query
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, InvalidArguments, NextCall
 from portico.protocols import Index
@@ -24,7 +24,7 @@ from portico.rendering.budget import sampled_tokens
 from portico.rendering.cards import first_sentence, follow, spell_call, type_names
 from portico.results.own_blocks import own_block
 from portico.search.item_search import reading_call, told_of
-from portico.search.words import words
+from portico.search.words_and_postings import words
 from portico.surfaces.mcp.instructions import search_text
 from portico.surfaces.mcp.surface import (
     Envelope,

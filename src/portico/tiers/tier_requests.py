@@ -17,18 +17,18 @@ from anyio.lowlevel import checkpoint
 
 from portico.catalog.categories_and_order import FALLBACK, SHIPPED, Order, Standings
 from portico.domain.call import Caller
-from portico.domain.disclosure import AnswerSize, Findings, Query, View
 from portico.domain.journal_entries import Look
+from portico.domain.search_answers import AnswerSize, Findings, Query, View
 from portico.domain.suggestions import nearest_names
 from portico.domain.tool import Tool, ToolId
 from portico.errors import CallError, NextCall, UnknownFilter
 from portico.gateway import Gateway
 from portico.rendering.budget import equal_share
 from portico.rendering.cache import AnswerCache
-from portico.search.ranking import settle
+from portico.search.groups_and_doubt import settle
 
-from .fit_to_budget import TierView, ToolPage, page_of
-from .paths_and_uris import CATEGORY, RESOURCES, REST, TierLinks
+from .compose_tiers import TierView, ToolPage, page_of
+from .tier_links import CATEGORY, RESOURCES, REST, TierLinks
 from .token_budgets import (
     LARGEST_PAGE,
     LARGEST_TOOLS,

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from portico.domain.disclosure import Level
+from portico.domain.search_answers import Level
 from portico.domain.server import Packaging
 from portico.domain.tool import Category, Tool
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.rendering.budget import Variants
 from portico.rendering.cards import (
     BRANCHES,

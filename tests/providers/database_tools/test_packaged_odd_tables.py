@@ -12,8 +12,9 @@ import psycopg
 import pytest
 
 from portico.errors import InvalidArguments
-from portico.providers.database_tools import data_quality, permissions, text_search
+from portico.providers.database_tools import data_quality, text_search
 from portico.providers.database_tools import queries_and_tables as tables
+from portico.providers.database_tools import users_and_roles as permissions
 from portico.providers.sql import DatabaseSource, ReadConnection
 
 TABLES = """

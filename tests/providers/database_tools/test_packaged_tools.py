@@ -12,8 +12,9 @@ from PIL import Image
 from tests.databases import OWNER
 
 from portico.errors import CallError, InvalidArguments
-from portico.providers.database_tools import charts, data_quality, permissions, text_search
+from portico.providers.database_tools import charts, data_quality, text_search
 from portico.providers.database_tools import queries_and_tables as tables
+from portico.providers.database_tools import users_and_roles as permissions
 from portico.providers.database_tools.demo_database import demo_url
 from portico.providers.sql import DatabaseSource, ReadConnection
 

@@ -11,7 +11,7 @@ from portico import tool
 from portico.catalog.normalise import normalise
 from portico.domain.tool import Effect
 from portico.providers.python import ToolMark, make_tool
-from portico.providers.python.decorator import mark_of
+from portico.providers.python.decorator_and_injection import mark_of
 from portico.providers.python.functions import define
 
 

@@ -23,7 +23,7 @@ from portico.errors import (
     UnknownServer,
 )
 from portico.surfaces.cli.context import Exit
-from portico.surfaces.cli.output import error_text, fail, spell
+from portico.surfaces.cli.output_and_logs import error_text, fail, spell
 from portico.surfaces.cli.tool_commands import read_arguments
 from portico.text.untrusted import printable
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.domain.disclosure import Hit
+from portico.domain.search_answers import Hit
 from portico.surfaces.cli.tool_commands import explanation
 from portico.testing import definition, tool
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from portico.config import load_settings
-from portico.surfaces.cli.output import JsonLines, TextLines, begin_logs, set_level
+from portico.surfaces.cli.output_and_logs import JsonLines, TextLines, begin_logs, set_level
 from tests.journeys.running import gateway, portico, write_config
 
 LOGS = pytest.mark.requirement("P-LOG-FORMAT")

@@ -19,7 +19,7 @@ from portico.domain.call import Caller
 from portico.domain.journal_entries import DayLine, Losses, Report, SearchLine, ToolLine
 from portico.domain.server import Offering
 from portico.domain.tool import Category, ToolId
-from portico.domain.usage import Usage, day_of
+from portico.domain.usage_and_tiers import Usage, day_of
 from portico.storage.storage import Storage
 from portico.surfaces.cli.app import app
 from portico.surfaces.cli.context import CliContext, Exit, Options

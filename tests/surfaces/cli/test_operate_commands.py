@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from portico.domain.usage import assign_tier
+from portico.domain.usage_and_tiers import assign_tier
 from portico.surfaces.cli.context import Exit
 
 from .shell import TINY, TOOLS, Shell

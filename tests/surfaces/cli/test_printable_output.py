@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from portico.errors import UpstreamGone
-from portico.surfaces.cli.output import PrintableRecord, error_text, table
+from portico.surfaces.cli.output_and_logs import PrintableRecord, error_text, table
 from portico.testing import definition
 
 from .shell import Shell

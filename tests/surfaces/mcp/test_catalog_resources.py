@@ -18,7 +18,7 @@ from portico.catalog.prompts_and_resources import PREFIX
 from portico.domain.call import Caller
 from portico.domain.server import Offering, ServerLabels, ServerSpec, ToolFilter
 from portico.domain.tool import Category, ToolId
-from portico.domain.usage import Standing, Tier
+from portico.domain.usage_and_tiers import Standing, Tier
 from portico.storage.memory import MemoryJournal
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.mcp import prompt_and_resource_requests as requests

@@ -21,7 +21,7 @@ from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Call, Caller
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.domain.tool import Category, Tool, ToolId
-from portico.domain.usage import Usage, standing_of
+from portico.domain.usage_and_tiers import Usage, standing_of
 from portico.domain.version import VERSION
 from portico.errors import InvalidArguments
 from portico.protocols import TokenCounter

@@ -11,7 +11,7 @@ from tests.catalogue import generate
 from tests.sample_tools import ALL, TWO, sample_app
 
 from portico.catalog.snapshot import CatalogSnapshot
-from portico.domain.disclosure import Hit
+from portico.domain.search_answers import Hit
 from portico.gateway import Gateway
 from portico.surfaces.search import KeywordIndex, build_keyword_index
 from portico.testing import definition, make_test_app

@@ -16,7 +16,7 @@ from tests.sample_tools import ALL, TWO, handle_base_readQuery, reports, sample_
 
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Caller
-from portico.domain.disclosure import Findings, Hit
+from portico.domain.search_answers import Findings, Hit
 from portico.domain.server import ServerSpec, ToolFilter
 from portico.domain.tool import Tool, ToolId
 from portico.errors import NextCall

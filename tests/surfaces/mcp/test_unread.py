@@ -10,7 +10,7 @@ from portico.domain.call import Caller
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import DEFINITIONS, Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
-from portico.surfaces.mcp.request_context import Logs
+from portico.surfaces.mcp.client_questions_and_logs import Logs
 from portico.surfaces.mcp.server import Tools
 from portico.surfaces.search import Search
 from portico.testing import FakeApplication, definition, make_test_app

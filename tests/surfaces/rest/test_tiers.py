@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from portico.domain.call import Caller
-from portico.surfaces.rest.tools import (
+from portico.surfaces.rest.tier_routes import (
     CategoryOverviewResponse,
     FullToolSchemaResponse,
     HotToolsResponse,

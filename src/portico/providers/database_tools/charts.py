@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from portico.errors import ConfigError, InvalidArguments, Sent, UpstreamGone, extra_for
-from portico.providers.python.decorator import tool
+from portico.providers.python.decorator_and_injection import tool
 from portico.providers.sql import QueryResult, ReadConnection
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from portico.errors import InvalidArguments
-from portico.providers.python.decorator import tool
+from portico.providers.python.decorator_and_injection import tool
 from portico.providers.sql import Column, ReadConnection, TableName
 from portico.providers.sql.sql_values import plain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from portico.providers.python.decorator import tool
+from portico.providers.python.decorator_and_injection import tool
 from portico.providers.sql import ReadConnection
 
 PREVIEWED = 5

@@ -30,7 +30,7 @@ from .annotations import (
     output_schema_of_model,
 )
 from .annotations import type_schema as type_schema
-from .decorator import CONNECTION_NAMES, LOCAL, InjectedParameter, ToolMark, mark_of, need_of
+from .decorator_and_injection import CONNECTION_NAMES, LOCAL, InjectedParameter, ToolMark, mark_of, need_of
 
 LIMIT = 16 * 1024 * 1024  # bytes of JSON that one result may have
 ERROR_LENGTH = 10_000

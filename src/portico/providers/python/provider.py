@@ -41,7 +41,7 @@ from portico.errors import (
     UpstreamTimeout,
 )
 
-from .decorator import LOCAL, Connection, InjectedParameter, ProgressReport, RequestContext, Source
+from .decorator_and_injection import LOCAL, Connection, InjectedParameter, ProgressReport, RequestContext, Source
 from .functions import LocalTool, Output, as_error
 from .stdout import prints_to_stderr
 

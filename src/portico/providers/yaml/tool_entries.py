@@ -15,8 +15,8 @@ from portico.documents.values_with_positions import Member, Node
 from portico.domain.suggestions import did_you_mean
 from portico.errors import ConfigError, InvalidArguments
 from portico.providers.python import LocalTool
-from portico.providers.python.decorator import LOCAL, InjectedParameter
-from portico.providers.python.decorator import Connection as Marker
+from portico.providers.python.decorator_and_injection import LOCAL, InjectedParameter
+from portico.providers.python.decorator_and_injection import Connection as Marker
 from portico.providers.sql import ReadConnection
 from portico.providers.sql.sql_lexer import VALUES
 from portico.providers.sql.sql_values import ParamType, UnfitValue, at

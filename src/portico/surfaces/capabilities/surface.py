@@ -10,8 +10,8 @@ from typing import Any
 from portico.catalog.categories_and_order import SHIPPED
 from portico.catalog.naming import identifier
 from portico.domain.call import Caller
-from portico.domain.disclosure import AnswerSize
 from portico.domain.journal_entries import Look
+from portico.domain.search_answers import AnswerSize
 from portico.errors import CallError, InvalidArguments, NextCall, UnknownTool
 from portico.rendering.cards import spell_call
 from portico.results.own_blocks import own_block

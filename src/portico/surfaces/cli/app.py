@@ -14,7 +14,7 @@ from portico.errors import PorticoError
 from portico.text.untrusted import printable
 
 from .context import CliContext, Exit, Options, options
-from .output import fail, first_of_ours, warn
+from .output_and_logs import fail, first_of_ours, warn
 
 HELP = "Portico: the MCP gateway that shows an agent a few tools instead of hundreds, and every tool still works."
 

@@ -13,7 +13,7 @@ import typer
 
 from portico.config import NAMES, PROFILES, TrustBook, Trusted, edited, find_config, find_paths, location, open_trust
 from portico.config.clients import CLIENTS, Scope, client_files
-from portico.config.edit import (
+from portico.config.edit_and_import import (
     ImportPlan,
     add_server,
     add_servers,
@@ -23,13 +23,13 @@ from portico.config.edit import (
     server_entries,
 )
 from portico.config.install import InstallPlan, apply, apply_undo, plan_install, plan_local_removal, plan_undo
-from portico.config.variables_and_secrets import mask
+from portico.config.variables_and_masking import mask
 from portico.domain.server import PORT
 from portico.errors import ConfigError, UnknownServer
 from portico.text.untrusted import printable
 
 from .context import Exit, Json, complete_server, options
-from .output import data, problems, say, table, warn
+from .output_and_logs import data, problems, say, table, warn
 
 MARKS = {"add": "+", "same": "=", "conflict": "!", "skip": "-", "problem": "x"}
 """The sign of each action of an import."""

@@ -16,7 +16,7 @@ from portico.errors import CallError, ConfigError, UnknownServer
 from portico.search.embeddings.cache import Meanings
 
 from .context import Exit, Json, complete_server
-from .output import ask, data, in_app, say
+from .output_and_logs import ask, data, in_app, say
 from .tool_commands import report_data
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from portico.providers.sql.registry.registry_admin import NewParam, NewTool, Reg
 from portico.providers.sql.registry.registry_rows import ObjectKind
 
 from .context import Exit, Json, options
-from .output import ask, data, fail, first_of_ours, in_app, say, warn
+from .output_and_logs import ask, data, fail, first_of_ours, in_app, say, warn
 
 if TYPE_CHECKING:
     from portico.application import Application

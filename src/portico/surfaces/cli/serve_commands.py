@@ -10,7 +10,7 @@ import typer
 from portico.errors import ConfigError
 
 from .context import options
-from .output import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS
+from .output_and_logs import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS
 
 
 def serve(

@@ -16,7 +16,7 @@ import orjson
 import typer
 
 from portico.config.load import load_settings
-from portico.config.variables_and_secrets import mask
+from portico.config.variables_and_masking import mask
 from portico.domain.call import Caller
 from portico.domain.journal_entries import (
     OUTCOMES,
@@ -32,13 +32,13 @@ from portico.domain.journal_entries import (
     told_time,
 )
 from portico.domain.tool import ToolId
-from portico.domain.usage import DAY_SECONDS, day_of
+from portico.domain.usage_and_tiers import DAY_SECONDS, day_of
 from portico.errors import ConfigError
 from portico.text.redaction import Redactor, certain_secrets_of
 from portico.text.untrusted import spelled_out
 
 from .context import Json, options
-from .output import data, in_app, say, table, warn
+from .output_and_logs import data, in_app, say, table, warn
 
 if TYPE_CHECKING:
     from portico.application import Application

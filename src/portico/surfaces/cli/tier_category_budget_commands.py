@@ -14,15 +14,15 @@ import typer
 from portico.admin import CategoryOverview, TierLine
 from portico.catalog.categories_and_order import NAMING, is_category_name
 from portico.config import edited
-from portico.config.edit import assign_category
+from portico.config.edit_and_import import assign_category
 from portico.domain.suggestions import nearest_names
 from portico.domain.tool import Category
-from portico.domain.usage import Tier, Usage
+from portico.domain.usage_and_tiers import Tier, Usage
 from portico.errors import CallError, ConfigError, UnknownFilter, UnknownServer
 
 from .config_commands import config_file
 from .context import CALLER, Exit, Json
-from .output import data, in_app, say, table, warn
+from .output_and_logs import data, in_app, say, table, warn
 
 if TYPE_CHECKING:
     from portico.application import Application

@@ -13,13 +13,13 @@ import typer
 
 from portico.admin import Bill, ServerReport
 from portico.domain.call import Call, Result
-from portico.domain.disclosure import Disclosure, Findings, Hit, Query
+from portico.domain.search_answers import Disclosure, Findings, Hit, Query
 from portico.domain.tool import Tool
 from portico.errors import Refused, UnknownServer
 
 from .context import CALLER, Exit, Json, OwnNames, complete_server, complete_tool, options
 from .context import SERVER as OWN_SERVER
-from .output import data, in_app, say, spell, table, warn
+from .output_and_logs import data, in_app, say, spell, table, warn
 
 if TYPE_CHECKING:
     from portico.application import Application

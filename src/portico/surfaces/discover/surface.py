@@ -10,7 +10,7 @@ from typing import Any
 from portico.catalog.naming import SEPARATORS
 from portico.catalog.view import CatalogView
 from portico.domain.call import Caller
-from portico.domain.disclosure import Query
+from portico.domain.search_answers import Query
 from portico.errors import CallError, InvalidArguments, NextCall
 from portico.gateway import SEARCH_CARDS_LIMIT
 from portico.rendering.cards import as_meta_tool

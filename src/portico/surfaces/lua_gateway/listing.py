@@ -11,8 +11,8 @@ import orjson
 
 from portico.catalog.naming import server_identifier
 from portico.catalog.view import CatalogView
-from portico.domain.disclosure import Disclosure, Level
 from portico.domain.journal_entries import Look
+from portico.domain.search_answers import Disclosure, Level
 from portico.domain.server import Server
 from portico.domain.suggestions import nearest_names
 from portico.domain.tool import Tool, ToolId

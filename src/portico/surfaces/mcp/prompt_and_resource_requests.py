@@ -19,14 +19,14 @@ from mcp.shared.exceptions import MCPError
 from portico.catalog.naming import identifier
 from portico.catalog.prompts_and_resources import GUIDE, OWN_SCHEME, Item, ItemKind
 from portico.domain.call import Caller
-from portico.domain.disclosure import View
+from portico.domain.search_answers import View
 from portico.errors import CallError, InvalidArguments, UnknownItem
 from portico.gateway import Gateway
-from portico.tiers.paths_and_uris import RESOURCES
+from portico.tiers.tier_links import RESOURCES
 from portico.tiers.tier_requests import TierAnswers
 from portico.tiers.token_budgets import LARGEST_PAGE, SMALLEST_BUDGET
 
-from .request_context import Context, connection_of, envelope_of, until_complete
+from .client_questions_and_logs import Context, connection_of, envelope_of, until_complete
 from .surface import JsonObject
 
 HOT, CATEGORIES = RESOURCES.hot, RESOURCES.categories

@@ -35,8 +35,17 @@ from portico.execution.arguments import NAME_KEYS, Request, unwrap
 from portico.gateway import Gateway
 from portico.tiers.tier_requests import TierAnswers
 
+from .client_questions_and_logs import (
+    Context,
+    Logs,
+    askable_of,
+    client_of,
+    connection_of,
+    envelope_of,
+    is_modern,
+    until_complete,
+)
 from .prompt_and_resource_requests import CatalogResources, ItemHandlers
-from .request_context import Context, Logs, askable_of, client_of, connection_of, envelope_of, is_modern, until_complete
 from .stdio_opening import LIST_TTL_MS, NAME, TITLE, EarlyPipe
 from .surface import (
     READ,

@@ -12,7 +12,7 @@ import mcp_types as types
 
 from portico.catalog.view import CatalogView
 from portico.domain.call import Call, Caller, OnProgress, Result
-from portico.domain.disclosure import FILTERS, Query
+from portico.domain.search_answers import FILTERS, Query
 from portico.domain.suggestions import nearest_names
 from portico.errors import CallError, InvalidArguments, NextCall, Refused, UpstreamError
 from portico.execution.arguments import ARGUMENT_KEYS, NAME_KEYS, unwrap

@@ -16,7 +16,7 @@ from portico.domain.call import Caller
 from portico.domain.version import VERSION
 
 from . import operators_and_monitoring as operators
-from . import tools
+from . import tier_routes as tools
 from .errors import DOCUMENT, add_error_handlers, error_response
 
 SAID = (

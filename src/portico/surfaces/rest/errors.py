@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.domain.disclosure import FILTERS
+from portico.domain.search_answers import FILTERS
 from portico.domain.tool import Tool
 from portico.errors import (
     AmbiguousTool,
@@ -32,7 +32,7 @@ from portico.errors import (
     UnknownServer,
     UnknownTool,
 )
-from portico.tiers.paths_and_uris import CATEGORIES, REST, search_path
+from portico.tiers.tier_links import CATEGORIES, REST, search_path
 
 MAP = f"GET {CATEGORIES}"
 DOCUMENT = "GET /openapi.json"

@@ -29,7 +29,7 @@ from portico.execution.executor import BOUNDS, Counts
 from portico.tiers.tier_requests import TierAnswers
 
 from .errors import RESPONSES, ErrorResponse, Responses, Shape
-from .tools import TierParameters, answer, asked_once
+from .tier_routes import TierParameters, answer, asked_once
 
 LONGEST = 400
 MOST_TOOLS = 100

@@ -23,7 +23,7 @@ from portico.providers.sql.registry.database_objects import (
     Views,
     group_objects,
 )
-from portico.providers.sql.registry.registry_loader import Registered, RegistryLoader, Rules, verify
+from portico.providers.sql.registry.load_and_verify import Registered, RegistryLoader, Rules, verify
 
 REPLACED_VIEW = """
 CREATE OR REPLACE VIEW mcp.sample_sales_by_region AS

@@ -11,7 +11,7 @@ from tests.registries import ALICE, Shop, called, registry_house
 from portico.domain.call import Call
 from portico.errors import InvalidArguments
 from portico.providers.sql.registry.database_objects import OwnType
-from portico.providers.sql.registry.registry_loader import fit_type
+from portico.providers.sql.registry.load_and_verify import fit_type
 from portico.providers.sql.sql_values import read_type
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"

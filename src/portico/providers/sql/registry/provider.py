@@ -37,7 +37,7 @@ from .registry_rows import Problem, Registration
 from .sql_dialects import dialect_named
 
 if TYPE_CHECKING:
-    from .registry_loader import Registered, RegistryLoader
+    from .load_and_verify import Registered, RegistryLoader
 
 
 GRACE_SECONDS = 0.4
@@ -215,7 +215,7 @@ class RegistryProvider:
 
     def _loader(self) -> RegistryLoader:
         # SQLAlchemy comes with it, which a start with remembered definitions must not pay.
-        from portico.providers.sql.registry.registry_loader import RegistryLoader, Rules
+        from portico.providers.sql.registry.load_and_verify import RegistryLoader, Rules
 
         rules = Rules(
             dialect=self.dialect,

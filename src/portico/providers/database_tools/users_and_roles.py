@@ -6,7 +6,7 @@ from typing import Any
 
 from portico.domain.suggestions import nearest_names
 from portico.errors import InvalidArguments
-from portico.providers.python.decorator import tool
+from portico.providers.python.decorator_and_injection import tool
 from portico.providers.sql import ReadConnection
 
 _ROLES = (

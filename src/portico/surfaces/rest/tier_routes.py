@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.domain.call import Caller
-from portico.domain.disclosure import Query as Search
-from portico.domain.disclosure import View
+from portico.domain.search_answers import Query as Search
+from portico.domain.search_answers import View
 from portico.errors import InvalidArguments
-from portico.tiers.paths_and_uris import CATEGORIES, HOT, REST, ROOT, SEARCH
+from portico.tiers.tier_links import CATEGORIES, HOT, REST, ROOT, SEARCH
 from portico.tiers.tier_requests import TierAnswers
 from portico.tiers.token_budgets import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from portico.catalog.categories_and_order import unwritten
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import Facets
-from portico.domain.disclosure import Disclosure, Query
+from portico.domain.search_answers import Disclosure, Query
 from portico.domain.server import Server
 from portico.domain.tool import Category, Tool
 from portico.errors import NextCall

@@ -30,7 +30,6 @@ from .database_objects import (
     names_in,
     quick_mark,
 )
-from .listed_definition import META, tool_definition
 from .registry_rows import (
     PARAMS,
     TOOLS,
@@ -43,6 +42,7 @@ from .registry_rows import (
     by_place,
     read_rows,
 )
+from .tool_schema import META, tool_definition
 
 _FAMILIES = (
     frozenset({ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DECIMAL}),

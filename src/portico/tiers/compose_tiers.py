@@ -12,14 +12,14 @@ import orjson
 
 from portico.catalog.categories_and_order import Order, unwritten
 from portico.catalog.view import CatalogView
-from portico.domain.disclosure import Card, Findings, Hit, View
+from portico.domain.search_answers import Card, Findings, Hit, View
 from portico.domain.server import Packaging
 from portico.domain.tool import Category, Tool, ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 from portico.protocols import TokenCounter
 from portico.rendering.budget import Variants, fit_between
 
-from .paths_and_uris import REST, TierLinks, echo, search_path
+from .tier_links import REST, TierLinks, echo, search_path
 from .token_budgets import HOT_TOOLS, LARGER_BUDGET, PAGE_SIZE, POPULAR_TOOLS, Allowance
 from .tools_as_json import ToolForms, category_forms
 

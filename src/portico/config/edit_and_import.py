@@ -30,7 +30,7 @@ from .clients import CLIENTS, Dialect, FoundEntry, client_files, find_entries, n
 from .reader import suggest
 from .servers import KNOWN, EntryOutcome, read_server
 from .settings import absolute
-from .variables_and_secrets import Variables, mask, names_in
+from .variables_and_masking import Variables, mask, names_in
 
 _TABLES = ("servers", "mcpServers")
 EDITS: Mapping[Format, tuple[Callable[..., str], Callable[..., str]]] = {

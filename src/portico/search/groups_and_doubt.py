@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from portico.domain.disclosure import Hit
+from portico.domain.search_answers import Hit
 from portico.domain.tool import Effect, Tool, ToolId
-from portico.domain.usage import Usage
+from portico.domain.usage_and_tiers import Usage
 
 from .word_vectors import Vector
-from .words import action_and_thing, split_description, words
+from .words_and_postings import action_and_thing, split_description, words
 
 ALIKE = 0.45  # how near two tools are, at least, that do practically the same
 SAME = 0.6  # how near they are where one answers the query less well than the other
@@ -27,6 +27,8 @@ RIVAL = 0.75  # and from which on the first tool of another name has a line of i
 RIVAL_IN_CROWD = 0.95
 SMALL, CROWD = 2_048, 8_192
 """Tools among which few do the same, so that each may have a line, and among which many do."""
+LINES_AMONG = 6_000
+"""Tools among which those that do the same in another name still have lines of their own."""
 COPY = 0.9  # how near a tool is to another of its name that it copies
 OLDER = 0.8  # the share of a copy's score with which the tool that was there before leads
 
@@ -77,6 +79,10 @@ class Rank:
         return -self.score, self.handle
 
 
+Nearness = Callable[[int], Vector]
+"""The cosines between the tool at one place of a ranking and all of them."""
+
+
 class Likeness(NamedTuple):
     """How alike tools must be to share a line: the more tools there are, the less, since more of them do the same."""
 
@@ -92,21 +98,23 @@ class Likeness(NamedTuple):
         return cls(*(few + share * (many - few) for few, many in pairs))
 
 
-def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Vector, limit: int, size: int) -> list[list[int]]:
+def group(ranked: Sequence[Rank], tools: Sequence[Tool], near: Nearness, limit: int, size: int) -> list[list[int]]:
     """The places of the first tools that differ, each followed by tools of other servers that do practically the same.
 
-    `near` has the cosines of the ranked tools with each other; `size` is how many tools they were found among.
+    `near` tells how near the ranked tools are to one of them; `size` is how many tools they were found among. Where
+    these are few, one of the first with a name of its own has a line of its own.
     """
     listed, likeness = [tools[row.number] for row in ranked], Likeness.among(size)
-    close = near >= ALIKE
+    alone = limit if size <= LINES_AMONG else 0
     free = [True] * len(ranked)
     lines: list[list[int]] = []
     for first in range(len(ranked)):
         if len(lines) >= limit:
             break
         if free[first]:
-            others = (np.flatnonzero(close[first, first + 1 :]) + first + 1).tolist()
-            joining = _joining(first, [place for place in others if free[place]], ranked, listed, near[first], likeness)
+            others = (np.flatnonzero(near(first)[first + 1 :] >= ALIKE) + first + 1).tolist()
+            others = [p for p in others if free[p] and (p >= alone or not _is_rival(listed[first], listed[p]))]
+            joining = _joining(first, others, ranked, listed, near(first), likeness)
             lines.append([first, *joining])
             for place in lines[-1]:
                 free[place] = False
@@ -166,7 +174,7 @@ def leader(
     line: Sequence[int],
     ranked: Sequence[Rank],
     tools: Sequence[Tool],
-    near: Vector,
+    near: Nearness,
     ages: Mapping[str, int],
     asked: Set[str],
 ) -> int:
@@ -176,7 +184,7 @@ def leader(
     for place in line[1:]:
         row, tool = ranked[place], tools[ranked[place].number]
         if ages.get(tool.id.server, 0) < ages.get(tools[ranked[best].number].id.server, 0) and _is_copied(
-            first, row, named, tool, float(near[line[0], place])
+            first, row, named, tool, float(near(line[0])[place])
         ):
             best = place if not _names_server(asked, named, tool) else best
     return best

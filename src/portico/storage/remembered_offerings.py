@@ -12,7 +12,7 @@ import orjson
 
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
-from portico.domain.usage import Learned
+from portico.domain.usage_and_tiers import Learned
 from portico.errors import StoreError
 
 from .database_interface import Database, clean, key, one_of, upsert
