@@ -53,7 +53,7 @@ check: $(STAMP) ## Lint, types and import contracts
 docs: $(DOCS_STAMP) ## Build the documentation as a site in build/site; every warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
-bench: $(STAMP) ## Measure, beside other things in the same run (ARGS="--quick", ARGS="--fleet definitions.json")
+bench: $(STAMP) ## Measure, beside other things in the same run (ARGS="--quick", ARGS="--fleet definitions.json", ARGS="replay --help")
 	@$(BIN)/python bench/run.py $(ARGS)
 
 conformance: $(STAMP) ## Run the official MCP conformance suite against the gateway, both versions, both eras

@@ -134,7 +134,7 @@ def _sentence(tool: Mapping[str, Any], words: int) -> str:
     return " ".join(first.split()[:words]).strip(" .:").lower()
 
 
-def _paraphrase(tool: Mapping[str, Any], rng: random.Random) -> str:
+def paraphrase(tool: Mapping[str, Any], rng: random.Random) -> str:
     verb, _, noun = _words_of_name(tool).partition(" ")
     known = PARAPHRASES.get(verb)
     return rng.choice(known).format(noun=noun) if known else f"how can I do {verb} {noun}"
@@ -154,11 +154,11 @@ def _long(tools: Sequence[Mapping[str, Any]]) -> str:
 Tools = Sequence[Mapping[str, Any]]
 _QUERIES: tuple[Callable[[random.Random, Tools], str], ...] = (
     lambda rng, tools: _words_of_name(tools[0]),
-    lambda rng, tools: _paraphrase(tools[0], rng),
+    lambda rng, tools: paraphrase(tools[0], rng),
     lambda rng, tools: _sentence(tools[0], 6),
     lambda rng, tools: f"I need a tool to {_sentence(tools[0], 10)}",
     lambda rng, tools: _words_of_name(tools[0]).split()[-1],
-    lambda rng, tools: _paraphrase(tools[0], rng),
+    lambda rng, tools: paraphrase(tools[0], rng),
     lambda rng, tools: f"{_words_of_name(tools[0])} and then {_words_of_name(tools[1])}",
     lambda rng, tools: _sentence(tools[0], 14),
     lambda rng, tools: _typo(_words_of_name(tools[0]), rng),

@@ -18,7 +18,7 @@ from portico.catalog.publisher import Refresher
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogView, CatalogViews
 from portico.domain.call import Caller
-from portico.domain.journal_entries import CallQuery, Losses, RecordedCall, Report
+from portico.domain.journal_entries import CallQuery, Entry, Losses, RecordedCall, Report
 from portico.domain.server import Health, Server, State
 from portico.domain.tool import Category, Rejected, Tool, ToolId
 from portico.domain.usage_and_tiers import DAY_SECONDS, Standing, Tier, Usage, standing_of
@@ -276,6 +276,15 @@ class Admin:
         await in_thread(self.storage.settle)
         await self.storage.journal.written()
         return await in_thread(partial(self.storage.report, days=days, limit=limit))
+
+    async def export_journal(self, since: float, write: Callable[[Entry], object]) -> int:
+        """Hand every entry from a moment on to a writer, the oldest first, and say how many there were.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        await self.storage.journal.written()
+        return await in_thread(lambda: sum(1 for _ in map(write, self.storage.entries(since))))
 
     async def calls(self, query: CallQuery) -> list[RecordedCall]:
         """Single calls out of the journal, the newest first; without a database, the last ones of this process.

@@ -167,6 +167,27 @@ class RecordedCall:
         }
 
 
+def entry_data(entry: Entry) -> dict[str, Any]:
+    """An entry for an export: of a search the query, of other looks and of calls nothing that an agent wrote."""
+    common: dict[str, Any] = {"time": told_time(entry.at), "caller": entry.caller, "surface": entry.surface}
+    common["latency_ms"] = round(entry.seconds * 1_000, 1)
+    if isinstance(entry, Lookup):
+        query = {"query": entry.text} if entry.look is Look.SEARCH else {}
+        counts = {"shown": entry.shown, "found": entry.found, "fits": entry.fits, "tokens": entry.tokens}
+        return {"kind": str(entry.look), **common, **query, **counts}
+    return {
+        "kind": "call",
+        **common,
+        "tool": str(entry.tool) if entry.tool else None,
+        "outcome": str(entry.outcome),
+        "code": entry.code,
+        "tokens_in": entry.tokens_in,
+        "tokens_out": entry.tokens_out,
+        "script": entry.parent,
+        "rank": entry.rank,
+    }
+
+
 OUTCOMES = tuple(str(outcome) for outcome in Outcome)
 
 

@@ -29,7 +29,7 @@ from portico.domain.tool import ToolId
 from portico.domain.usage_and_tiers import DAY_SECONDS, DAYS_KEPT, Usage, bucket_of, counts, day_of
 
 from .database_interface import HELD, SPELLED_LENGTH, Binds, Database, Work, clean, key, upsert
-from .reports import read_calls, read_report
+from .reports import read_calls, read_entries, read_report
 
 _DONE = Outcome.DONE
 _COUNTED = tuple(outcome for outcome in Outcome if counts(outcome))
@@ -305,6 +305,10 @@ class Ledger:
     def calls(self, query: CallQuery) -> list[RecordedCall]:
         """Single calls that a query asks for, the newest first."""
         return read_calls(self._database, query)
+
+    def entries(self, since: float) -> Iterator[Entry]:
+        """Every entry from a moment until now, the oldest first; a page of them is held at a time."""
+        return read_entries(self._database, since, self._now())
 
     def check(self) -> None:
         """Return when the database is sound; this may read all of it.

@@ -112,3 +112,8 @@ class MemoryJournal:
         """The last calls that a query asks for, the newest first."""
         known = [RecordedCall(number=number, entry=entry) for number, entry in enumerate(list(self.recent), start=1)]
         return [call for call in reversed(known) if query.passes(call)][: query.limit]
+
+    def entries(self, since: float) -> list[Entry]:
+        """What is kept from a moment on, the oldest first."""
+        known: list[Entry] = [*self.recent, *self.lookups]
+        return sorted((entry for entry in known if entry.at >= since), key=lambda entry: entry.at)

@@ -1,15 +1,27 @@
-"""Reports over the journal, and its single calls."""
+"""Reports over the journal, its single calls, and all of its entries in the order of their time."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from heapq import merge
 from typing import Any
 
 from portico.domain.call import Invocation, Outcome
-from portico.domain.journal_entries import CallQuery, DayLine, Look, Losses, RecordedCall, Report, SearchLine, ToolLine
+from portico.domain.journal_entries import (
+    CallQuery,
+    DayLine,
+    Entry,
+    Look,
+    Lookup,
+    Losses,
+    RecordedCall,
+    Report,
+    SearchLine,
+    ToolLine,
+)
 from portico.domain.tool import ToolId
 from portico.domain.usage_and_tiers import DAY_SECONDS, Usage, counts, day_of
 
@@ -42,6 +54,40 @@ def _call(row: Sequence[Any]) -> RecordedCall:
     named = ToolId(server, tool) if tool is not None else None
     entry = Invocation(tool=named, outcome=Outcome(outcome), **dict(zip(_TOLD, told, strict=True)))
     return RecordedCall(number=number, entry=entry)
+
+
+_LOOKED = ("caller", "surface", "at", "seconds", "text", "shown", "found", "tokens", "instead")
+_LOOKED_COLUMNS = ", ".join(f'"{name}"' for name in _LOOKED)  # one of them is a word of SQL
+_CALL_ROWS = f"SELECT at, {_COLUMNS} FROM invocations"  # noqa: S608 - words of ours
+_LOOKUP_ROWS = f"SELECT at, id, look, fits, {_LOOKED_COLUMNS} FROM lookups"  # noqa: S608 - words of ours
+PAGE = 1_000
+"""Entries of one kind that are held at a time."""
+
+
+def read_entries(database: Database, since: float, until: float) -> Iterator[Entry]:
+    """Every entry that began from one moment to another, the oldest first."""
+    calls, looks = (_pages(database, columns, since, until) for columns in (_CALL_ROWS, _LOOKUP_ROWS))
+    found = (map(_call_at, calls), map(_look_at, looks))
+    return (entry for _, entry in merge(*found, key=lambda one: one[0]))
+
+
+def _pages(database: Database, select: str, since: float, until: float) -> Iterator[Row]:
+    at, id = since, -1
+    # Words of ours and names of columns; every value is bound.
+    place = "at >= :at AND at <= :until AND (at > :at OR id > :id)"  # the first of it is what an index is read by
+    sql = f"{select} WHERE {place} ORDER BY at, id LIMIT {PAGE}"
+    while rows := database.rows(sql, {"at": at, "id": id, "until": until}):
+        yield from rows
+        at, id = rows[-1][:2]
+
+
+def _call_at(row: Row) -> tuple[float, Entry]:
+    return row[0], _call(row[1:]).entry
+
+
+def _look_at(row: Row) -> tuple[float, Entry]:
+    at, _, look, fits, *told = row
+    return at, Lookup(look=Look(look), fits=bool(fits), **dict(zip(_LOOKED, told, strict=True)))
 
 
 _EPOCH = date(1970, 1, 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import time
 from zlib import crc32
 
-from portico.domain.journal_entries import CallQuery, RecordedCall, Report
+from portico.domain.journal_entries import CallQuery, Entry, RecordedCall, Report
 from portico.domain.tool import ToolId
 from portico.domain.usage_and_tiers import Usage, summed_up
 from portico.errors import StoreError, StoreRefused, extra_for
@@ -87,6 +87,12 @@ class Storage:
         if self.ledger is not None:
             return self.ledger.calls(query)
         return self.journal.calls(query) if isinstance(self.journal, MemoryJournal) else []
+
+    def entries(self, since: float) -> Iterator[Entry]:
+        """Every entry of the journal from a moment on, the oldest first; without a database, those of this process."""
+        if self.ledger is not None:
+            return self.ledger.entries(since)
+        return iter(self.journal.entries(since) if isinstance(self.journal, MemoryJournal) else ())
 
     def settle(self) -> None:
         """Count what processes lost that ended without notice."""

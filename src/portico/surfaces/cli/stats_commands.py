@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,22 +15,29 @@ import anyio
 import orjson
 import typer
 
+from portico.config.load import load_settings
+from portico.config.variables_and_masking import mask
 from portico.domain.call import Caller
 from portico.domain.journal_entries import (
     OUTCOMES,
     CallQuery,
     DayLine,
+    Entry,
     RecordedCall,
     Report,
     SearchLine,
     ToolLine,
+    entry_data,
     read_moment,
     told_time,
 )
 from portico.domain.tool import ToolId
+from portico.domain.usage_and_tiers import DAY_SECONDS, day_of
 from portico.errors import ConfigError
+from portico.text.redaction import Redactor, certain_secrets_of
+from portico.text.untrusted import spelled_out
 
-from .context import Json
+from .context import Json, options
 from .output_and_logs import data, in_app, say, table, warn
 
 if TYPE_CHECKING:
@@ -155,9 +165,15 @@ def stats(
     ctx: typer.Context,
     days: Annotated[int, typer.Option(min=1, max=400, help="How many days, today included.")] = 7,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many tools, or searches, in each list.")] = 10,
+    export: Annotated[
+        str, typer.Option(metavar="FILE", help="Write the entries themselves to a new file as JSON lines; - is stdout.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Show how tools were used: the most called, failing and slow ones, tokens saved, what searches found or not."""
+    if export:
+        _export(ctx, export, days, as_json=as_json)
+        return
 
     async def work(application: Application) -> tuple[Report, Gateway, bool]:
         report = await application.admin.usage_report(days=days, limit=limit)
@@ -171,6 +187,56 @@ def stats(
         _print_empty(report, is_forgetful=is_forgetful)
     else:
         _print_report(report, gateway)
+
+
+def _export(ctx: typer.Context, target: str, days: int, *, as_json: bool) -> None:
+    """Write every search and call of some days, one object a line, without what was in calls and results."""
+    since = float((day_of(time()) - days + 1) * DAY_SECONDS)
+    servers = load_settings(options(ctx).config, os.environ, Path.cwd()).servers
+    redactor = Redactor(pair for spec in servers for pair in certain_secrets_of(spec))
+
+    def line(entry: Entry) -> str:
+        row = entry_data(entry)
+        row |= {name: redactor.text(value) for name, value in row.items() if isinstance(value, str)}
+        row |= {"query": mask(row["query"])} if "query" in row else {}
+        return spelled_out(orjson.dumps(row).decode())
+
+    with _new_file(target) as write:
+        count = in_app(
+            ctx,
+            lambda application: application.admin.export_journal(since, lambda entry: write(line(entry))),
+            complete=False,
+        )
+    if target != "-" and as_json:
+        data({"entries": count, "file": target})
+    elif target != "-":
+        say(f"Wrote {_many(count, 'entry', 'entries')} of the last {_days(days)} to {target}.")
+
+
+@contextmanager
+def _new_file(target: str) -> Iterator[Callable[[str], object]]:
+    """Writes lines to a file that only its owner may read, or to stdout; one that is not finished is removed again."""
+    if target == "-":
+        yield say
+        return
+    try:
+        number = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise _unwritten(target, error) from error
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            yield lambda line: file.write(f"{line}\n")
+    except BaseException as error:
+        with suppress(OSError):
+            os.unlink(target)
+        if isinstance(error, OSError):
+            raise _unwritten(target, error) from error
+        raise
+
+
+def _unwritten(target: str, error: OSError) -> ConfigError:
+    fix = "Name a file that is not there yet, in a folder that you may write to."
+    return ConfigError(f"{target} cannot be written: {error.strerror}", where="--export", fix=fix)
 
 
 def bar(value: float, largest: float, width: int = WIDTH) -> str:
