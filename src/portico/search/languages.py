@@ -6,7 +6,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,14 +19,15 @@ Knows = Callable[[str], bool]
 MOST_CHOSEN = 2  # English words for one of another language, where tools have several of them
 SHORTEST_PART = 3  # letters of a part of a compound
 SHORTEST_STEM = 3
-REMEMBERED = 8_192
+SEEN = 2_000  # characters of a query in which its language shows
+REMEMBERED = 8_192  # words whose stems are
 COMPOUND = 48  # letters of the longest word that is taken apart
 _EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _RUN = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff]+")
 _TOKEN = re.compile(
-    r"https?://\S+|\"[^\"]*\"|«[^»]*»|„[^“”]*[“”]|“[^”]*”|(?<!\w)'[^']{3,}'(?!\w)|`[^`]*`"
-    r"|[\w.-]*[/@\\][^\s,;?!]*|\w+(?:\.\w+)+|\w+"
+    r"https?://\S+|\"[^\"]*\"|«[^»]{0,300}»|„[^“”]{0,300}[“”]|“[^”]{0,300}”|(?<!\w)'[^']{3,}'(?!\w)|`[^`]*`"
+    r"|[\w.-]{0,60}[/@\\][^\s,;?!]*|\w+(?:\.\w+)+|\w+"
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _INSIDE = re.compile(r"[a-z][A-Z]")
@@ -40,10 +42,12 @@ def in_english(text: str, is_known: Knows, is_said: Knows) -> str | None:
     """
     if _EASTERN.search(text):
         return _from_characters(text, is_said)
-    tokens = _tokens(text)
+    tokens = _tokens(text[:SEEN])
     readings = [_Reading(lexicon, tokens, is_known) for lexicon in dictionary().western]
     best = max(readings, key=lambda reading: (reading.is_sure, reading.evidence))
-    return best.text(text, is_said) if best.is_sure else None
+    if not best.is_sure:
+        return None
+    return (best if len(text) <= SEEN else _Reading(best.lexicon, _tokens(text), is_known)).text(text, is_said)
 
 
 def fold(word: str) -> str:
@@ -56,9 +60,10 @@ def fold(word: str) -> str:
 
 def _stem(word: str, endings: Words, *, again: bool) -> str:
     """A word without its endings, the longest first."""
-    while ending := next((one for one in endings if word.endswith(one) and len(word) - len(one) >= SHORTEST_STEM), ""):
-        word = word[: -len(ending)]
-        if not again:
+    while word.endswith(endings):
+        ending = next((one for one in endings if word.endswith(one) and len(word) - len(one) >= SHORTEST_STEM), "")
+        word = word.removesuffix(ending)
+        if not again or not ending:
             break
     return word
 
@@ -164,22 +169,45 @@ class Lexicon:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
 class Dictionary:
-    """All that is known of other languages, and which English words it is known in."""
+    """All that is known of other languages; each part is read when it is first needed."""
 
-    western: Sequence[Lexicon]
-    chinese: Mapping[str, Words]
-    japanese: Mapping[str, Words]
-    simplified: Mapping[int, str]  # the simple form of a traditional character, by its number
-    verbs: frozenset[str]
-    things: frozenset[str]
+    def __init__(self, text: str) -> None:
+        lines = text.splitlines()
+        self._heads = {line.split()[0][1:]: line.split()[1:] for line in lines if line.startswith("~")}
+        self._rows = [[cell.split() for cell in line.split("|")] for line in lines if "|" in line]
+        self._verbs = lines.index("#") - len(self._heads)  # the verbs stand before this line, the things after it
+
+    @cached_property
+    def western(self) -> Sequence[Lexicon]:
+        """The languages in Latin letters."""
+        named = enumerate(_STEMS, 1)
+        return [_lexicon(name, self._heads[name], _column(self._rows, place)) for place, name in named]
+
+    @cached_property
+    def chinese(self) -> Mapping[str, Words]:
+        """Chinese words, in simplified characters."""
+        return _column(self._rows, 4)
+
+    @cached_property
+    def japanese(self) -> Mapping[str, Words]:
+        """Japanese words."""
+        return {_short(word): found for word, found in _column(self._rows, 5).items()}
+
+    @cached_property
+    def simplified(self) -> Mapping[int, str]:
+        """The simple form of a traditional character, by its number."""
+        return {ord(pair[0]): pair[1] for pair in self._heads["traditional"]}
+
+    @cached_property
+    def _english(self) -> Mapping[str, float]:
+        """How much the words that others are told in say that a query is English."""
+        things = {word: 0.5 for row in self._rows[self._verbs :] for word in row[0]}
+        return {**things, **{word: 1.0 for row in self._rows[: self._verbs] for word in row[0]}}
 
     def tells_english(self, word: str) -> float:
         """How much a word of a query says that it is an English one."""
-        if word in STOP_WORDS:
-            return 2.0
-        return 1.0 if word in self.verbs else 0.5 if word in self.things else 0.0
+        return 2.0 if word in STOP_WORDS else self._english.get(word, 0.0)
 
 
 _STEMS = {"de": german_stem, "es": spanish_stem, "fr": french_stem}
@@ -188,34 +216,21 @@ _STEMS = {"de": german_stem, "es": spanish_stem, "fr": french_stem}
 @cache
 def dictionary() -> Dictionary:
     """The dictionary of the package, read when a query has a word for the first time that is not English."""
-    text = Path(__file__).with_name("table").joinpath("languages.txt").read_text(encoding="utf-8")
-    lines = text.splitlines()
-    heads = {line.split()[0][1:]: line.split()[1:] for line in lines if line.startswith("~")}
-    rows = [[cell.split() for cell in line.split("|")] for line in lines if "|" in line]
-    middle = lines.index("#") - len(heads)
-    western = [_lexicon(name, heads[name], _column(rows, place)) for place, name in enumerate(_STEMS, 1)]
-    english = [frozenset(word.replace("_", " ") for row in part for word in row[0]) for part in _parts(rows, middle)]
-    return Dictionary(
-        western,
-        {_short(word): found for word, found in _column(rows, 4).items()},
-        {_short(word): found for word, found in _column(rows, 5).items()},
-        {ord(pair[0]): pair[1] for pair in heads["traditional"]},
-        *english,
-    )
-
-
-def _parts(rows: Sequence[list[list[str]]], middle: int) -> tuple[Sequence[list[list[str]]], ...]:
-    return rows[:middle], rows[middle:]
+    return Dictionary(Path(__file__).with_name("table").joinpath("languages.txt").read_text(encoding="utf-8"))
 
 
 def _column(rows: Sequence[list[list[str]]], place: int) -> dict[str, Words]:
-    """Each word of a language with its English ones, in the order of the lines that have it."""
-    found: dict[str, Words] = {}
+    """Each word of a language with its English ones; first those of the line where it is the most usual word."""
+    found: dict[str, list[tuple[int, list[str]]]] = {}
     for row in rows:
-        english = tuple(word.replace("_", " ") for word in row[0])
-        for word in row[place]:
-            found[word] = tuple(dict.fromkeys((*found.get(word, ()), *english)))
-    return found
+        for order, word in enumerate(row[place]):
+            found.setdefault(word, []).append((order, row[0]))
+    return {word: _merged(lines) for word, lines in found.items()}
+
+
+def _merged(lines: list[tuple[int, list[str]]]) -> Words:
+    ordered = sorted(lines, key=itemgetter(0)) if len(lines) > 1 else lines
+    return tuple(dict.fromkeys(word.replace("_", " ") for _, english in ordered for word in english))
 
 
 def _lexicon(name: str, common: Sequence[str], column: Mapping[str, Words]) -> Lexicon:
@@ -226,7 +241,8 @@ def _lexicon(name: str, common: Sequence[str], column: Mapping[str, Words]) -> L
     stem, stems = _STEMS[name], dict[str, Words]()
     phrases = {tuple(map(stem, word.split())): english for word, english in words.items() if " " in word}
     for word, english in words.items():
-        stems.setdefault(stem(word), english)
+        if " " not in word:
+            stems.setdefault(stem(word), english)
     shared = frozenset(fold(word[:-1]) for word in common if word.endswith("?"))
     known = frozenset(fold(word.rstrip("?")) for word in common)
     return Lexicon(stem, known, shared, words, stems, phrases, max(map(len, phrases)), name == "de")
@@ -286,7 +302,7 @@ class _Reading:
     """A query read as one of a language."""
 
     def __init__(self, lexicon: Lexicon, tokens: Sequence[_Token], is_known: Knows) -> None:
-        self._lexicon = lexicon
+        self.lexicon = lexicon
         self._tokens = _rejoined(tokens, lexicon) if lexicon.is_german else tokens
         self._is_known = is_known
         self._units = list(self._read())
@@ -319,7 +335,7 @@ class _Reading:
             place = unit.end
 
     def _unit(self, place: int) -> _Unit:
-        lexicon, word, tokens = self._lexicon, self._tokens[place].word, self._tokens
+        lexicon, word, tokens = self.lexicon, self._tokens[place].word, self._tokens
         most = place + 1
         while most < min(place + lexicon.longest, len(tokens)) and tokens[most].is_joined and tokens[most].word:
             most += 1
@@ -327,7 +343,7 @@ class _Reading:
         for count in range(len(stems), 1, -1):
             if found := lexicon.phrases.get(stems[:count]):
                 return _Unit(place, place + count, found)
-        if not word or word in lexicon.common:
+        if not word or (word in lexicon.common and word not in lexicon.words):
             return _Unit(place, place + 1, () if word else None)
         return _Unit(place, place + 1, lexicon.find(word) or None)
 
@@ -348,9 +364,9 @@ class _Reading:
 
     def _tells_own(self, word: str) -> float:
         """How much a word says that it is one of the language and not of English; less where only its stem is known."""
-        if word in self._lexicon.common:
-            return word not in self._lexicon.shared
-        return 0.0 if self._is_known(word) else 1.0 if word in self._lexicon.words else 0.5
+        if word in self.lexicon.common:
+            return word not in self.lexicon.shared
+        return 0.0 if self._is_known(word) else 1.0 if word in self.lexicon.words else 0.5
 
     def _tells_english(self, word: str) -> float:
         """How much a word that the language does not have says that the query is English."""
@@ -373,6 +389,7 @@ _LONG_SOUND = re.compile("(?<=[\u30a1-\u30fc]{2})ー(?![\u30a1-\u30fc])")
 _KATAKANA = re.compile("[\u30a1-\u30fc]")
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 _OPEN = "~"  # ends a Japanese verb that goes on in kana
+READ = 5_000  # characters of such a query that are read
 _LONGEST = 12  # characters of a word in the dictionary
 
 
@@ -383,10 +400,11 @@ def _short(word: str) -> str:
 
 def _from_characters(text: str, is_said: Knows) -> str | None:
     """A Chinese or Japanese query in English words, and what is not known of it left out."""
-    text = _short(unicodedata.normalize("NFKC", text).translate(_PUNCTUATION))
+    text = _short(unicodedata.normalize("NFKC", text[:READ]).translate(_PUNCTUATION))
     parts = _QUOTED.split(text)
     runs = [run for part in parts[::2] for run in _RUN.findall(part)]
-    found = {run: list(_words_of(run)) for run in runs}
+    is_japanese = _KANA.search(text) is not None
+    found = {run: list(_words_of(run, is_japanese=is_japanese)) for run in runs}
     latin = (word for part in parts[::2] for word in _LATIN.findall(part.lower()))
     against = sum(map(dictionary().tells_english, latin))
     if sum(map(len, found.values())) < max(1, against) or all(map(is_said, runs)):
@@ -399,11 +417,11 @@ def _from_characters(text: str, is_said: Knows) -> str | None:
     return "".join(part if place % 2 else _RUN.sub(told, part) for place, part in enumerate(parts))
 
 
-def _words_of(run: str) -> Iterator[Words]:
+def _words_of(run: str, *, is_japanese: bool) -> Iterator[Words]:
     """The English words for those that some characters are made of, the longest first."""
     known = dictionary()
     both = [(known.chinese, run.translate(known.simplified)), (known.japanese, run)]
-    if _KANA.search(run):
+    if is_japanese:
         both.reverse()
     place, is_after_one = 0, True
     while place < len(run):
@@ -431,4 +449,5 @@ def _longest(both: Sequence[tuple[Mapping[str, Words], str]], place: int, *, is_
 def _ends_well(both: Sequence[tuple[Mapping[str, Words], str]], end: int) -> bool:
     """Whether katakana end here, or go on with another word."""
     run = both[0][1]
-    return not _KATAKANA.match(run, end) or bool(_longest(both, end, is_after_one=True)[1])
+    ends = range(end + 1, min(len(run), end + _LONGEST) + 1)
+    return not _KATAKANA.match(run, end) or any(text[end:last] in words for words, text in both for last in ends)
