@@ -112,6 +112,8 @@ def _participle(word: str) -> str:
     return word.removeprefix("ge") if word.startswith("ge") and word.endswith(("t", "n")) else ""
 
 
+_ENDINGS = ("lich", "keit", "heit")
+"""What ends words and is none."""
 _LINKS = ("", "s", "es", "n", "en", "er", "e")
 
 
@@ -154,7 +156,7 @@ class Lexicon:
     def _compound(self, word: str) -> Words:
         """The words for the parts of a German compound, as one phrase; the last part must be known."""
         for start in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
-            last = self._simple(word[start:])
+            last = () if word.startswith(_ENDINGS, start) else self._simple(word[start:])
             if last and (first := self._first_part(word[:start])):
                 return (f"{first[0]} {last[0]}", *last)
         return ()
