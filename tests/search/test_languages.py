@@ -113,7 +113,7 @@ def test_a_request_in_another_language_finds_its_tool(well_known: Application, t
         ("Die Dateien werden heruntergeladen", "file download"),
         ("Ich möchte das Foto hochzuladen versuchen", "photo upload try test"),
         ("lade die Datei bitte hoch", "upload file"),
-        ("factures impayées du client", 'invoice "impayées" client customer'),
+        ("factures chiffonnées du client", 'invoice "chiffonnées" client customer'),
         ("descargué los archivos", "download file"),
         ("busque mis facturas y envíelas", "search invoice and send"),
         ("öffne 'Mein Bericht' in /srv/Rechnung/alt.txt", "open 'Mein Bericht' /srv/Rechnung/alt.txt"),
