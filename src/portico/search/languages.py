@@ -21,6 +21,7 @@ SHORTEST_PART = 3  # letters of a part of a compound
 SHORTEST_STEM = 3
 SEEN = 2_000  # characters of a query in which its language shows
 REMEMBERED = 8_192  # words whose stems are
+LONG_WORD = 7  # letters from which on hardly two languages share a stem
 COMPOUND = 48  # letters of the longest word that is taken apart
 _EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
@@ -147,7 +148,7 @@ class Lexicon:
             others = [_INNER.sub(r"\1", word, count=1) if _INNER.match(word) else "", _participle(word)]
             yield from filter(None, (self._simple(other) for other in others if len(other) > SHORTEST_STEM))
             yield from filter(None, (self._compound(word) if len(word) <= COMPOUND else (),))
-        elif len(bare := _stem(word, _PRONOUNS, again=False)) > SHORTEST_STEM and bare != word:
+        elif (bare := _stem(word, _PRONOUNS, again=False)) != word:
             yield from filter(None, (self._simple(bare),))
 
     def _simple(self, word: str) -> Words:
@@ -368,7 +369,8 @@ class _Reading:
         """How much a word says that it is one of the language and not of English; less where only its stem is known."""
         if word in self.lexicon.common:
             return word not in self.lexicon.shared
-        return 0.0 if self._is_known(word) else 1.0 if word in self.lexicon.words else 0.5
+        is_surely = word in self.lexicon.words or len(word) >= LONG_WORD
+        return 0.0 if self._is_known(word) else 1.0 if is_surely else 0.5
 
     def _tells_english(self, word: str) -> float:
         """How much a word that the language does not have says that the query is English."""
