@@ -34,6 +34,7 @@ def main() -> int:
         ("A change of the catalog", ["editions.py"]),
         ("A search", ["search.py", *quick, *fleet, *retrieval]),
         ("Search in a crowd", ["crowd.py", *quick, *fleet, *retrieval, *crowd]),
+        ("What a search says of its own answer", ["doubt.py", *fleet, *retrieval]),
         ("Runs of agents, replayed", ["replay.py", *fleet, *crowd]),
         ("The walk from the hot list to ten schemas", ["walk.py", *fleet]),
         ("A tool of one's own, and what the surfaces cost", ["local.py", *quick, *fleet]),

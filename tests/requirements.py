@@ -129,6 +129,8 @@ PROMISES = {
     "P-SEARCH-EXACT-FIRST": "An exact name comes first.",
     "P-SEARCH-BEGINNINGS": "The one name that begins with a query is first; an unknown product is answered by no tool.",
     "P-SEARCH-FORGIVES": "Misspelled words, synonyms and other forms of a word find what was meant.",
+    "P-SEARCH-LANGUAGES": "Requests in German, Spanish, French, Chinese and Japanese find the tools that they mean.",
+    "P-SEARCH-ENGLISH": "A request in English is read as it is, whatever other languages are known.",
     "P-SEARCH-NEEDS": "A query that asks for several things finds a tool for each; a single thing stays whole.",
     "P-SEARCH-MEANING": "Words that mean nearly the same are near to each other.",
     "P-TABLE-TRACED": "The shipped table of word vectors can be traced to its sources.",

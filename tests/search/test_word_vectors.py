@@ -52,7 +52,7 @@ def test_the_table_is_packed_into_the_wheel() -> None:
     assert not {"exclude", "include", "only-include", "artifacts"} & {*build, *wheel}
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
     assert not {"*.npy", "*.txt", "table/", "*.bin"} & set(ignored)
-    assert {path.name for path in FOLDER.iterdir()} == {"scales.npy", "vectors.npy", "words.txt"}
+    assert {path.name for path in FOLDER.iterdir()} == {"languages.txt", "scales.npy", "vectors.npy", "words.txt"}
 
 
 def test_the_table_is_opened_once(table: WordVectors) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .languages import in_english
 from .word_vectors import Mask, Vector, WordVectors
 from .words_and_postings import (
     NAME_MARK,
@@ -18,6 +19,7 @@ from .words_and_postings import (
     Numbers,
     Postings,
     Values,
+    is_english,
     query_words,
     spelled_words,
     stem_of,
@@ -299,6 +301,7 @@ class QueryReader:
 
     def read(self, text: str) -> list[QueryPart]:
         """What is asked for, one need or several; of a long query, the parts that tools may answer."""
+        text = self._told_in_english(text)
         parts = needs(text)
         count = len(parts) if text.count(" ") >= LONG_QUERY else 0
         if len(parts) > MOST_NEEDS:
@@ -330,7 +333,7 @@ class QueryReader:
     def unmatched(self, text: str) -> tuple[str, ...]:
         """The words of a query that no tool has, as they were typed, in their order."""
         found = []
-        for word in dict.fromkeys(_LONE_WORD.findall(text[:QUERY_LIMIT])):
+        for word in dict.fromkeys(_LONE_WORD.findall(self._told_in_english(text)[:QUERY_LIMIT])):
             stemmed = stem_of(plain := word.lower())
             is_known = not stemmed or self._count(stemmed) or plain not in query_words(plain)
             if not is_known and (plain in PRODUCTS or not self._near_words.near(stemmed)):
@@ -383,6 +386,13 @@ class QueryReader:
                     told = share * self._told[count]
                     if told >= least:
                         weights[other] = max(weights.get(other, 0.0), told)
+
+    def _told_in_english(self, text: str) -> str:
+        """A query in English words; what has none stays as it was typed, and so does a query in English."""
+        text, is_known = text[:QUERY_LIMIT], self.table.words.__contains__
+        if is_english(text, is_known):
+            return text
+        return in_english(text, is_known, lambda word: self._count(stem_of(word)) > 0) or text
 
     def _count(self, word: str) -> int:
         """How many tools have a word."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -61,6 +61,23 @@ def spelled(raw: str) -> str:
 def spelled_words(text: str) -> list[str]:
     """The words of a text in small letters; common words and numbers are left out."""
     return [word for raw in pieces(text) if (word := spelled(raw))]
+
+
+def is_english(text: str, is_known: Callable[[str], bool]) -> bool:
+    """Whether a query shows at once that it is English, by the words that are known of it."""
+    if not text.isascii() and _CHARACTERS.search(text):
+        return False
+    found = _LETTERS.findall(text[:LANGUAGE_SEEN].lower())
+    unknown = sum(not is_known(word) for word in found)
+    short = sum(len(word) < SHORT_WORD and word not in STOP_WORDS for word in found)
+    return not unknown or unknown + short <= 2 * sum(word in _ENGLISH_ONLY for word in found)
+
+
+LANGUAGE_SEEN = 2_000  # characters of a query in which its language shows
+SHORT_WORD = 5  # letters from which on a common word of another language is none of the vocabulary
+_ENGLISH_ONLY = STOP_WORDS - set("a an as he i in me on or so was will".split())
+_CHARACTERS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
 
 
 def query_words(text: str) -> dict[str, float]:
