@@ -154,7 +154,8 @@ class TierAnswers:
             if not found.fits:
                 found = replace(found, hits=tuple(self.gateway.nearest(tiers.seen, query)))
             allowed = await self._left(tiers, budget)
-            hits = tuple(settle(found.hits[place - 1 : place - 1 + page_size], tiers.order.usage))
+            hits = found.hits[place - 1 : place - 1 + page_size]
+            hits = tuple(settle(hits, tiers.order.usage, found.learned))
             shown = ToolPage(tools=[hit.tool for hit in hits], total=len(found.hits), page=page, size=page_size)
             view = tiers.search({**query.filters, "text": query.text}, shown, replace(found, hits=hits), allowed)
         else:

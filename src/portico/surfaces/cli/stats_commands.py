@@ -17,6 +17,7 @@ from portico.domain.journal_entries import (
     OUTCOMES,
     CallQuery,
     DayLine,
+    LearnedLine,
     RecordedCall,
     Report,
     SearchLine,
@@ -27,7 +28,7 @@ from portico.domain.journal_entries import (
 from portico.domain.tool import ToolId
 from portico.errors import ConfigError
 
-from .context import Json
+from .context import CALLER, Json
 from .output import data, in_app, say, table, warn
 
 if TYPE_CHECKING:
@@ -155,12 +156,18 @@ def stats(
     ctx: typer.Context,
     days: Annotated[int, typer.Option(min=1, max=400, help="How many days, today included.")] = 7,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many tools, or searches, in each list.")] = 10,
+    forget_learned: Annotated[
+        bool, typer.Option("--forget-learned", help="Forget the words that were learned from use, and show nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show how tools were used: the most called, failing and slow ones, tokens saved, what searches found or not."""
+    if forget_learned:
+        _forget_learned(ctx, as_json=as_json)
+        return
 
     async def work(application: Application) -> tuple[Report, Gateway, bool]:
-        report = await application.admin.usage_report(days=days, limit=limit)
+        report = await application.admin.usage_report(days=days, limit=limit, caller=CALLER)
         return report, application.gateway, application.admin.storage.name == "memory"
 
     report, gateway, is_forgetful = in_app(ctx, work, complete=False)
@@ -171,6 +178,17 @@ def stats(
         _print_empty(report, is_forgetful=is_forgetful)
     else:
         _print_report(report, gateway)
+
+
+def _forget_learned(ctx: typer.Context, *, as_json: bool) -> None:
+    async def work(application: Application) -> int:
+        return await application.admin.forget_learned()
+
+    forgotten = in_app(ctx, work, complete=False)
+    if as_json:
+        data({"forgotten": forgotten})
+    else:
+        say(f"Forgot {_many(forgotten, 'learned word')}.")
 
 
 def bar(value: float, largest: float, width: int = WIDTH) -> str:
@@ -198,7 +216,8 @@ def _is_rich() -> bool:
 
 
 def _is_empty(report: Report) -> bool:
-    return not (report.calls or report.searches or report.caches or any(day.tokens_saved for day in report.by_day))
+    is_quiet = not (report.calls or report.searches or report.caches or report.learned)
+    return is_quiet and not any(day.tokens_saved for day in report.by_day)
 
 
 def _print_empty(report: Report, *, is_forgetful: bool) -> None:
@@ -223,6 +242,7 @@ def _print_report(report: Report, gateway: Gateway) -> None:
     _print_days(report.by_day)
     _print_ranks(report)
     _print_unanswered(report.unanswered_searches)
+    _print_learned(report.learned, gateway)
     _print_caches(report.caches)
     _print_losses(report)
 
@@ -276,6 +296,22 @@ def _print_unanswered(lines: Sequence[SearchLine]) -> None:
         say()
         rows = [(line.query, f"{line.count:,}", line.last) for line in lines]
         table(("SEARCHED AND NOT FOUND", "TIMES", "LAST"), rows, right=(1,))
+
+
+def _print_learned(lines: Sequence[LearnedLine], gateway: Gateway) -> None:
+    if lines:
+        say()
+        rows = [
+            (
+                line.word,
+                _spelled(gateway, line.tool),
+                f"{line.uses:,}",
+                f"{line.weight:,.2f}",
+                "everybody" if line.is_shared else "you",
+            )
+            for line in lines
+        ]
+        table(("LEARNED WORD", "TOOL", "USES", "WEIGHT", "FOR"), rows, right=(2, 3))
 
 
 _WITHIN = ((1, "at the first place"), (3, "among the first 3"), (5, "among the first 5"))
