@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -19,6 +20,7 @@ from portico.domain.usage import (
     SHARED_FROM,
     TIDIED_AFTER,
     TOOL_WORDS_KEPT,
+    WORD_TOOLS_KEPT,
     WORDS_KEPT,
     LearnedWord,
     LearnedWords,
@@ -247,6 +249,8 @@ def word(n: int, *, caller: str = "a", tool: int | None = None, weight: float = 
 def test_words_are_bounded_by_tool_by_caller_and_in_all() -> None:
     one_tool = words_within_bounds([word(n, tool=1) for n in range(100)], NOW)
     assert len(one_tool) == TOOL_WORDS_KEPT
+    one_word = words_within_bounds([replace(word(n), word="w") for n in range(100)], NOW)
+    assert len(one_word) == WORD_TOOLS_KEPT
     one_caller = words_within_bounds([word(n) for n in range(5_000)], NOW)
     assert len(one_caller) == CALLER_WORDS_KEPT
     many = [word(n, caller=f"c{n % 20}") for n in range(20_000)]
@@ -290,6 +294,7 @@ def test_no_two_tools_are_strong_at_once(rows: list[tuple[ToolId, str, int]]) ->
     assert sum(strength >= STRONG for strength in found.values()) <= 1
 
 
+@pytest.mark.requirement("P-LEARNED-PRIVATE", "T17")
 def test_tools_that_a_caller_does_not_see_leave_no_trace() -> None:
     known = learned((REPORT, "run", "ana", 9), (MAIL, "run", "ana", 900))
     assert strengths("run", known, "ana", {REPORT}, NOW) == strengths(
@@ -336,7 +341,7 @@ def test_a_tool_that_is_brought_in_stands_behind_what_fits_plainly_better() -> N
     assert LEARNED_SHARE > USAGE_SHARE
 
 
-@pytest.mark.requirement("P-LEARNED-GENTLE")
+@pytest.mark.requirement("P-LEARNED-GENTLE", "T38")
 async def test_an_attacker_who_calls_his_own_tool_often_does_not_reach_the_first_place() -> None:
     application = make()
     attackers = [Caller(name=f"m{n}", surface="test") for n in range(10)]

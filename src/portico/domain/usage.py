@@ -183,8 +183,9 @@ LEAST_WEIGHT = 0.05  # below this, a word is forgotten: more than four months af
 WORDS_KEPT = 10_000  # words that are kept, each counted once for every tool and caller
 CALLER_WORDS_KEPT = 2_000  # and of one caller: whoever searches most must not push out what others taught
 TOOL_WORDS_KEPT = 40  # and of one caller for one tool
+WORD_TOOLS_KEPT = 64  # tools for which one word of a caller is kept: one that is used for more says little of any
 TIDIED_AFTER = 256  # new words after which these bounds are kept again
-TOOLS_BY_WORD = 32  # tools for which one word is looked up
+TOOLS_BY_WORD = 16  # tools for which one word is looked up
 _START = 20_454 * DAY_SECONDS  # the beginning of 2026
 
 
@@ -236,17 +237,17 @@ def words_learned(invocations: Iterable[Invocation], now: float) -> list[Learned
 
 
 def words_within_bounds(words: Iterable[LearnedWord], now: float) -> list[LearnedWord]:
-    """The words of most weight, as many as are kept: for each tool of a caller, for each caller, and in all."""
+    """The words of most weight, as many as are kept: of a caller, of a caller for a tool, and in all."""
     least, kept = LEAST_WEIGHT * weight_of_use(now, now), list[LearnedWord]()
-    by_tool, by_caller = Counter[tuple[ToolId, str]](), Counter[str]()
-    for word in sorted(words, key=lambda word: (-word.weight, word.tool, word.word, word.caller)):
-        place = (word.tool, word.caller)
-        is_full = by_tool[place] >= TOOL_WORDS_KEPT or by_caller[word.caller] >= CALLER_WORDS_KEPT
+    of_caller, of_tool, of_word = Counter[str](), Counter[tuple[str, ToolId]](), Counter[tuple[str, str]]()
+    for word in sorted(words, key=lambda word: -word.weight):
         if word.weight < least or len(kept) >= WORDS_KEPT:
             break
-        if not is_full:
-            by_tool[place] += 1
-            by_caller[word.caller] += 1
+        own, tool, same = word.caller, (word.caller, word.tool), (word.caller, word.word)
+        if of_caller[own] < CALLER_WORDS_KEPT and of_tool[tool] < TOOL_WORDS_KEPT and of_word[same] < WORD_TOOLS_KEPT:
+            of_caller[own] += 1
+            of_tool[tool] += 1
+            of_word[same] += 1
             kept.append(word)
     return kept
 
@@ -272,7 +273,7 @@ class LearnedWords:
         self._arrange(self._by_word, now)
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_word.values()))
+        return sum(map(len, list(self._by_word.values())))
 
     def add(self, words: Iterable[LearnedWord], now: float) -> None:
         """Add uses of words."""
@@ -284,9 +285,9 @@ class LearnedWords:
             self._by_word[word.word] = {**own, key: own[key] + word if key in own else word}
             changed.add(word.word)
         if self._new >= TIDIED_AFTER:
-            every = [word for own in self._by_word.values() for word in own.values()]
-            changed.update(self._by_word)
+            before, every = self._by_word, (word for own in self._by_word.values() for word in own.values())
             self._by_word, self._new = _by_word(words_within_bounds(every, now)), 0
+            changed.update(word for word, own in before.items() if len(own) != len(self._by_word.get(word, {})))
         self._arrange(changed, now)
 
     def of(self, word: str, caller: str, now: float) -> Mapping[ToolId, float]:

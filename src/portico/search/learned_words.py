@@ -19,7 +19,7 @@ from portico.text.redaction import PRIVATE_WORD, TOKEN
 from .ranking import AMONG, DOUBTED, DOUBTED_MORE, LEARNED_PART
 from .words import query_words, stem_of, words
 
-TEXT_READ = 300  # characters of the longest query that is learned from: a longer one tells a story
+TEXT_READ = 200  # characters of the longest query that is learned from: a longer one tells a story
 WORDS_READ = 12  # words of the longest one
 HALF = 2.0  # uses of a word that count half of what any number of them does
 STRONG = 0.5  # how far words stand for a tool that may be brought in; no two tools can both have so much
@@ -109,10 +109,11 @@ def with_learned(
     others = [hit for hit in hits if hit is not own]
     place = next((place for place, hit in enumerate(others) if hit.score < level), len(others))
     is_first = place == 0
+    hits = (*others[:place], raised, *others[place:])[: max(limit, 0)]
     return replace(
         found,
-        hits=(*others[:place], raised, *others[place:])[:limit],
-        fits=True,
+        hits=hits,
+        fits=bool(hits),
         weak=found.weak and not is_first,
         unmatched=() if is_first else found.unmatched,
     )

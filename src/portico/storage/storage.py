@@ -92,6 +92,8 @@ class Storage:
     def forget_learned(self) -> int:
         """Forget the words that were learned from use, and say how many there were."""
         if self.ledger is not None:
+            if isinstance(self.journal, StoredJournal):
+                self.journal.flush()  # else what waits to be written would be there afterwards
             forgotten = self.ledger.forget_learned()
             self.reread()
             return forgotten
