@@ -139,7 +139,7 @@ PROMISES = {
     "P-USAGE": "Usage counts what says something about a tool, and no calls count as nothing known.",
     "P-USAGE-GENTLE": "Usage orders what is practically equal on a page, and never moves a tool across pages.",
     "P-LEARNED": "Words of a search stand for the tool that was called then, if the call ended well.",
-    "P-LEARNED-GENTLE": "Learned words add a tenth at most, and never lift a tool above one that fits plainly better.",
+    "P-LEARNED-GENTLE": "Learned words add 15 % at most, and never lift a tool above one that fits plainly better.",
     "P-LEARNED-PRIVATE": "What one caller taught reaches nobody else before three have; literals are never learned.",
     "P-LEARNED-BOUNDED": "Learned words are bounded by tool, by caller and in all, and fade.",
     "P-LEARNED-STORED": "Learned words are stored with the journal, known to replicas and shown to operators.",

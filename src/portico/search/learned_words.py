@@ -16,15 +16,12 @@ from portico.domain.tool import Tool, ToolId
 from portico.domain.usage import LearnedWords
 from portico.text.redaction import PRIVATE_WORD, TOKEN
 
-from .ranking import AMONG, DOUBTED, DOUBTED_MORE, LEARNED_PART
+from .ranking import AMONG, DOUBTED, DOUBTED_MORE, LEARNED_PART, STRONG
 from .words import query_words, stem_of, words
 
 TEXT_READ = 200  # characters of the longest query that is learned from: a longer one tells a story
 WORDS_READ = 12  # words of the longest one
 HALF = 2.0  # uses of a word that count half of what any number of them does
-STRONG = 0.5  # how far words stand for a tool that may be brought in; no two tools can both have so much
-LEVEL = 1.1
-"""The place of such a tool, by the score below which hits are doubted; those beyond it fit plainly better."""
 HINT_LENGTH = 100  # characters of the words that are told of a tool
 
 _LITERAL = re.compile(
@@ -93,15 +90,16 @@ def with_learned(
 ) -> Findings:
     """The findings with the one tool, if any, that the words stand for more than for all others together.
 
-    It stands behind what fits plainly better; where nothing fits, it is the answer. `size` is how many tools may be
-    found. Its place does not depend on how strong the words are, so that few uses move a tool from page to page.
+    It stands where hits begin to be doubted: behind what fits plainly better, and where nothing fits, it is the answer.
+    Its place does not depend on how strong the words are, so that few uses move a tool from page to page. `size` is how
+    many tools may be found.
     """
     found = replace(found, learned=learned)
     strong = next((tool for tool, strength in learned.items() if strength >= STRONG), None)
     hits = found.hits if found.fits else ()
     if strong is None or any(one.need or _is_among(strong, one.copies) for one in hits):
         return found
-    level = round(LEVEL * (DOUBTED + DOUBTED_MORE * math.log2(max(size / AMONG, 1))), 4)
+    level = round(DOUBTED + DOUBTED_MORE * math.log2(max(size / AMONG, 1)), 4)
     own = next((hit for hit in hits if hit.tool.id == strong), None)
     if own is not None and own.score >= level:
         return found

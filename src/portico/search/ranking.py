@@ -208,7 +208,8 @@ def is_request(description: str) -> bool:
 
 USAGE_SHARE = 0.01  # what usage can add to a score, at the very most: a hit that is more than this ahead stays ahead
 USAGE_PART = "usage"
-LEARNED_SHARE = 0.1  # and what words can that have come to stand for a tool
+LEARNED_SHARE = 0.15  # and what words can that have come to stand for a tool
+STRONG = 0.5  # how far they must stand for it to add all of that; no two tools can both have so much
 LEARNED_PART = "learned"
 LEADS = 0.9  # the share of the score of a group's first tool from which on another leads the group that is used more
 
@@ -241,12 +242,17 @@ def _weighed(hit: Hit, usage: Mapping[ToolId, Usage], learned: Mapping[ToolId, f
     own = max(hit.score, 0)
     added = {
         USAGE_PART: round(USAGE_SHARE * own * _standing(usage.get(hit.tool.id)), 4),
-        LEARNED_PART: round(LEARNED_SHARE * own * learned.get(hit.tool.id, 0.0), 4),
+        LEARNED_PART: round(LEARNED_SHARE * own * _told(learned.get(hit.tool.id, 0.0)), 4),
     }
     if not any(added.values()):
         return hit
     more = {part: round(hit.why.get(part, 0.0) + value, 4) for part, value in added.items() if value}
     return replace(hit, score=round(hit.score + sum(added.values()), 4), why={**hit.why, **more})
+
+
+def _told(strength: float) -> float:
+    """What a strength counts: a query that was asked before much, one that shares a word with it next to nothing."""
+    return min(strength / STRONG, 1.0) ** 2
 
 
 def _standing(usage: Usage | None) -> float:
