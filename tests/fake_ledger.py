@@ -10,7 +10,7 @@ from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.journal_entries import Batch, CallQuery, Entry, RecordedCall, Report
 from portico.domain.server import Packaging
 from portico.domain.tool import Category, ToolId
-from portico.domain.usage_and_tiers import Standing, Usage
+from portico.domain.usage_and_tiers import LearnedWords, Standing, Usage
 from portico.errors import StoreError
 
 
@@ -43,6 +43,10 @@ class FakeLedger:
     def usage(self) -> dict[ToolId, Usage]:
         self._answer()
         return dict(self.used)
+
+    def learned(self) -> LearnedWords:
+        self._answer()
+        return LearnedWords()
 
     def usage_count(self, tool: ToolId, days: int) -> int:
         return self.used[tool].within(days, self.clock)
@@ -147,3 +151,6 @@ class FakeUsageJournal:
 
     def usage(self) -> Mapping[ToolId, Usage]:
         return self.used
+
+    def learned(self) -> LearnedWords:
+        return LearnedWords()

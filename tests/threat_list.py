@@ -212,7 +212,7 @@ PARTLY = {
     "T29": "letters of other scripts are refused; look-alikes within ASCII are other names, and never stand for one",
     "T35": "checks are bounded before they begin; a definition of up to 1 MiB is parsed before it is judged",
     "T37": "copies give way and monsters buy nothing; there is no trust and no quota by server",
-    "T38": "usage moves a tool among equals only; calls are not counted by caller",
+    "T38": "usage moves a tool among equals only, learned words by 15 %; usage is not counted by caller",
     "T39": "fenced on every surface; nothing scans it",
     "T40": "no policy asks annotations; `inspect-tool-response` does",
     "T44": "values of the config are masked wherever they appear, also encoded; messages about progress are passed on",

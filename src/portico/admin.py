@@ -267,15 +267,28 @@ class Admin:
             )
         return sorted(lines, key=lambda line: (ranks.index(line.tier), -line.score, line.tool.handle))
 
-    async def usage_report(self, *, days: int = 7, limit: int = 10) -> Report:
+    async def usage_report(self, *, days: int = 7, limit: int = 10, caller: Caller = OPERATOR) -> Report:
         """The journal of the last days, summed up; without a database, what this process knows.
+
+        Of the words that were learned from use, it tells those that count for everybody and those of the caller.
 
         Raises:
             StoreError: the database cannot be read.
         """
         await in_thread(self.storage.settle)
         await self.storage.journal.written()
-        return await in_thread(partial(self.storage.report, days=days, limit=limit))
+        return await in_thread(partial(self.storage.report, days=days, limit=limit, caller=caller.name))
+
+    async def forget_learned(self) -> int:
+        """Forget the words that were learned from use, here and in other processes, and say how many there were.
+
+        Raises:
+            StoreError: the database cannot be written; nothing is forgotten.
+        """
+        await self.storage.journal.written()
+        forgotten = await in_thread(self.storage.forget_learned)
+        await self._announce("learned")
+        return forgotten
 
     async def export_journal(self, since: float, write: Callable[[Entry], object]) -> int:
         """Hand every entry from a moment on to a writer, the oldest first, and say how many there were.
@@ -343,13 +356,15 @@ class Admin:
         return True
 
     async def reload(self, topics: Set[str]) -> None:
-        """Take over what other processes have changed: `tiers`, `categories`, `offerings`. No server is started.
+        """Take over what other processes have changed: `tiers`, `categories`, `offerings`, `learned` words.
+
+        No server is started.
 
         Raises:
             StoreError: the database cannot be read; what was known stays.
         """
         tiers = self.storage.tiers
-        if "tiers" in topics:
+        if topics & {"tiers", "learned"}:
             await in_thread(self.storage.reread)
         if "tiers" in topics and tiers is not None:
             self.standings.replace_tiers(await in_thread(tiers.standings))

@@ -37,6 +37,7 @@ from portico.results.result_schema import returns_line
 from portico.search.embeddings.cache import Meanings
 from portico.search.groups_and_doubt import settle
 from portico.search.item_search import NAMED, PARAMETERS, SHOWN, ItemSearch, entry_card, entry_lines, worth_naming
+from portico.search.learned_words import TEXT_READ, strengths, with_learned
 from portico.text.untrusted import one_line
 
 SEARCH_CARDS_LIMIT = LONGEST_PAGE
@@ -74,6 +75,8 @@ class Gateway:
     """The one cache of answers."""
     search_tokens: int = 800
     search_limit: int = 5
+    learning: bool = True
+    """Whether words that callers search with come to stand for the tools that they call then."""
 
     @property
     def snapshot(self) -> CatalogSnapshot:
@@ -129,12 +132,23 @@ class Gateway:
         view = self.view(asker)
         within = self.narrow(view, query)
         if query.text.strip():
-            return view.index.query(query.text, within=within, limit=limit)
+            findings = view.index.query(query.text, within=within, limit=limit)
+            return self._with_learned(view, query, findings, within, limit)
         # As written down at the last update, and not by the last call: that would move tools between two pages.
         order = Order(tiers=self.standings.tiers, usage={}, now=0.0)
         found = [tool for tool in view.tools if tool.id in within] if query.filters else []
         found.sort(key=lambda tool: -order.score(tool.id))
         return Findings(hits=tuple(Hit(tool=tool, score=0.0) for tool in found), fits=bool(found))
+
+    def _with_learned(
+        self, view: CatalogView, query: Query, found: Findings, within: frozenset[ToolId], limit: int
+    ) -> Findings:
+        """The findings with what the words of the query have come to stand for, as far as this caller may know."""
+        known = self.executor.journal.learned() if self.learning else None
+        if known is None or not known.uses:
+            return found
+        learned = strengths(query.text, known, view.caller.name, within, time())
+        return with_learned(found, learned, view.snapshot.tools, size=len(within), limit=limit) if learned else found
 
     def nearest(self, asker: Asker, query: Query, limit: int = NEAREST, *, found: Findings | None = None) -> list[Hit]:
         """The tools that come nearest to a query, whether they answer it or not; alike in name where no word is known.
@@ -153,7 +167,8 @@ class Gateway:
         """The hits of the first page, in the order in which it shows them; not recorded."""
         size = min(query.limit or self.search_limit, SEARCH_CARDS_LIMIT)
         found = self.hits(asker, query, size)
-        return replace(found, hits=tuple(settle(found.hits[:size], self.executor.journal.usage())))
+        usage = self.executor.journal.usage()
+        return replace(found, hits=tuple(settle(found.hits[:size], usage, found.learned)))
 
     def search_hits(self, asker: Asker, query: Query, *, nearest: bool = True) -> Findings:
         """A search for programs: the hits of the first page; without `nearest`, none where nothing fits.
@@ -268,6 +283,7 @@ class Gateway:
                 line=lambda hit: hit_line(hit, query, usage),
                 budget=budget,
                 usage=usage,
+                learned=found.learned,
                 counter=self.counter,
                 spell=spell,
                 head=doubt_line(found.unmatched) if found.weak else "",
@@ -346,7 +362,9 @@ class Gateway:
             if self.executor.hooks is not None:
                 self.executor.hooks.after_search(view.caller, query.text, found)
             seen = [hit.tool.id for hit in found.hits] if shown is None else shown
-            self.executor.search_rank.remember(view.caller, seen, place)
+            text = query.text if self.learning and len(query.text) <= TEXT_READ else ""
+            needs = {hit.tool.id: hit.need for hit in found.hits if hit.need}
+            self.executor.search_rank.remember(view.caller, seen, place, text, needs)
         if answer is None:
             count = len(found.hits) if found else 0
             answer = AnswerSize(shown=count, total=count, fits=bool(found and found.fits))

@@ -10,7 +10,7 @@ from portico.domain.journal_entries import Entry
 from portico.domain.search_answers import Findings
 from portico.domain.server import Health, Offering
 from portico.domain.tool import ToolId
-from portico.domain.usage_and_tiers import Usage
+from portico.domain.usage_and_tiers import LearnedWords, Usage
 
 OnChange = Callable[[str], None]
 """Called with a server's name when its definitions have changed at the source."""
@@ -101,6 +101,10 @@ class Journal(Protocol):
 
     def usage(self) -> Mapping[ToolId, Usage]:
         """How the tools have done so far; one that was never called is not in it. Never waits."""
+        ...
+
+    def learned(self) -> LearnedWords:
+        """The words that callers searched with before they called a tool. Never waits."""
         ...
 
 

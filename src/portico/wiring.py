@@ -123,6 +123,7 @@ def assemble(parts: Parts) -> Application:
         meanings=parts.meanings,
         search_tokens=settings.search.tokens,
         search_limit=settings.search.limit,
+        learning=settings.search.learning,
     )
     return _application(parts, gateway)
 

@@ -14,6 +14,15 @@ def test_the_file_chooses_the_surface_and_the_order(home: Home):
     assert home.load().search.order == "keywords"
 
 
+@pytest.mark.requirement("P-LEARNED-OFF")
+def test_learning_is_on_unless_the_file_says_otherwise(home: Home):
+    assert home.load().search.learning
+    assert not home.load(home.write("portico.yaml", "search: {learning: false}\n")).search.learning
+    odd = home.load(home.write("portico.yaml", "search: {learning: perhaps}\n"))
+    assert odd.search.learning
+    assert [problem.where for problem in odd.problems] == ["search.learning"]
+
+
 @pytest.mark.parametrize(
     ("order", "fix"), [("meanin", "Did you mean 'meaning'?"), ("7", "Use one of: keywords, meaning.")]
 )

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from portico.domain.call import Invocation, Outcome
 from portico.domain.journal_entries import Batch, CallQuery, DayLine, Entry, Look, Lookup, Losses
 from portico.domain.tool import ToolId
-from portico.domain.usage_and_tiers import DAY_SECONDS, Usage
+from portico.domain.usage_and_tiers import (
+    CALLER_WORDS_KEPT,
+    DAY_SECONDS,
+    HALF_LIFE,
+    TIDIED_AFTER,
+    TOOL_WORDS_KEPT,
+    LearnedWords,
+    Usage,
+    words_learned,
+)
 from portico.errors import StoreError
 from portico.storage.database_interface import Database
 from portico.storage.journal_tables import Ledger
@@ -510,3 +519,90 @@ def test_calls_of_tools_with_odd_names_can_be_read(ledger: Ledger):
     ledger.append(Batch(writer="w", first=0, entries=tuple(called(tool) for tool in HOSTILE)))
     assert len(ledger.calls(CallQuery(limit=100))) == len(HOSTILE)
     assert len(ledger.calls(CallQuery(server=HOSTILE[0].server, tool=HOSTILE[0].name))) == 1
+
+
+def taught(caller: str, *words: str, tool: ToolId = FIND, **more: object) -> Invocation:
+    return replace(called(tool, **more), caller=caller, words=tuple((word, f"{word}s") for word in words))
+
+
+def known(words: LearnedWords, *callers: str) -> dict[str, dict[str, float]]:
+    """What each caller finds under the words of these tests."""
+    return {
+        caller: {word: round(found[FIND], 3) for word in ("alpha", "beta") if (found := words.of(word, caller, NOW))}
+        for caller in callers
+    }
+
+
+@pytest.mark.requirement("P-LEARNED-STORED", "P-LEARNED-PRIVATE")
+def test_learned_words_are_stored_once_by_caller_and_add_up(ledger: Ledger, database: Database) -> None:
+    first = batch(taught("ana", "alpha", "beta"), taught("ana", "alpha"), taught("ben", "alpha"), called())
+    second = batch(taught("ana", "alpha"), taught("ben", "beta", outcome=Outcome.FAILED), first=first.end)
+    for sent in (first, first, second, second):
+        ledger.append(sent)
+    assert known(ledger.learned(), "ana", "ben", "cleo") == {
+        "ana": {"alpha": 3.0, "beta": 1.0},
+        "ben": {"alpha": 1.0},
+        "cleo": {},
+    }
+    assert database.rows("SELECT word, spelled, uses FROM learned_words ORDER BY uses DESC LIMIT 1") == [
+        ("alpha", "alphas", 3)
+    ]
+    assert not database.rows("SELECT caller FROM learned_words WHERE caller IN ('ana', 'ben')"), "a digest is enough"
+    ledger.append(batch(taught("cleo", "alpha"), first=second.end))
+    assert known(ledger.learned(), "dan") == {"dan": {"alpha": 5.0}}
+    assert [(line.word, line.uses, line.callers) for line in ledger.learned().lines("dan", 9, NOW)] == [
+        ("alphas", 5, 3)
+    ]
+
+
+@pytest.mark.requirement("P-LEARNED-STORED")
+def test_the_ledger_and_the_memory_learn_the_same(ledger: Ledger) -> None:
+    entries = [taught("ana", "alpha", at=NOW - days * DAY_SECONDS) for days in range(0, 200, 7)]
+    entries += [taught("ben", "beta", at=at) for at in (0.0, NOW + 9 * HALF_LIFE, float("inf"))]
+    ledger.append(batch(*entries))
+    memory = LearnedWords()
+    sound = [entry if entry.at < NOW * 9 else replace(entry, at=0.0) for entry in entries]
+    memory.add(words_learned(sound, NOW), NOW)
+    assert known(ledger.learned(), "ana", "ben") == known(memory, "ana", "ben")
+    assert known(memory, "ben") == {"ben": {"beta": 1.0}}, "a clock that goes wrong teaches no more than others"
+
+
+@pytest.mark.requirement("P-LEARNED-BOUNDED")
+def test_stored_words_stay_within_their_bounds_and_fade(ledger: Ledger, database: Database, clock: Clock) -> None:
+    ledger.append(batch(taught("ana", "alpha"), taught("ana", "alpha")))
+    flood = [
+        taught("mallory", *(f"w{n}x{tool}" for n in range(12)), tool=ToolId("s", f"t{tool}")) for tool in range(300)
+    ]
+    ledger.append(batch(*flood, first=2))
+    assert rows(database, "learned_words") <= CALLER_WORDS_KEPT + 1
+    many = [taught("bo", *(f"w{n}x{part}" for n in range(12))) for part in range(TIDIED_AFTER // 12 + 1)]
+    ledger.append(batch(*many, first=2 + len(flood)))
+    assert rows(database, "learned_words") <= CALLER_WORDS_KEPT + TOOL_WORDS_KEPT + 1
+    assert known(ledger.learned(), "ana") == {"ana": {"alpha": 2.0}}
+    clock.at = NOW + 10 * HALF_LIFE
+    assert known(ledger.learned(), "ana") == {"ana": {}}
+    ledger.prune(keep_days=1)
+    assert rows(database, "learned_words") == 0
+
+
+@pytest.mark.requirement("P-LEARNED-STORED", "P-LEARNED-BOUNDED")
+def test_learned_words_of_tools_and_callers_with_any_name_are_kept(ledger: Ledger) -> None:
+    for number, tool in enumerate(HOSTILE):
+        ledger.append(batch(taught(tool.name, "x" * 24, "\u00fcber", tool=tool), first=number))
+    for tool in HOSTILE:
+        assert len(ledger.learned().of("x" * 24, tool.name, NOW)) == 1
+    assert ledger.forget_learned() == 2 * len(HOSTILE)
+    assert len(ledger.learned()) == 0
+
+
+@pytest.mark.requirement("P-LEARNED-STORED")
+def test_writers_of_the_same_words_at_once_lose_none(ledger: Ledger) -> None:
+    def write(writer: int) -> None:
+        for number in range(10):
+            entry = taught("ana", "alpha", *(f"w{writer}x{number}x{n}" for n in range(10)))
+            ledger.append(batch(entry, first=number, writer=f"w{writer}"))
+            ledger.drop_words()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert known(ledger.learned(), "ana") == {"ana": {"alpha": 40.0}}

@@ -16,8 +16,8 @@ A, B, C = (ToolId("s", name) for name in "abc")
 def test_a_tool_has_the_place_at_which_it_was_shown_once() -> None:
     search_rank = SearchRank()
     search_rank.remember(ME, [A, B])
-    assert (search_rank.take(ME, B), search_rank.take(ME, B)) == (2, 0)
-    assert (search_rank.take(ME, A), search_rank.take(ME, C)) == (1, 0)
+    assert (search_rank.take(ME, B).place, search_rank.take(ME, B).place) == (2, 0)
+    assert (search_rank.take(ME, A).place, search_rank.take(ME, C).place) == (1, 0)
 
 
 def test_a_later_page_goes_on_counting_and_a_later_search_counts() -> None:
@@ -25,13 +25,13 @@ def test_a_later_page_goes_on_counting_and_a_later_search_counts() -> None:
     search_rank.remember(ME, [A, B])
     search_rank.remember(ME, [C], start=6)
     search_rank.remember(ME, [B])
-    assert [search_rank.take(ME, tool) for tool in (A, B, C)] == [1, 1, 6]
+    assert [search_rank.take(ME, tool).place for tool in (A, B, C)] == [1, 1, 6]
 
 
 def test_callers_do_not_walk_in_each_others_steps() -> None:
     search_rank = SearchRank()
     search_rank.remember(ME, [A])
-    assert (search_rank.take(OTHER, A), search_rank.take(ME, A)) == (0, 1)
+    assert (search_rank.take(OTHER, A).place, search_rank.take(ME, A).place) == (0, 1)
 
 
 def test_a_search_of_long_ago_is_forgotten() -> None:
@@ -39,7 +39,7 @@ def test_a_search_of_long_ago_is_forgotten() -> None:
     search_rank = SearchRank(clock=lambda: now[0])
     search_rank.remember(ME, [A])
     now[0] = 3_600.0
-    assert search_rank.take(ME, A) == 0
+    assert search_rank.take(ME, A).place == 0
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,8 +47,8 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_rank, "CALLERS_KEPT", 2)
     kept = SearchRank()
     kept.remember(ME, [ToolId("s", str(n)) for n in range(10)])
-    assert [kept.take(ME, ToolId("s", str(n))) for n in range(10)] == [0] * 7 + [8, 9, 10]
+    assert [kept.take(ME, ToolId("s", str(n))).place for n in range(10)] == [0] * 7 + [8, 9, 10]
     kept.remember(ME, [A])
     for name in ("x", "y"):
         kept.remember(Caller(name=name), [A])
-    assert (kept.take(ME, A), kept.take(Caller(name="y"), A)) == (0, 1)
+    assert (kept.take(ME, A).place, kept.take(Caller(name="y"), A).place) == (0, 1)

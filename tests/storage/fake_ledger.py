@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from portico.domain.journal_entries import Batch, CallQuery, Entry, Losses, RecordedCall, Report
 from portico.domain.tool import ToolId
-from portico.domain.usage_and_tiers import Usage
+from portico.domain.usage_and_tiers import LearnedWords, Usage
 from portico.errors import StoreError
 from portico.storage.journal_tables import fold_usage as fold
 
@@ -76,6 +76,9 @@ class FakeLedger:
         for tool, usage in fold(self.entries).items():
             found[tool] = found.get(tool, Usage()) + usage
         return found
+
+    def learned(self) -> LearnedWords:
+        return LearnedWords()
 
     def usage_count(self, tool: ToolId, days: int) -> int:
         raise NotImplementedError

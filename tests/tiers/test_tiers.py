@@ -521,9 +521,9 @@ async def test_only_a_search_with_words_gives_tools_a_place():
     search_rank, shown = application.gateway.executor.search_rank, ToolId("github", "tool_02")
     await tier_answers.category(AGENT, "source_control")
     await tier_answers.search(AGENT, Query(server="github"))
-    assert search_rank.take(AGENT, shown) == 0
+    assert search_rank.take(AGENT, shown).place == 0
     found = await tier_answers.search(AGENT, Query(text="find a symbol"), page=2, page_size=1)
-    assert search_rank.take(AGENT, found.shown[0]) == 2
+    assert search_rank.take(AGENT, found.shown[0]).place == 2
 
 
 @pytest.mark.requirement("S1-89")
@@ -894,7 +894,7 @@ async def test_a_quiet_walk_leaves_no_trace():
     await quiet.tool(AGENT, *FIND)
     assert list(cast(MemoryJournal, application.gateway.executor.journal).lookups) == []
     assert tier_answers.cache.counts() == {}
-    assert application.gateway.executor.search_rank.take(AGENT, ToolId("github", "tool_02")) == 0
+    assert application.gateway.executor.search_rank.take(AGENT, ToolId("github", "tool_02")).place == 0
 
 
 @pytest.mark.requirement("S1-E12")

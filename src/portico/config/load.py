@@ -60,6 +60,7 @@ SEARCH: Mapping[str, Kind] = {
     "tokens": _MILLION,
     "limit": whole(1, 1000),
     "order": choice(("keywords", "meaning")),
+    "learning": Fields.switch,
 }
 CAPABILITIES: Mapping[str, Kind] = {
     "prefix": lambda fields, *path: _prefix(fields, *path),

@@ -95,12 +95,14 @@ class Semantic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """The cost of one search when the caller does not say, the order on the `search` surface, and the embedder."""
+    """The cost of one search when the caller does not say, the order on the `search` surface, and what it uses."""
 
     tokens: int = 800
     limit: int = 5
     order: str = "keywords"
     """Points for keywords, or `meaning`: the same order as on the other surfaces."""
+    learning: bool = True
+    """Whether words that callers search with come to stand for the tools that they call then."""
     semantic: Semantic | None = None
 
 

@@ -77,6 +77,10 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+SearchedWord = tuple[str, str]
+"""The stem of a word of a search, and the word as it was spelled."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """A call with its outcome, written once to the journal."""
@@ -96,6 +100,8 @@ class Invocation:
     """The script that made the call, if one did."""
     rank: int = 0
     """The tool's place in the caller's last search that showed it, from 1; 0 when none did."""
+    words: tuple[SearchedWord, ...] = ()
+    """Of that search, those that may be learned as words for the tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

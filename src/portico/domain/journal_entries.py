@@ -259,6 +259,22 @@ class SearchLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedLine:
+    """A word that callers searched with before they called a tool."""
+
+    word: str
+    tool: ToolId
+    uses: int  # how often a call that ended well came after a search with it
+    weight: float  # what these uses count by now
+    callers: int  # how many different ones used it
+    is_shared: bool  # whether it counts for everybody; else it is the asker's own
+
+    def as_data(self, tool: str) -> dict[str, Any]:
+        """The line, ready for JSON, with the tool as it is spelled there."""
+        return {**asdict(self), "tool": tool, "server": self.tool.server}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The journal of the last days, summed up."""
 
@@ -277,6 +293,8 @@ class Report:
     """How many calls were of a tool that the caller's search had shown at this place; 0 is without a search."""
     caches: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # hits and misses of each cache
     losses: Losses = field(default_factory=Losses)
+    learned: tuple[LearnedLine, ...] = ()
+    """Words that have come to stand for tools, whenever they were used, those of most weight first."""
 
     def as_data(self, spelled: Callable[[ToolId], str]) -> dict[str, Any]:
         """The report, ready for JSON, the same through every door; `spelled` says what tools are called there."""
@@ -286,6 +304,7 @@ class Report:
                 name: [line.as_data(spelled(line.tool)) for line in lines]
                 for name, lines in (("top", self.top), ("failing", self.failing), ("slow", self.slow))
             },
+            "learned": [line.as_data(spelled(line.tool)) for line in self.learned],
             "ranks": dict(sorted(self.ranks.items())),
             "caches": {name: {"hits": hits, "misses": misses} for name, (hits, misses) in sorted(self.caches.items())},
         }

@@ -73,6 +73,8 @@ class Findings:
     """Words of the query that no tool has which the caller may see, as they were typed."""
     subject: str = ""
     """The server that the query is about, where it names a subject and nothing that is to be done."""
+    learned: Mapping[ToolId, float] = field(default_factory=dict)
+    """How far the words of the query have come to stand for a tool, from 0 to 1; those of no weight are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,19 @@
-"""How tools have done so far, aggregated from their invocations, and the tiers that follow from it."""
+"""How tools have done so far, and the words they were searched with, from their invocations; the tiers that follow."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 from .call import Invocation, Outcome
-from .journal_entries import DayLine, Report, ToolLine, bounded
+from .journal_entries import DayLine, LearnedLine, Report, ToolLine, bounded
 from .tool import ToolId
 
 DAY_SECONDS = 86_400
@@ -171,6 +174,209 @@ def _days(usage: Mapping[ToolId, Usage], days: int, today: int) -> Iterator[DayL
     for day in range(today - days + 1, today + 1):
         date = datetime.fromtimestamp(day * DAY_SECONDS, UTC).date()
         yield DayLine(day=date.isoformat(), calls=sum(found.days.get(day, 0) for found in usage.values()))
+
+
+HALF_LIFE = 30 * DAY_SECONDS  # seconds after which a use of a word counts half
+SHARED_FROM = 3  # different callers who must have used a word for a tool before it counts for others
+CALLER_MOST = 5.0  # what the uses of one of them count together at most, where a word counts for others
+LEAST_WEIGHT = 0.05  # below this, a word is forgotten: more than four months after a single use
+WORDS_KEPT = 10_000  # words that are kept, each counted once for every tool and caller
+CALLER_WORDS_KEPT = 2_000  # and of one caller: whoever searches most must not push out what others taught
+TOOL_WORDS_KEPT = 40  # and of one caller for one tool
+WORD_TOOLS_KEPT = 64  # tools for which one word of a caller is kept: one that is used for more says little of any
+TIDIED_AFTER = 256  # new words after which these bounds are kept again
+TOOLS_BY_WORD = 16  # tools for which one word is looked up
+_START = 20_454 * DAY_SECONDS  # the beginning of 2026
+
+
+def weight_of_use(at: float, now: float) -> float:
+    """What one use counts beside one at the beginning of 2026: so all weights fade alike, and can be added up."""
+    return float(2.0 ** ((min(at, now) - _START) / HALF_LIFE))
+
+
+def faded(weight: float, now: float) -> float:
+    """What a sum of such uses counts by now."""
+    return weight / weight_of_use(now, now)
+
+
+@lru_cache(1_024)
+def caller_mark(name: str) -> str:
+    """A digest that stands for a caller wherever words are kept."""
+    return blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedWord:
+    """A word with which one caller searched before calls of one tool that ended well."""
+
+    tool: ToolId
+    word: str  # its stem
+    caller: str  # their mark
+    spelled: str  # as it was spelled last
+    uses: int = 0
+    weight: float = 0.0
+
+    def __add__(self, more: LearnedWord) -> LearnedWord:
+        """The same with the uses of another; which must be of the same word, tool and caller."""
+        return replace(more, uses=self.uses + more.uses, weight=self.weight + more.weight)
+
+
+def words_learned(invocations: Iterable[Invocation], now: float) -> list[LearnedWord]:
+    """What some invocations teach; those that did not end well teach nothing."""
+    found: dict[tuple[ToolId, str, str], LearnedWord] = {}
+    for one in invocations:
+        if one.tool is None or one.outcome is not Outcome.DONE:
+            continue
+        mark = caller_mark(one.caller)
+        for stem, spelled in one.words:
+            weight = weight_of_use(one.at, now)
+            word = LearnedWord(tool=one.tool, word=stem, caller=mark, spelled=spelled, uses=1, weight=weight)
+            key = (one.tool, stem, mark)
+            found[key] = found[key] + word if key in found else word
+    return list(found.values())
+
+
+def words_within_bounds(words: Iterable[LearnedWord], now: float) -> list[LearnedWord]:
+    """The words of most weight, as many as are kept: of a caller, of a caller for a tool, and in all."""
+    least, kept = LEAST_WEIGHT * weight_of_use(now, now), list[LearnedWord]()
+    of_caller, of_tool, of_word = Counter[str](), Counter[tuple[str, ToolId]](), Counter[tuple[str, str]]()
+    for word in sorted(words, key=lambda word: -word.weight):
+        if word.weight < least or len(kept) >= WORDS_KEPT:
+            break
+        own, tool, same = word.caller, (word.caller, word.tool), (word.caller, word.word)
+        if of_caller[own] < CALLER_WORDS_KEPT and of_tool[tool] < TOOL_WORDS_KEPT and of_word[same] < WORD_TOOLS_KEPT:
+            of_caller[own] += 1
+            of_tool[tool] += 1
+            of_word[same] += 1
+            kept.append(word)
+    return kept
+
+
+class _WordUses(NamedTuple):
+    """For which tools a word is used: by enough callers to count for all, and by each caller."""
+
+    shared: tuple[tuple[ToolId, float], ...]
+    own: Mapping[str, tuple[tuple[ToolId, float], ...]]
+
+
+class LearnedWords:
+    """The words that are learned, looked up by their stems; one thread adds while any number of them look up.
+
+    What one caller taught is found by that caller alone, until enough different ones have taught the same.
+    """
+
+    def __init__(self, words: Iterable[LearnedWord] = (), *, now: float = 0.0) -> None:
+        self._by_word = _by_word(words_within_bounds(words, now))
+        self.uses: dict[str, _WordUses] = {}
+        """Made anew for each word that changes; whoever looks up sees either all of a change or nothing."""
+        self._new = 0
+        self._arrange(self._by_word, now)
+
+    def __len__(self) -> int:
+        return sum(map(len, list(self._by_word.values())))
+
+    def add(self, words: Iterable[LearnedWord], now: float) -> None:
+        """Add uses of words."""
+        changed = set[str]()
+        for word in words:
+            own, key = self._by_word.get(word.word, {}), (word.tool, word.caller)
+            self._new += key not in own
+            # Another thread may be reading those that were there.
+            self._by_word[word.word] = {**own, key: own[key] + word if key in own else word}
+            changed.add(word.word)
+        if self._new >= TIDIED_AFTER:
+            before, every = self._by_word, (word for own in self._by_word.values() for word in own.values())
+            self._by_word, self._new = _by_word(words_within_bounds(every, now)), 0
+            changed.update(word for word, own in before.items() if len(own) != len(self._by_word.get(word, {})))
+        self._arrange(changed, now)
+
+    def of(self, word: str, caller: str, now: float) -> Mapping[ToolId, float]:
+        """The tools for which a caller may know a word by its stem, with what it counts for each."""
+        uses = self.uses.get(word)
+        if uses is None:
+            return {}
+        found = dict(uses.shared)
+        for tool, weight in uses.own.get(caller_mark(caller), ()):
+            found[tool] = max(weight, found.get(tool, 0.0))
+        return {tool: faded(weight, now) for tool, weight in found.items()}
+
+    def lines(self, caller: str, limit: int, now: float) -> tuple[LearnedLine, ...]:
+        """What counts for everybody and what a caller has taught, that of most weight first."""
+        found = (line for word in list(self._by_word) for line in self._lines(word, caller_mark(caller), now))
+        return tuple(sorted(found, key=lambda line: (-line.weight, line.word, line.tool))[:limit])
+
+    def shared(self, now: float) -> dict[ToolId, list[str]]:
+        """The words that count for everybody, by tool, those of most weight first."""
+        found = defaultdict[ToolId, list[str]](list)
+        for line in self.lines("", len(self._by_word) * TOOLS_BY_WORD, now):
+            if line.is_shared:
+                found[line.tool].append(line.word)
+        return dict(found)
+
+    def _lines(self, word: str, caller: str, now: float) -> Iterator[LearnedLine]:
+        for tool, words in _by_tool(self._by_word.get(word, {}), now).items():
+            is_shared = len(words) >= SHARED_FROM
+            told = words if is_shared else [own for own in words if own.caller == caller]
+            if told:
+                yield LearnedLine(
+                    word=_spelling(told, word) if is_shared else told[0].spelled,
+                    tool=tool,
+                    uses=sum(own.uses for own in told),
+                    weight=round(faded(_weight(told, now) if is_shared else told[0].weight, now), 2),
+                    callers=len(told),
+                    is_shared=is_shared,
+                )
+
+    def _arrange(self, words: Iterable[str], now: float) -> None:
+        for word in words:
+            shared: list[tuple[ToolId, float]] = []
+            own: dict[str, list[tuple[ToolId, float]]] = {}
+            for tool, used in _by_tool(self._by_word.get(word, {}), now).items():
+                if len(used) >= SHARED_FROM:
+                    shared.append((tool, _weight(used, now)))
+                for one in used:
+                    own.setdefault(one.caller, []).append((tool, one.weight))
+            if own:
+                self.uses[word] = _WordUses(_heaviest(shared), {mark: _heaviest(found) for mark, found in own.items()})
+            else:
+                self.uses.pop(word, None)
+
+
+_Taught = dict[tuple[ToolId, str], LearnedWord]
+"""One word as it was taught, by tool and caller."""
+
+
+def _by_word(words: Iterable[LearnedWord]) -> dict[str, _Taught]:
+    found: dict[str, _Taught] = {}
+    for word in words:
+        found.setdefault(word.word, {})[word.tool, word.caller] = word
+    return found
+
+
+def _by_tool(words: Mapping[tuple[ToolId, str], LearnedWord], now: float) -> dict[ToolId, list[LearnedWord]]:
+    """The uses of one word by tool, without those that have faded."""
+    least = LEAST_WEIGHT * weight_of_use(now, now)
+    found: dict[ToolId, list[LearnedWord]] = {}
+    for word in words.values():
+        if word.weight >= least:
+            found.setdefault(word.tool, []).append(word)
+    return found
+
+
+def _weight(words: Iterable[LearnedWord], now: float) -> float:
+    """What the uses of several callers count together; no one of them for much more than the others."""
+    most = CALLER_MOST * weight_of_use(now, now)
+    return sum(min(word.weight, most) for word in words)
+
+
+def _heaviest(tools: list[tuple[ToolId, float]]) -> tuple[tuple[ToolId, float], ...]:
+    return tuple(sorted(tools, key=lambda pair: (-pair[1], pair[0]))[:TOOLS_BY_WORD])
+
+
+def _spelling(words: Iterable[LearnedWord], stem: str) -> str:
+    """How a word is shown to all: in the spelling of enough callers, else by its stem, which they have in common."""
+    ((spelled, count),) = Counter(sorted(word.spelled for word in words)).most_common(1)
+    return spelled if count >= SHARED_FROM else stem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

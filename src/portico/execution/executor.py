@@ -12,14 +12,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from time import monotonic
-from types import TracebackType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import Any, NamedTuple
 
 import anyio
 import orjson
 
 from portico.catalog.view import CatalogView, Policy
-from portico.domain.call import START_WAIT, Call, Caller, Invocation, Outcome, Result
+from portico.domain.call import START_WAIT, Call, Caller, Invocation, Outcome, Result, SearchedWord
 from portico.domain.journal_entries import Entry, Look
 from portico.domain.tool import Effect, Tool, ToolId
 from portico.domain.usage_and_tiers import counts
@@ -42,6 +42,7 @@ from portico.protocols import Journal, Provider, TokenCounter
 from portico.rendering.budget import tokens_per_letter
 from portico.results.preview import is_small
 from portico.results.truncate import PLACES, SAMPLED_LETTERS, Truncator
+from portico.search.learned_words import words_searched
 
 from .arguments import NEXT_SIZE, ArgumentCheck, Checked
 from .hooks import Hooks
@@ -115,6 +116,7 @@ class Executor:
         finally:
             # What was carried out is recorded, so that nothing here may raise.
             tokens_in, tokens_out = self._count_tokens(tool, call, result)
+            rank, words = self._found_by_search(caller, tool, outcome)
             invocation = Invocation(
                 tool=tool.id if tool else None,
                 spelled=call.tool[:200],
@@ -128,7 +130,8 @@ class Executor:
                 tokens_in=tokens_in,
                 tokens_out=tokens_out,
                 parent=call.parent,
-                rank=self._rank(caller, tool, outcome),
+                rank=rank,
+                words=words,
             )
             note = await self.record_call(invocation)
         return replace(result, notes=(*result.notes, note)) if note else result
@@ -213,10 +216,16 @@ class Executor:
             _log_failure("waiting for the journal", error)
             return f"not in the journal: {type(error).__name__}"
 
-    def _rank(self, caller: Caller, tool: Tool | None, outcome: Outcome) -> int:
+    def _found_by_search(
+        self, caller: Caller, tool: Tool | None, outcome: Outcome
+    ) -> tuple[int, tuple[SearchedWord, ...]]:
+        """Where a search had shown a tool, and what its words teach: nothing unless the call ended well."""
         with _Tolerate("looking up where a search had shown a tool"):
-            return self.search_rank.take(caller, tool.id) if tool and counts(outcome) else 0
-        return 0
+            if tool and counts(outcome):
+                found = self.search_rank.take(caller, tool.id)
+                teaches = outcome is Outcome.DONE and found.query
+                return found.place, words_searched(found.query, found.need) if teaches else ()
+        return 0, ()
 
     def _count_tokens(self, tool: Tool | None, call: Call, result: Result | None) -> tuple[int, int]:
         tokens_in = tokens_out = 0
@@ -415,32 +424,55 @@ TOOLS_KEPT = 500  # tools that are remembered of one caller
 SECONDS_KEPT = 1_800.0
 
 
+class ShownBefore(NamedTuple):
+    """Where a search had shown a tool to the one who calls it, and what it was asked."""
+
+    place: int = 0
+    query: str = ""
+    need: str = ""
+    """The part of the query that the tool answers, where that asks for several things."""
+    at: float = 0.0
+
+
+_NOT_SHOWN = ShownBefore()
+
+
 @dataclass(slots=True)
 class SearchRank:
-    """Remembers the places at which searches have shown tools, until the tool is called."""
+    """Remembers the places at which searches have shown tools, and their queries, until the tool is called."""
 
     clock: Callable[[], float] = monotonic
-    _shown: dict[str, dict[ToolId, tuple[int, float]]] = field(default_factory=dict)
+    _shown: dict[str, dict[ToolId, ShownBefore]] = field(default_factory=dict)
     """By caller; whoever searched last comes last."""
 
-    def remember(self, caller: Caller, tools: Sequence[ToolId], start: int = 1) -> None:
-        """Remember that a search has shown these tools to a caller, the first of them at place `start`."""
+    def remember(
+        self,
+        caller: Caller,
+        tools: Sequence[ToolId],
+        start: int = 1,
+        query: str = "",
+        needs: Mapping[ToolId, str] = MappingProxyType({}),
+    ) -> None:
+        """Remember that a search has shown these tools to a caller, the first of them at place `start`.
+
+        The query is given where it may be learned from, with the parts of it that tools answer, if it has parts.
+        """
         own = self._shown.pop(caller.name, {})
         self._shown[caller.name] = own
         now = self.clock()
         for place, tool in enumerate(tools, start):
             own.pop(tool, None)
-            own[tool] = (place, now)
+            own[tool] = ShownBefore(place, query, needs.get(tool, ""), now)
         while len(own) > TOOLS_KEPT:
             del own[next(iter(own))]
         if len(self._shown) > CALLERS_KEPT:
             del self._shown[next(iter(self._shown))]
 
-    def take(self, caller: Caller, tool: ToolId) -> int:
-        """The place at which the caller's last search has shown a tool, once; 0 when none has."""
+    def take(self, caller: Caller, tool: ToolId) -> ShownBefore:
+        """What the caller's last search that has shown a tool was, once; the place is 0 when none has."""
         own = self._shown.get(caller.name)
-        place, at = own.pop(tool, (0, 0.0)) if own else (0, 0.0)
-        return place if place and self.clock() - at <= SECONDS_KEPT else 0
+        found = own.pop(tool, _NOT_SHOWN) if own else _NOT_SHOWN
+        return found if found.place and self.clock() - found.at <= SECONDS_KEPT else _NOT_SHOWN
 
 
 EVERY = 32  # how many texts of one kind are taken by their length before one is counted again

@@ -349,6 +349,7 @@ def fit_page(
     line: Callable[[Hit], Variants],
     budget: Budget,
     usage: Mapping[ToolId, Usage],
+    learned: Mapping[ToolId, float],
     counter: TokenCounter,
     spell: Spell,
     head: str = "",
@@ -365,7 +366,7 @@ def fit_page(
     start = start_of(query.cursor, mark, len(hits))
     size = max(1, min(budget.cards, LONGEST_PAGE))
     while True:
-        page = _by_need(settle(hits[start : start + size], usage))
+        page = _by_need(settle(hits[start : start + size], usage, learned))
         left = len(hits) - start - len(page)
         more = [_more_line(query, f"{start + len(page)}:{mark}", left, spell)] if left > 0 else []
         disclosure = fit(

@@ -1,4 +1,4 @@
-"""How hits are put in order: which tools are one answer, which of them leads, what usage adds, and what is doubtful."""
+"""How hits are put in order: which tools are one answer, which leads, what use adds, and what is doubtful."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -215,21 +216,29 @@ def is_request(description: str) -> bool:
 
 USAGE_SHARE = 0.01  # what usage can add to a score, at the very most: a hit that is more than this ahead stays ahead
 USAGE_PART = "usage"
+LEARNED_SHARE = 0.15  # and what words can that have come to stand for a tool
+STRONG = 0.5  # how far they must stand for it to add all of that; no two tools can both have so much
+LEARNED_PART = "learned"
 LEADS = 0.9  # the share of the score of a group's first tool from which on another leads the group that is used more
 
 
-def settle(hits: Sequence[Hit], usage: Mapping[ToolId, Usage]) -> list[Hit]:
-    """The same hits; what is called often and well leads its group, and comes first among practically equal ones."""
-    if not any(one.tool.id in usage for hit in hits for one in (hit, *hit.copies)):
+def settle(
+    hits: Sequence[Hit], usage: Mapping[ToolId, Usage], learned: Mapping[ToolId, float] = MappingProxyType({})
+) -> list[Hit]:
+    """The same hits; what is called often and well leads its group, and comes first among practically equal ones.
+
+    `learned` is how far the words of the query have come to stand for each tool.
+    """
+    if not any(one.tool.id in usage or one.tool.id in learned for hit in hits for one in (hit, *hit.copies)):
         return list(hits)
-    weighed = [_weighed(_most_used_first(hit, usage), usage) for hit in hits]
+    weighed = [_weighed(_most_used_first(hit, usage, learned), usage, learned) for hit in hits]
     return sorted(weighed, key=lambda hit: -hit.score)
 
 
-def _most_used_first(hit: Hit, usage: Mapping[ToolId, Usage]) -> Hit:
+def _most_used_first(hit: Hit, usage: Mapping[ToolId, Usage], learned: Mapping[ToolId, float]) -> Hit:
     """A hit with that tool of its group in front which is used most, of those that answer about as well."""
     rivals = [hit, *(copy for copy in hit.copies if copy.score >= LEADS * hit.score)]
-    first = max(rivals, key=lambda one: _standing(usage.get(one.tool.id)))
+    first = max(rivals, key=lambda one: _standing(usage.get(one.tool.id)) + learned.get(one.tool.id, 0.0))
     if first is hit:
         return hit
     others = (replace(hit, copies=()), *(copy for copy in hit.copies if copy is not first))
@@ -237,12 +246,21 @@ def _most_used_first(hit: Hit, usage: Mapping[ToolId, Usage]) -> Hit:
     return replace(first, score=hit.score, why=why, copies=others)
 
 
-def _weighed(hit: Hit, usage: Mapping[ToolId, Usage]) -> Hit:
-    part = round(USAGE_SHARE * max(hit.score, 0) * _standing(usage.get(hit.tool.id)), 4)
-    if not part:
+def _weighed(hit: Hit, usage: Mapping[ToolId, Usage], learned: Mapping[ToolId, float]) -> Hit:
+    own = max(hit.score, 0)
+    added = {
+        USAGE_PART: round(USAGE_SHARE * own * _standing(usage.get(hit.tool.id)), 4),
+        LEARNED_PART: round(LEARNED_SHARE * own * _told(learned.get(hit.tool.id, 0.0)), 4),
+    }
+    if not any(added.values()):
         return hit
-    why = {**hit.why, USAGE_PART: round(hit.why.get(USAGE_PART, 0.0) + part, 4)}
-    return replace(hit, score=round(hit.score + part, 4), why=why)
+    more = {part: round(hit.why.get(part, 0.0) + value, 4) for part, value in added.items() if value}
+    return replace(hit, score=round(hit.score + sum(added.values()), 4), why={**hit.why, **more})
+
+
+def _told(strength: float) -> float:
+    """What a strength counts: a query that was asked before much, one that shares a word with it next to nothing."""
+    return min(strength / STRONG, 1.0) ** 2
 
 
 def _standing(usage: Usage | None) -> float:

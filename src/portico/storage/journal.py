@@ -19,7 +19,7 @@ from time import monotonic
 
 from portico.domain.journal_entries import Batch, Entry, JournalState
 from portico.domain.tool import ToolId
-from portico.domain.usage_and_tiers import Usage
+from portico.domain.usage_and_tiers import LearnedWords, Usage
 from portico.errors import StoreError, StoreRefused
 
 from .journal_tables import CacheCounts, CacheDeltas, Ledger, UsageCache
@@ -29,8 +29,7 @@ try:
 except ImportError:  # there is no such thing on Windows, and so nothing that tells whether a writer still lives
     fcntl = None  # type: ignore[assignment]
 
-LARGEST = 5_000
-"""Entries in one batch at most."""
+LARGEST = 5_000  # entries in one batch at most
 
 logger = logging.getLogger(__name__)
 
@@ -274,6 +273,10 @@ class StoredJournal:
     def usage(self) -> Mapping[ToolId, Usage]:
         """How the tools have done so far, without a moment's wait; the first to ask lets the ledger be read."""
         return self._usage.current
+
+    def learned(self) -> LearnedWords:
+        """The words that callers searched with before they called a tool; read and kept with usage."""
+        return self._usage.learned
 
     @property
     def state(self) -> JournalState:

@@ -1,4 +1,4 @@
-"""What a database keeps of the journal, entry by entry and aggregated, and the usage that is kept in memory."""
+"""What a database keeps of the journal, entry by entry and aggregated; usage and learned words kept in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,21 @@ from portico.domain.journal_entries import (
     count_within,
 )
 from portico.domain.tool import ToolId
-from portico.domain.usage_and_tiers import DAY_SECONDS, DAYS_KEPT, Usage, bucket_of, counts, day_of
+from portico.domain.usage_and_tiers import (
+    DAY_SECONDS,
+    DAYS_KEPT,
+    TIDIED_AFTER,
+    WORDS_KEPT,
+    LearnedWord,
+    LearnedWords,
+    Usage,
+    bucket_of,
+    counts,
+    day_of,
+    words_learned,
+    words_within_bounds,
+)
+from portico.errors import StoreError
 
 from .database_interface import HELD, SPELLED_LENGTH, Binds, Database, Work, clean, key, upsert
 from .reports import read_calls, read_entries, read_report
@@ -161,6 +175,30 @@ def _lookup_row(entry: Lookup, text: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def _word_rows(words: Iterable[LearnedWord]) -> list[dict[str, Any]]:
+    """The rows of learned words, in the order in which everybody writes them."""
+    rows = [
+        {
+            "server": key(word.tool.server),
+            "tool": key(word.tool.name),
+            "word": word.word,
+            "caller": word.caller,
+            "spelled": word.spelled,
+            "uses": word.uses,
+            "weight": word.weight,
+        }
+        for word in words
+    ]
+    return sorted(rows, key=itemgetter("server", "tool", "word", "caller"))
+
+
+def _word(row: Sequence[Any]) -> LearnedWord:
+    server, tool, word, caller, spelled, uses, weight = row
+    return LearnedWord(
+        tool=ToolId(server, tool), word=word, caller=caller, spelled=spelled, uses=uses, weight=float(weight)
+    )
+
+
 USAGE_DAYS_KEPT = 400
 """Days of usage that are kept one by one; those before are one."""
 _AT_ONCE = 5_000
@@ -202,6 +240,13 @@ ON CONFLICT (server_id, tool_name) DO UPDATE SET
 _DAY = upsert("usage_days", "server tool day", add="calls done seconds tokens_in tokens_out")
 _LATENCY = upsert("usage_latencies", "server tool day bucket", add="calls")
 _CACHE = upsert("cache_counts", "day name", add="hits misses")
+_WORD = upsert("learned_words", "server tool word caller", replace="spelled", add="uses weight")
+_WORDS = "SELECT server, tool, word, caller, spelled, uses, weight FROM learned_words"
+_WORDS_IN_ORDER = f"{_WORDS} ORDER BY server, tool, word, caller"
+_HEAVIEST_WORDS = f"{_WORDS} ORDER BY weight DESC LIMIT {WORDS_KEPT}"
+_DROP_WORD = """
+DELETE FROM learned_words WHERE server = :server AND tool = :tool AND word = :word AND caller = :caller
+"""
 _LOST = """
 INSERT INTO writers (writer, stored, dropped, lost, is_gone, seen_at) VALUES (:writer, 0, 0, :lost, TRUE, :now)
 ON CONFLICT (writer) DO UPDATE SET lost = writers.lost + excluded.lost, is_gone = TRUE
@@ -240,22 +285,46 @@ class Ledger:
 
     def __init__(self, database: Database, *, now: Callable[[], float] = time) -> None:
         self._database, self._now = database, now
+        self._words_added = 0
 
     def append(self, batch: Batch) -> int:
         """Write a batch in one transaction; one that was written before is passed over.
 
         Says how many entries of this writer were stored before and are no longer there.
         """
-        folded = fold(batch.entries)
+        now = self._now()
+        folded, words = fold(batch.entries), _word_rows(words_learned(_sound(batch.entries), now))
         step = {"writer": key(batch.writer), "first": batch.first, "end": batch.end, "dropped": batch.dropped}
         with self._database.transaction() as work:
-            advanced = work.rows(_ADVANCE, {**step, "now": self._now()})
+            advanced = work.rows(_ADVANCE, {**step, "now": now})
             if advanced:
                 _write(work, folded)
-                today, caches = day_of(self._now()), sorted(batch.caches.items())
+                work.run(_WORD, words)
+                today, caches = day_of(now), sorted(batch.caches.items())
                 counts = [(key(name), *count) for name, count in caches if any(count)]
                 work.run(_CACHE, [{"day": today, "name": n, "hits": hits, "misses": m} for n, hits, m in counts])
+        self._words_added += len(words)
+        if self._words_added >= TIDIED_AFTER:
+            with suppress(StoreError):  # the batch is stored; there is another time for this
+                self.drop_words()
         return int(advanced[0][0]) if advanced else 0
+
+    def learned(self) -> LearnedWords:
+        """The words that callers searched with before they called a tool."""
+        rows = self._database.rows(_HEAVIEST_WORDS)
+        return LearnedWords(map(_word, rows), now=self._now())
+
+    def drop_words(self) -> int:
+        """Drop learned words that have faded, and those beyond the bounds; says how many."""
+        self._words_added = 0
+        with self._database.transaction() as work:
+            found = [_word(row) for row in work.rows(f"{_WORDS_IN_ORDER} {HELD[self._database.dialect]}")]
+            kept = set(map(id, words_within_bounds(found, self._now())))
+            return work.run(_DROP_WORD, _word_rows([word for word in found if id(word) not in kept]))
+
+    def forget_learned(self) -> int:
+        """Forget all learned words, and say how many there were."""
+        return self._database.run("DELETE FROM learned_words")
 
     def usage(self) -> dict[ToolId, Usage]:
         """How all tools that were ever called have done so far."""
@@ -328,6 +397,7 @@ class Ledger:
             pass
         while self._fold_some(_OLD_LATENCIES, _LATENCIES, _DROP_LATENCY, _LATENCY, oldest):
             pass
+        self.drop_words()
         silent = {"gone": now - DAY_SECONDS, "silent": now - USAGE_DAYS_KEPT * DAY_SECONDS}
         with self._database.transaction() as work:
             work.run("DELETE FROM cache_counts WHERE day < :oldest", oldest)
@@ -404,6 +474,7 @@ class UsageCache:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._usage: dict[ToolId, Usage] = {}
+        self._learned = LearnedWords()
         self._loading = threading.Lock()
         self.is_loaded = self._was_tried = self._has_begun = False
         self._read_at = 0.0
@@ -411,12 +482,14 @@ class UsageCache:
     @property
     def current(self) -> Mapping[ToolId, Usage]:
         """Usage as it stands; whoever looks first lets the ledger be read."""
-        if not self._was_tried and self._loading.acquire(blocking=False):
-            try:
-                self._load()
-            finally:
-                self._loading.release()
+        self._load_first()
         return MappingProxyType(self._usage)
+
+    @property
+    def learned(self) -> LearnedWords:
+        """Learned words as they stand; whoever looks first lets the ledger be read."""
+        self._load_first()
+        return self._learned
 
     def begin(self) -> None:
         """Be loaded before the first entry is stored: from then on nobody else could tell what is in the ledger."""
@@ -440,13 +513,23 @@ class UsageCache:
             return not self._has_begun and self._load()
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Count entries."""
-        self._publish(fold_usage(entries))
+        """Count entries, and learn from them."""
+        found = list(entries)
+        self._publish(fold_usage(found))
+        now = time()
+        self._learned.add(words_learned(_sound(found), now), now)
+
+    def _load_first(self) -> None:
+        if not self._was_tried and self._loading.acquire(blocking=False):
+            try:
+                self._load()
+            finally:
+                self._loading.release()
 
     def _load(self) -> bool:
         is_first, self._was_tried = not self._was_tried, True
         try:
-            usage = self._ledger.usage()
+            usage, learned = self._ledger.usage(), self._ledger.learned()
         except Exception as error:  # noqa: BLE001  ranking without usage is better than no ranking
             level = logging.WARNING if is_first else logging.DEBUG
             logger.log(level, "usage cannot be read, so tools count as never called until it can: %s", error)
@@ -454,7 +537,7 @@ class UsageCache:
         finally:
             self._read_at = monotonic()  # from its end on: a read that takes long must not begin again at its end
         self.is_loaded = True
-        self._usage = usage
+        self._usage, self._learned = usage, learned
         return True
 
     def _publish(self, more: Mapping[ToolId, Usage]) -> None:

@@ -14,7 +14,7 @@ from portico.domain.call import Invocation
 from portico.domain.journal_entries import CallQuery, Entry, Lookup, RecordedCall
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
-from portico.domain.usage_and_tiers import Usage
+from portico.domain.usage_and_tiers import LearnedWords, Usage, words_learned
 
 USAGE_KEPT = 20_000
 """Tools whose usage is kept."""
@@ -85,6 +85,7 @@ class MemoryJournal:
     recent: deque[Invocation] = field(default_factory=lambda: deque(maxlen=1_000))
     lookups: deque[Lookup] = field(default_factory=lambda: deque(maxlen=1_000))
     _usage: dict[ToolId, Usage] = field(default_factory=dict)
+    _learned: LearnedWords = field(default_factory=LearnedWords)
 
     def record(self, entry: Entry) -> None:
         """Keep one entry, and count it."""
@@ -99,6 +100,9 @@ class MemoryJournal:
             self._usage[entry.tool] = usage
         if len(self._usage) > USAGE_KEPT:
             del self._usage[next(iter(self._usage))]
+        if entry.words:
+            now = time()
+            self._learned.add(words_learned([entry], now), now)
 
     async def written(self) -> str:
         """There is nothing to wait for."""
@@ -107,6 +111,15 @@ class MemoryJournal:
     def usage(self) -> Mapping[ToolId, Usage]:
         """Usage as it stands, and as it will."""
         return MappingProxyType(self._usage)
+
+    def learned(self) -> LearnedWords:
+        """The words that are learned, as they stand and as they will."""
+        return self._learned
+
+    def forget_learned(self) -> int:
+        """Forget these words, and say how many there were."""
+        before, self._learned = self._learned, LearnedWords()
+        return len(before)
 
     def calls(self, query: CallQuery) -> list[RecordedCall]:
         """The last calls that a query asks for, the newest first."""

@@ -185,4 +185,17 @@ CREATE TABLE shapes (
 	results BIGINT NOT NULL,
 	PRIMARY KEY (server, tool)
 );
-INSERT INTO alembic_version VALUES ('0005');
+CREATE TABLE learned_words (
+	server TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	word TEXT NOT NULL,
+	caller TEXT NOT NULL,
+	spelled TEXT NOT NULL,
+	uses BIGINT NOT NULL,
+	weight DOUBLE NOT NULL,
+	PRIMARY KEY (server, tool, word, caller)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO alembic_version VALUES ('0006');

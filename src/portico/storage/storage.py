@@ -6,7 +6,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import time
 from zlib import crc32
@@ -76,11 +76,28 @@ class Storage:
         newer = {id: usage for id, usage in recorded.items() if id not in stored or usage.calls > stored[id].calls}
         return {**stored, **newer}
 
-    def report(self, *, days: int, limit: int) -> Report:
-        """The journal of the last days, summed up; without a database, what this process knows."""
+    def report(self, *, days: int, limit: int, caller: str = "") -> Report:
+        """The journal of the last days, summed up; without a database, what this process knows.
+
+        Learned words are those that count for everybody, and those that this caller taught.
+        """
+        now = time()
         if self.ledger is not None:
-            return self.ledger.report(days=days, limit=limit)
-        return summed_up(dict(self.journal.usage()), days=days, limit=limit, now=time())
+            found, learned = self.ledger.report(days=days, limit=limit), self.ledger.learned()
+        else:
+            found = summed_up(dict(self.journal.usage()), days=days, limit=limit, now=now)
+            learned = self.journal.learned()
+        return replace(found, learned=learned.lines(caller, limit, now))
+
+    def forget_learned(self) -> int:
+        """Forget the words that were learned from use, and say how many there were."""
+        if self.ledger is not None:
+            if isinstance(self.journal, StoredJournal):
+                self.journal.flush()  # else what waits to be written would be there afterwards
+            forgotten = self.ledger.forget_learned()
+            self.reread()
+            return forgotten
+        return self.journal.forget_learned() if isinstance(self.journal, MemoryJournal) else 0
 
     def calls(self, query: CallQuery) -> list[RecordedCall]:
         """Single calls out of the journal, the newest first; without a database, the last ones of this process."""
@@ -100,7 +117,7 @@ class Storage:
             self.journal.settle_now()
 
     def reread(self) -> None:
-        """Read usage anew, in which other processes have a share."""
+        """Read usage and learned words anew, in which other processes have a share."""
         if isinstance(self.journal, StoredJournal):
             self.journal.reread()
 

@@ -1,15 +1,25 @@
-"""The `static` surface: every permitted tool, listed."""
+"""The `static` surface: every permitted tool, listed, with words by which a client that searches itself may find it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import time
+from weakref import WeakKeyDictionary
 
+from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Caller
+from portico.domain.tool import Tool, ToolId
+from portico.domain.usage_and_tiers import day_of
 from portico.errors import CallError, NextCall
 from portico.gateway import Gateway
 from portico.rendering.cards import spell_call
+from portico.search.learned_words import hints
 from portico.surfaces.mcp.instructions import static_text
 from portico.surfaces.mcp.surface import JsonObject, Surface
+
+HINT = "anthropic/searchHint"
+"""The key under which clients that load definitions late read words that are compared with theirs."""
 
 
 @dataclass(slots=True)
@@ -17,6 +27,10 @@ class Static(Surface):
     """Lists what the catalog holds, under listed names."""
 
     name: str = "static"
+    _hints: WeakKeyDictionary[CatalogSnapshot, tuple[int, Mapping[ToolId, str]]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    """The day on which the hints of a snapshot were made, and these."""
 
     def instructions(self, caller: Caller) -> str:
         """Says how names are made."""
@@ -29,7 +43,20 @@ class Static(Surface):
 
     def listed(self, caller: Caller) -> list[JsonObject]:
         """The same without waiting."""
-        return [tool.definition for tool in self.gateway.view(caller).tools]
+        view = self.gateway.view(caller)
+        found = self._hints_of(view.snapshot)
+        return [_hinted(tool, found[tool.id]) if tool.id in found else tool.definition for tool in view.tools]
+
+    def _hints_of(self, snapshot: CatalogSnapshot) -> Mapping[ToolId, str]:
+        """The hints of a snapshot; made once a day, since clients keep lists, and pay for each that is another."""
+        if not self.gateway.learning:
+            return {}
+        now = time()
+        day, found = self._hints.get(snapshot, (-1, {}))
+        if day != day_of(now):
+            found = hints(self.gateway.executor.journal.learned(), snapshot.tools.values(), now)
+            self._hints[snapshot] = (day_of(now), found)
+        return found
 
     def spell(self, call: NextCall) -> str:
         """The next call is the tool itself."""
@@ -40,6 +67,14 @@ class Static(Surface):
         if call.action == "describe" and isinstance(names, list) and names:
             return f"call one of {', '.join(listed_name(self.gateway, str(name)) for name in names)}"
         return "tools/list"
+
+
+def _hinted(tool: Tool, hint: str) -> JsonObject:
+    """A definition with a hint of ours, unless its server gives one; nothing else of it changes."""
+    meta = tool.definition.get("_meta", {})
+    if not isinstance(meta, Mapping) or HINT in meta:
+        return tool.definition
+    return {**tool.definition, "_meta": {**meta, HINT: hint}}
 
 
 def listed_name(gateway: Gateway, spelling: str) -> str:

@@ -27,8 +27,7 @@ from portico.rendering.budget import equal_share
 from portico.rendering.cache import AnswerCache
 from portico.search.groups_and_doubt import settle
 
-from .compose_tiers import TierView, ToolPage, page_of
-from .tier_links import CATEGORY, RESOURCES, REST, TierLinks
+from .compose_tiers import CATEGORY, RESOURCES, REST, TierLinks, TierView, ToolPage, page_of
 from .token_budgets import (
     LARGEST_PAGE,
     LARGEST_TOOLS,
@@ -154,7 +153,8 @@ class TierAnswers:
             if not found.fits:
                 found = replace(found, hits=tuple(self.gateway.nearest(tiers.seen, query)))
             allowed = await self._left(tiers, budget)
-            hits = tuple(settle(found.hits[place - 1 : place - 1 + page_size], tiers.order.usage))
+            hits = found.hits[place - 1 : place - 1 + page_size]
+            hits = tuple(settle(hits, tiers.order.usage, found.learned))
             shown = ToolPage(tools=[hit.tool for hit in hits], total=len(found.hits), page=page, size=page_size)
             view = tiers.search({**query.filters, "text": query.text}, shown, replace(found, hits=hits), allowed)
         else:

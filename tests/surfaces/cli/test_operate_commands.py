@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +39,27 @@ def test_stats_name_what_was_searched_and_not_found(used: Shell) -> None:
         ("xylophone tuning", 2)
     ]
     assert "SEARCHED AND NOT FOUND  TIMES  LAST" in used.run("stats").out
+
+
+@pytest.mark.requirement("P-LEARNED-STORED", "P-LEARNED-OFF", "P-CLI-JSON")
+def test_stats_show_what_was_learned_from_use_and_forget_it(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.configure(CONFIG)
+    script = '_gateway.search({ query = "read a parchment" }):await() tiny.read_file({ path = "x" }):await()'
+    (tmp_path / "use.lua").write_text(script, encoding="utf-8")
+    assert shell.run("run", "use.lua").code == 0
+    found = shell.run("stats", "--json").json["learned"]
+    assert [(line["word"], line["tool"], line["uses"], line["is_shared"]) for line in found] == [
+        ("parchment", "tiny::read_file", 1, False),
+        ("read", "tiny::read_file", 1, False),
+    ]
+    shown = shell.run("stats").out
+    assert re.search(r"LEARNED WORD +TOOL +USES +WEIGHT +FOR", shown)
+    assert re.search(r"parchment +tiny\.read_file +1 +1\.00 +you", shown)
+    assert shell.run("stats", "--forget-learned", "--json").json == {"forgotten": 2}
+    assert shell.run("stats", "--forget-learned").out == "Forgot 0 learned words.\n"
+    assert shell.run("stats", "--json").json["learned"] == []
+    assert shell.run("stats", "--json").json["calls"] > 0, "nothing else is forgotten"
 
 
 def test_stats_know_the_calls_of_other_commands(used: Shell) -> None:

@@ -23,6 +23,7 @@ from portico.domain.journal_entries import (
     CallQuery,
     DayLine,
     Entry,
+    LearnedLine,
     RecordedCall,
     Report,
     SearchLine,
@@ -37,7 +38,7 @@ from portico.errors import ConfigError
 from portico.text.redaction import Redactor, certain_secrets_of
 from portico.text.untrusted import spelled_out
 
-from .context import Json, options
+from .context import CALLER, Json, options
 from .output_and_logs import data, in_app, say, table, warn
 
 if TYPE_CHECKING:
@@ -168,15 +169,21 @@ def stats(
     export: Annotated[
         str, typer.Option(metavar="FILE", help="Write the entries themselves to a new file as JSON lines; - is stdout.")
     ] = "",
+    forget_learned: Annotated[
+        bool, typer.Option("--forget-learned", help="Forget the words that were learned from use, and show nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show how tools were used: the most called, failing and slow ones, tokens saved, what searches found or not."""
     if export:
         _export(ctx, export, days, as_json=as_json)
         return
+    if forget_learned:
+        _forget_learned(ctx, as_json=as_json)
+        return
 
     async def work(application: Application) -> tuple[Report, Gateway, bool]:
-        report = await application.admin.usage_report(days=days, limit=limit)
+        report = await application.admin.usage_report(days=days, limit=limit, caller=CALLER)
         return report, application.gateway, application.admin.storage.name == "memory"
 
     report, gateway, is_forgetful = in_app(ctx, work, complete=False)
@@ -239,6 +246,17 @@ def _unwritten(target: str, error: OSError) -> ConfigError:
     return ConfigError(f"{target} cannot be written: {error.strerror}", where="--export", fix=fix)
 
 
+def _forget_learned(ctx: typer.Context, *, as_json: bool) -> None:
+    async def work(application: Application) -> int:
+        return await application.admin.forget_learned()
+
+    forgotten = in_app(ctx, work, complete=False)
+    if as_json:
+        data({"forgotten": forgotten})
+    else:
+        say(f"Forgot {_many(forgotten, 'learned word')}.")
+
+
 def bar(value: float, largest: float, width: int = WIDTH) -> str:
     """A bar as long as its share of the largest; something is never nothing."""
     sign = _BAR if _is_rich() else _PLAIN_BAR
@@ -264,7 +282,8 @@ def _is_rich() -> bool:
 
 
 def _is_empty(report: Report) -> bool:
-    return not (report.calls or report.searches or report.caches or any(day.tokens_saved for day in report.by_day))
+    is_quiet = not (report.calls or report.searches or report.caches or report.learned)
+    return is_quiet and not any(day.tokens_saved for day in report.by_day)
 
 
 def _print_empty(report: Report, *, is_forgetful: bool) -> None:
@@ -289,6 +308,7 @@ def _print_report(report: Report, gateway: Gateway) -> None:
     _print_days(report.by_day)
     _print_ranks(report)
     _print_unanswered(report.unanswered_searches)
+    _print_learned(report.learned, gateway)
     _print_caches(report.caches)
     _print_losses(report)
 
@@ -342,6 +362,22 @@ def _print_unanswered(lines: Sequence[SearchLine]) -> None:
         say()
         rows = [(line.query, f"{line.count:,}", line.last) for line in lines]
         table(("SEARCHED AND NOT FOUND", "TIMES", "LAST"), rows, right=(1,))
+
+
+def _print_learned(lines: Sequence[LearnedLine], gateway: Gateway) -> None:
+    if lines:
+        say()
+        rows = [
+            (
+                line.word,
+                _spelled(gateway, line.tool),
+                f"{line.uses:,}",
+                f"{line.weight:,.2f}",
+                "everybody" if line.is_shared else "you",
+            )
+            for line in lines
+        ]
+        table(("LEARNED WORD", "TOOL", "USES", "WEIGHT", "FOR"), rows, right=(2, 3))
 
 
 _WITHIN = ((1, "at the first place"), (3, "among the first 3"), (5, "among the first 5"))

@@ -22,7 +22,7 @@ from portico.domain.call import Caller
 from portico.domain.search_answers import View
 from portico.errors import CallError, InvalidArguments, UnknownItem
 from portico.gateway import Gateway
-from portico.tiers.tier_links import RESOURCES
+from portico.tiers.compose_tiers import RESOURCES
 from portico.tiers.tier_requests import TierAnswers
 from portico.tiers.token_budgets import LARGEST_PAGE, SMALLEST_BUDGET
 

@@ -32,7 +32,7 @@ from portico.errors import (
     UnknownServer,
     UnknownTool,
 )
-from portico.tiers.tier_links import CATEGORIES, REST, search_path
+from portico.tiers.compose_tiers import CATEGORIES, REST, search_path
 
 MAP = f"GET {CATEGORIES}"
 DOCUMENT = "GET /openapi.json"

@@ -88,6 +88,18 @@ class SearchFigures(Shape):
     last: str = Field(description="When it was asked last, in UTC.")
 
 
+class LearnedFigures(Shape):
+    """A word that callers searched with before they called a tool."""
+
+    word: str
+    tool: str
+    server: str
+    uses: int = Field(description="Calls that ended well and came after a search with the word.")
+    weight: float = Field(description="What these count by now; a use counts half after 30 days.")
+    callers: int
+    is_shared: bool = Field(description="Whether it counts for everybody; else it is the asker's own.")
+
+
 class StatsResponse(Shape):
     """The journal of the last days, summed up."""
 
@@ -104,6 +116,7 @@ class StatsResponse(Shape):
     ranks: dict[str, int] = Field(description="Calls by the place at which a search had shown the tool; 0 is none.")
     caches: dict[str, CacheFigures]
     losses: LossFigures
+    learned: list[LearnedFigures] = Field(description="Words that have come to stand for tools, of any time.")
 
 
 class Calls(TierParameters):
@@ -214,7 +227,7 @@ class OperatorRoutes:
         gateway = self.tier_answers.gateway
 
         async def make() -> Any:
-            report = await self.admin.usage_report(days=asked.days, limit=asked.limit)
+            report = await self.admin.usage_report(days=asked.days, limit=asked.limit, caller=self.caller)
             return report.as_data(gateway.spell_id)
 
         # A report is another one after each entry that this process has recorded.

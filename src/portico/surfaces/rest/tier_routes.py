@@ -19,7 +19,7 @@ from portico.domain.call import Caller
 from portico.domain.search_answers import Query as Search
 from portico.domain.search_answers import View
 from portico.errors import InvalidArguments
-from portico.tiers.tier_links import CATEGORIES, HOT, REST, ROOT, SEARCH
+from portico.tiers.compose_tiers import CATEGORIES, HOT, REST, ROOT, SEARCH
 from portico.tiers.tier_requests import TierAnswers
 from portico.tiers.token_budgets import LARGEST_PAGE, PAGE_SIZE, SMALLEST_BUDGET
 
