@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
-from itertools import chain
+from itertools import chain, islice
 from math import prod, sqrt
 from pathlib import Path
 from shutil import copyfileobj
@@ -450,7 +450,7 @@ class WordPieces:
         """The numbers of a text's pieces, between those that mark its beginning and its end."""
         words = unicodedata.normalize("NFD", text).translate(self._signs).split()
         found = chain.from_iterable(map(self._cut, words))
-        return [self._known["[CLS]"], *list(found)[: self._longest - 2], self._known["[SEP]"]]
+        return [self._known["[CLS]"], *islice(found, self._longest - 2), self._known["[SEP]"]]
 
     def _cut(self, word: str) -> list[int]:
         """The longest pieces from the left; a word that cannot be cut so is unknown."""
