@@ -225,6 +225,7 @@ PROMISES = {
     "P-METRICS": "Figures never fall, and their names stay few.",
     "P-STORE-SHARED": "Processes may open one store at once.",
     "P-SEMANTIC": "An embedder finds what no word tells, without holding up a search, and says its part of a score.",
+    "P-SEMANTIC-OFFLINE": "With its extra a model runs here without PyTorch or a network, with the same numbers.",
     "P-EMBEDDER-CONTRACT": "Every embedder keeps its port's contract.",
     "P-EMBEDDER-AWAY": "An embedder that is away, slow or wrong costs nobody a search, and is used again later.",
     "P-EMBEDDER-ONCE": "Nothing is embedded twice, not even across restarts.",

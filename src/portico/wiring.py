@@ -41,7 +41,7 @@ from portico.results.read_kept_result import ResultReader
 from portico.results.truncate import Truncator
 from portico.search.embeddings import open_meanings
 from portico.search.embeddings.cache import Meanings
-from portico.search.embeddings.local import INSTALL, is_installed
+from portico.search.embeddings.local import missing_package
 from portico.search.index import build_index
 from portico.search.item_search import ItemSearch
 from portico.storage.storage import Storage, open_storage
@@ -432,11 +432,11 @@ def _open_meanings(settings: GatewaySettings, storage: Storage) -> Meanings | No
 def _not_installed(settings: GatewaySettings) -> Iterator[ConfigError]:
     """What to say of a local model when the package that runs it is not there; search goes on without."""
     asked = settings.search.semantic
-    if asked is not None and not asked.url and not is_installed():
+    if asked is not None and not asked.url and (missing := missing_package(asked.model)) is not None:
         yield ConfigError(
-            "a local model needs sentence-transformers, which is not installed",
+            f"a local model needs {missing.package}, which is not installed",
             file=str(settings.home.file),
             line=asked.line,
             where="semantic.model",
-            fix=f"Run: {INSTALL}",
+            fix=missing.fix,
         )

@@ -10,7 +10,7 @@ import pytest
 from portico.errors import EmbedderAway
 from portico.search.embeddings import open_meanings
 from portico.search.embeddings.cache import Meanings
-from portico.search.embeddings.local import INSTALL, LocalModel, is_installed
+from portico.search.embeddings.local import LocalModel, is_installed
 from portico.storage.memory import MemoryDefinitions
 
 WORKER = """
@@ -85,5 +85,8 @@ def test_a_worker_that_cannot_be_started_is_said_so(tmp_path: Path) -> None:
 @pytest.mark.skipif(is_installed(), reason="sentence-transformers is here")
 def test_without_the_package_the_install_command_is_named() -> None:
     meanings = open_meanings(store=MemoryDefinitions(), url="", model="small", key="", timeout=0.8)
-    assert meanings.check() == f"away: sentence-transformers is not installed; {INSTALL}, next try in 30 s"
+    assert meanings.check() == (
+        "away: sentence-transformers is not installed. Run: pip install sentence-transformers, or choose "
+        "all-MiniLM-L6-v2, next try in 30 s"
+    )
     meanings.close()
