@@ -29,12 +29,19 @@ class ToolId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class ToolSpellings:
+    """How agents spell a tool."""
+
+    name: str = ""  # its server's, unless an override gives another
+    handle: str
+    listed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool(ToolSpellings):
     """Something that can be done."""
 
     id: ToolId
-    handle: str
-    listed: str
     description: str
     input_schema: JsonObject
     definition: JsonObject  # the whole definition, ready for `tools/list` under its listed name
@@ -47,6 +54,10 @@ class Tool:
     source: str = "upstream"
     notes: tuple[str, ...] = ()  # what normalising had to change, for `doctor` and `list`
     users: frozenset[str] | None = None  # who may see it, and `*` for everybody; None where its source restricts nobody
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.id.name)
 
     @property
     def properties(self) -> Mapping[str, Any]:

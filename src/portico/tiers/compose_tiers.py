@@ -323,7 +323,7 @@ class TierView:
         server = self.seen.snapshot.servers[tool.id.server]
         return ToolForms(
             tool=tool,
-            name=f"{server.short_name(self.aliases)}::{tool.id.name}",
+            name=f"{server.short_name(self.aliases)}::{tool.name}",
             server_title=server.title,
             usage=self.order.usage.get(tool.id, Usage()),
             packaging=self.packaging.get(server.name, Packaging()),
