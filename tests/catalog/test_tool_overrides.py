@@ -15,7 +15,8 @@ from portico.catalog.normalise import effect_of, normalise, override_definition
 from portico.catalog.publisher import Publisher
 from portico.catalog.sections import ToolOverrides
 from portico.catalog.snapshot import CatalogSnapshot
-from portico.domain.server import Offering
+from portico.catalog.view import permits_tool
+from portico.domain.server import Offering, ToolFilter
 from portico.domain.tool import Effect, OverriddenTool, Tool, ToolId, ToolOverride, WrittenAt
 from portico.errors import UnknownTool
 from portico.execution.arguments import fit_values
@@ -36,6 +37,8 @@ PARTS = st.fixed_dictionaries(
         "properties": st.dictionaries(NAMES, st.sampled_from([{"type": "string"}, {}, True])),
         "dependentRequired": st.dictionaries(NAMES, st.lists(NAMES, unique=True)),
         "additionalProperties": st.booleans(),
+        "minProperties": st.integers(0, 3),
+        "maxProperties": st.integers(0, 4),
     },
 )
 SCHEMAS = st.builds(
@@ -99,16 +102,17 @@ def test_what_is_overridden_is_what_a_client_that_normalises_it_again_reads(
     arguments=st.dictionaries(NAMES, st.just("w")),
 )
 @settings(deadline=None)
-def test_arguments_that_the_shown_schema_takes_fit_the_original_with_what_is_hidden(
+def test_what_the_server_would_take_is_never_refused_for_what_is_hidden(
     schema: dict[str, Any], fixed: dict[str, str], arguments: dict[str, str]
 ) -> None:
-    plain = normalise({"name": "x", "inputSchema": {k: v for k, v in schema.items() if k != "dependentRequired"}})
-    properties = plain.input_schema.get("properties", {})
-    fixed = {name: value for name, value in fixed.items() if name in properties}
-    given_by_caller = {name: value for name, value in arguments.items() if name not in fixed}
-    changed = override_definition(plain, ToolOverride(hidden=fixed))
-    if "anyOf" not in schema and jsonschema_rs.is_valid(changed.input_schema, given_by_caller):
-        assert jsonschema_rs.is_valid(plain.input_schema, {**given_by_caller, **fixed})
+    plain = normalise({"name": "x", "inputSchema": schema})
+    hidden = {name: value for name, value in fixed.items() if name in plain.input_schema.get("properties", {})}
+    asked = {name: value for name, value in arguments.items() if name not in hidden}
+    changed = override_definition(plain, ToolOverride(hidden=hidden))
+    if jsonschema_rs.is_valid(plain.input_schema, {**asked, **hidden}):
+        assert jsonschema_rs.is_valid(changed.input_schema, asked)
+    elif not {"anyOf", "dependentRequired"} & schema.keys():
+        assert not jsonschema_rs.is_valid(changed.input_schema, asked), "and nothing else is taken"
 
 
 def test_everything_that_agents_see_of_a_tool_can_be_changed() -> None:
@@ -285,6 +289,18 @@ def test_unchanged_tools_of_a_server_with_overrides_are_the_same_objects() -> No
     second = offer(made, CREATE, LIST, DROP)
     assert tool(first) is tool(second)
     assert tool(first, "list_issues") is tool(second, "list_issues")
+
+
+def test_filters_know_both_names_where_they_deny_and_the_original_where_they_allow() -> None:
+    found = tool(shown(create_issue=ToolOverride(name="open_ticket")))
+
+    def permits(**globs: tuple[str, ...]) -> bool:
+        return permits_tool(ToolFilter(**globs), found.id.server, found.id.name, found.handle)
+
+    assert not permits(deny=("open_*",))
+    assert not permits(deny=("create_*",))
+    assert permits(allow=("create_*",))
+    assert not permits(allow=("open_*",))
 
 
 def test_overrides_belong_to_one_server() -> None:

@@ -102,6 +102,24 @@ async def test_a_tool_has_a_timeout_of_its_own(running: Gateway, era: str):
         assert "raise `timeout` in the override of 'sleep'" in late
 
 
+@pytest.mark.anyio
+async def test_tools_of_a_server_over_http_are_overridden_too(running: Gateway, tmp_path: Path):
+    overrides = {
+        "tracker__open_ticket": {"name": "ask", "hidden": {"title": "fixed"}},
+        "tracker__sleep": {"timeout": 0.3},
+    }
+    entry = {"url": running.path("static"), "overrides": overrides}
+    write_config(tmp_path, {"remote": entry})
+    with gateway(tmp_path) as second:
+        async with client("http", "2026-07-28", surface="static", running=second) as connected:
+            listed = {tool.name: tool for tool in (await connected.list_tools()).tools}
+            assert listed["remote__ask"].input_schema["properties"].keys() == {"priority"}
+            called = json.loads(text_of(await connected.call_tool("remote__ask", {"priority": 1})))
+            assert called["arguments"] == {"title": "fixed", "priority": 1, "project": SECRET}
+            late = text_of(await connected.call_tool("remote__tracker__sleep", {}))
+            assert "no answer and no progress for 0.3 s" in late
+
+
 def test_operators_see_the_original_and_never_a_hidden_value(tmp_path: Path):
     home = home_with(tmp_path, OVERRIDES)
     shown = portico(home, "describe", "--original", "tracker.open_ticket", "tracker.delete_all")

@@ -257,29 +257,35 @@ def _overridden_schema(schema: Mapping[str, Any], override: ToolOverride) -> dic
 
 def _without(schema: Mapping[str, Any], sent: Set[str], hidden: Set[str], depth: int = 0) -> dict[str, Any]:
     """A schema in which some names are given, and of them the hidden ones unknown; also where it has alternatives."""
-    found = dict(schema)
-    if isinstance(required := schema.get("required"), list):
-        found["required"] = [name for name in required if name not in sent]
-    if isinstance(properties := schema.get("properties"), dict):
-        found["properties"] = {name: inner for name, inner in properties.items() if name not in hidden}
-    for keyword in _DEPENDENT:
-        if isinstance(dependent := schema.get(keyword), dict):
-            found[keyword] = {
-                name: [each for each in names if each not in sent] if isinstance(names, list) else names
-                for name, names in dependent.items()
-                if name not in hidden
-            }
-    if depth == DEPTH_LIMIT:
-        return found
-    for keyword in _IN_PLACE:
+    found = {**schema, **dict(_without_names(schema, sent, hidden))}
+    for keyword in _IN_PLACE if depth < DEPTH_LIMIT else ():
         if isinstance(options := schema.get(keyword), list):
             found[keyword] = [
                 _without(each, sent, hidden, depth + 1) if isinstance(each, dict) else each for each in options
             ]
-    for keyword in _IN_PLACE_SINGLE:
+    for keyword in _IN_PLACE_SINGLE if depth < DEPTH_LIMIT else ():
         if isinstance(inner := schema.get(keyword), dict):
             found[keyword] = _without(inner, sent, hidden, depth + 1)
     return found
+
+
+def _without_names(schema: Mapping[str, Any], sent: Set[str], hidden: Set[str]) -> Iterator[tuple[str, Any]]:
+    """The keywords of one schema that speak of names, without those."""
+    if isinstance(required := schema.get("required"), list):
+        yield "required", [name for name in required if name not in sent]
+    if isinstance(properties := schema.get("properties"), dict):
+        yield "properties", {name: inner for name, inner in properties.items() if name not in hidden}
+    for keyword, known in (("minProperties", sent), ("maxProperties", hidden)):
+        if isinstance(count := schema.get(keyword), int):
+            yield keyword, max(0, count - len(known))
+    for keyword in _DEPENDENT:
+        if isinstance(dependent := schema.get(keyword), dict):
+            left = {name: needed for name, needed in dependent.items() if name not in hidden}
+            yield keyword, {name: _but(needed, sent) for name, needed in left.items()}
+
+
+def _but(names: Any, sent: Set[str]) -> Any:
+    return [name for name in names if name not in sent] if isinstance(names, list) else names
 
 
 def fingerprint_of(definition: Mapping[str, Any]) -> str:

@@ -208,7 +208,7 @@ class ToolOverrides:
             given: Mapping[str, Any] = getattr(override, key)
             known = {name: value for name, value in given.items() if name in properties}
             for name in given.keys() - known.keys():
-                fix = suggested(name, properties) if properties else "Delete it: the tool has no parameters."
+                fix = _suggested(name, properties) if properties else "Delete it: the tool has no parameters."
                 problems.append(_problem(override, "the tool has no such parameter", key, name, fix=fix))
             values, misfits = self.fit(definition.input_schema, known) if known else ({}, {})
             for name, said in misfits.items():
@@ -243,11 +243,11 @@ _NOTHING = ToolOverride()
 
 
 def _not_offered(override: ToolOverride, name: str, definitions: Mapping[str, Definition]) -> ConfigError:
-    fix = suggested(name, definitions) if definitions else "Delete it: the server has no tools."
+    fix = _suggested(name, definitions) if definitions else "Delete it: the server has no tools."
     return _problem(override, "the server offers no such tool", fix=fix)
 
 
-def suggested(name: str, known: Iterable[str]) -> str:
+def _suggested(name: str, known: Iterable[str]) -> str:
     """What to write instead of a name that nothing has: the nearest ones, or some that there are."""
     names = sorted(known)
     near = nearest_names(name, names, limit=3)

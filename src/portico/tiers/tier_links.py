@@ -49,7 +49,7 @@ class TierLinks:
 
     def tool(self, tool: Tool, **asked: int | None) -> str:
         """Everything about a tool."""
-        server, name = tool.id
+        server, name = tool.id.server, tool.name
         server = tool.handle.partition(".")[0] if server in self.taken else server
         return self.ask(f"{self.tool_root}/{quote(server, safe='')}/{quote(name, safe='')}", asked)
 
