@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.journeys.kit import definition, serving
@@ -176,11 +177,25 @@ def test_doctor_names_what_cannot_hold_and_the_server_goes_on(tmp_path: Path):
     assert json.loads(called.stdout)["tool"] == "create_issue", "what is left out leaves its name to others"
 
 
-def test_a_running_gateway_tells_of_overrides(running: Gateway):
-    assert running.process.poll() is None
-    done = portico(running.home, "list", "tracker", "--json")
-    (report,) = json.loads(done.stdout)
-    assert [row["name"] for row in report["overridden"]] == ["create_issue", "delete_all", "sleep"]
+def test_rest_tells_agents_of_the_overridden_tool_and_operators_that_it_is(running: Gateway):
+    base = running.url.removesuffix("/mcp")
+    with httpx2.Client(base_url=base) as http:
+        shown = http.get("/api/v1/tools/tracker/open_ticket")
+        assert shown.status_code == 200
+        assert "Ask the helpdesk" in shown.text
+        assert shown.json()["parameters"]["properties"].keys() == {"title", "priority"}
+        assert http.get("/api/v1/tools/tracker/delete_all").status_code == 404
+        (found,) = http.get("/api/v1/servers").json()["servers"]
+        assert (found["overridden"], found["changed"]) == (["create_issue", "delete_all", "sleep"], [])
+        assert found["override_problems"] == 0
+        everything = shown.text + http.get("/api/v1/servers").text + http.get("/api/v1/tools/search?q=helpdesk").text
+        assert SECRET not in everything
+
+
+def test_no_log_line_and_no_row_of_the_store_has_a_hidden_value(running: Gateway):
+    assert SECRET not in "".join(running.said)
+    for file in running.home.glob("portico.db*"):
+        assert SECRET.encode() not in file.read_bytes(), file.name
 
 
 def _entry(home: Path) -> dict[str, Any]:
