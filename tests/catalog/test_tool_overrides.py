@@ -279,6 +279,8 @@ def test_a_change_upstream_is_told_until_the_override_is_written_anew(caplog: py
         later = publisher(create_issue=ToolOverride(name="open_ticket", mark=mark))
         snapshot = later.accept([(stored, "upstream")])
         assert snapshot.sections["tracker"].overrides.changed == told, "it is remembered with the offering"
+    offer(made, LIST)
+    assert offer(made, other).sections["tracker"].overrides.changed == ("create_issue",), "it was away for a while"
     back = offer(made, CREATE)
     assert back.sections["tracker"].overrides.changed == (), "it is as it was when the override was written"
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from textwrap import dedent
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from portico.catalog.publisher import Publisher
+from portico.catalog.sections import ToolOverrides
 from portico.config import GatewaySettings
+from portico.config.servers import OVERRIDE
 from portico.config.variables_and_masking import mask
-from portico.domain.server import ServerSpec
-from portico.domain.tool import Effect, ToolOverride
+from portico.domain.server import Offering, ServerSpec
+from portico.domain.tool import Effect, ToolId, ToolOverride
+from portico.execution.arguments import fit_values
+from portico.search.index import build_index
+from portico.testing import definition
 from portico.text.redaction import certain_secrets_of, secrets_of
 
 from .conftest import Home
@@ -177,6 +187,30 @@ def test_a_tool_from_which_something_was_to_be_taken_is_left_out_when_that_canno
     overrides = spec(settings).labels.overrides
     assert not overrides["a"].enabled
     assert overrides["b"] == ToolOverride(title="B"), "the server and its other tools are used"
+
+
+WORDS = st.sampled_from([*OVERRIDE, "enabld", "hiden", "x-note", "${", "tool", ""])
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(written=st.dictionaries(WORDS, JUNK, max_size=4))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_written_the_server_is_used(home: Home, written: dict[str, Any]) -> None:
+    entry = {"command": "tracker", "overrides": written}
+    found = home.load(home.write("portico.json", json.dumps({"servers": {"tracker": entry}})))
+    overrides = spec(found).labels.overrides
+    assert overrides.keys() == written.keys()
+    made = Publisher(
+        build_index=build_index,
+        tool_overrides=ToolOverrides(servers={"tracker": overrides}, fit=fit_values),
+    )
+    tools = tuple(definition(name, name="string", tool="integer?") for name in ("tool", "name", "other"))
+    snapshot = made.accept([(Offering(server="tracker", tools=tools), "upstream")])
+    assert ToolId("tracker", "other") in snapshot.tools
 
 
 def test_overrides_that_are_no_table_are_left_out(home: Home) -> None:

@@ -166,10 +166,12 @@ class ToolOverrides:
             return replace(offering, seen={}) if offering.seen else offering
         tools, earlier = _by_name(offering), _by_name(before) if before else {}
         seen: dict[str, str] = {}
-        for name in own.keys() & tools.keys():
+        for name, override in own.items():
             noted = (each.seen.get(name, "") for each in (offering, before) if each)
-            kept = next((note for note in noted if note.startswith(f"{own[name].mark}:")), "")
-            seen[name] = kept or f"{own[name].mark}:{_mark(earlier.get(name, tools[name]))}"
+            if kept := next((note for note in noted if note.startswith(f"{override.mark}:")), ""):
+                seen[name] = kept  # also of a tool that is away for a while
+            elif name in tools:
+                seen[name] = f"{override.mark}:{_mark(earlier.get(name, tools[name]))}"
         return replace(offering, seen=seen) if seen != offering.seen else offering
 
     def apply(self, offering: Offering, definitions: Mapping[str, Definition]) -> AppliedOverrides:
@@ -207,7 +209,7 @@ class ToolOverrides:
         for key in ("defaults", "hidden"):
             given: Mapping[str, Any] = getattr(override, key)
             known = {name: value for name, value in given.items() if name in properties}
-            for name in given.keys() - known.keys():
+            for name in sorted(given.keys() - known.keys()):
                 fix = _suggested(name, properties) if properties else "Delete it: the tool has no parameters."
                 problems.append(_problem(override, "the tool has no such parameter", key, name, fix=fix))
             values, misfits = self.fit(definition.input_schema, known) if known else ({}, {})

@@ -335,7 +335,7 @@ def _override(fields: Fields) -> ToolOverride:
     if any(key in _CLOSING or is_meant(key, _CLOSING) for key in failed):
         fields.report("this tool is left out, for it may show what it should not", fix="Mend what is said of it.")
         given["enabled"] = False
-    for name in given.get("hidden", {}).keys() & given.get("defaults", {}).keys():
+    for name in sorted(given.get("hidden", {}).keys() & given.get("defaults", {}).keys()):
         fields.report("this parameter is hidden as well", "defaults", name, fix="Delete one; the hidden value is sent.")
         del given["defaults"][name]
     return ToolOverride(**given, written=_written(fields, fields.table), mark=_mark_of(fields.table))
