@@ -202,6 +202,7 @@ PROMISES = {
     "P-REGISTRY-ROWS": "A row that cannot be used is refused with a reason and what to do, and the others load.",
     "P-INSTALL-UNDO": "What install entered is taken out alone, and nothing else that a client's file holds is lost.",
     "P-IMPORT-FORMATS": "The config files of clients are read in the formats that they document.",
+    "P-OVERRIDES": "Agents see tools as overridden, servers are called as before, hidden values stay hidden.",
     "P-TRUST": "A config found in the working directory is used only as the user trusted it; else nothing in it is.",
     "P-STORE-FOREIGN": "A file that is not a database of ours is refused, and never changed or moved.",
     "P-STORE-CORRUPT": "Damage is moved aside, ignored, or our own error.",

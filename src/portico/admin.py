@@ -15,14 +15,15 @@ from anyio.to_thread import run_sync as in_thread
 
 from portico.catalog.categories_and_order import NAMING, SHIPPED, Order, Standings, is_category_name, unwritten
 from portico.catalog.publisher import Refresher
+from portico.catalog.sections import AppliedOverrides
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogView, CatalogViews
 from portico.domain.call import Caller
 from portico.domain.journal_entries import CallQuery, Entry, Losses, RecordedCall, Report
 from portico.domain.server import Health, Server, State
-from portico.domain.tool import Category, Rejected, Tool, ToolId
+from portico.domain.tool import Category, OverriddenTool, Rejected, Tool, ToolId
 from portico.domain.usage_and_tiers import DAY_SECONDS, Standing, Tier, Usage, standing_of
-from portico.errors import CallError, ConfigError, StoreError, UnknownServer
+from portico.errors import CallError, ConfigError, StoreError, UnknownServer, UnknownTool
 from portico.protocols import Provider, TokenCounter
 from portico.rendering.cache import AnswerCache
 from portico.storage.change_feed import ChangeFeed
@@ -50,6 +51,8 @@ class ServerReport:
     server: Server | None = None
     target: str = ""
     """The command or URL, without secrets."""
+    overrides: AppliedOverrides = field(default_factory=AppliedOverrides)
+    """What holds of the config's overrides of its tools, and what is to be said of the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +181,26 @@ class Admin:
             rejected=section.rejected if section is not None else (),
             server=section.server if section is not None else None,
             target=self.targets.get(name, ""),
+            overrides=section.overrides if section is not None else AppliedOverrides(),
         )
+
+    def original(self, spelling: str) -> Tool:
+        """A tool as its server defines it, also one that an override shows otherwise or switches off.
+
+        Raises:
+            UnknownTool: nothing has that name.
+            AmbiguousTool: several tools have it.
+        """
+        snapshot = self.snapshot
+        try:
+            found = snapshot.resolver.resolve(spelling, snapshot.tools.keys())
+        except UnknownTool:
+            off = [tool for section in snapshot.sections.values() for tool in section.switched_off]
+            named = [tool for tool in off if spelling in (tool.handle, tool.listed, str(tool.id), tool.id.name)]
+            if len(named) != 1:
+                raise
+            return named[0]
+        return found.original if isinstance(found, OverriddenTool) else found
 
     async def refresh(
         self, servers: Set[str] | None = None, on_done: Callable[[str, CallError | None], None] | None = None

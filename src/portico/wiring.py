@@ -19,6 +19,7 @@ from portico.admin import Admin
 from portico.application import Application, ScriptsOnDemand
 from portico.catalog.categories_and_order import CategoryRule, Standings
 from portico.catalog.publisher import IndexBuilder, Publisher, Refresher
+from portico.catalog.sections import ToolOverrides
 from portico.catalog.view import CatalogPolicy, CatalogViews, Policy
 from portico.concurrency.threads import FunctionLoop, Workers
 from portico.config import GatewaySettings, InstallationPaths, ScriptSettings, load_settings
@@ -26,6 +27,7 @@ from portico.domain.server import ServerSpec
 from portico.domain.tool import ToolId
 from portico.domain.version import VERSION
 from portico.errors import ConfigError, StoreError
+from portico.execution.arguments import fit_values
 from portico.execution.executor import Executor, FairLimiter, TokenSampler
 from portico.execution.hooks import Hooks, check_hooks, hooks_of
 from portico.execution.learned_schemas import SchemaLearner
@@ -187,6 +189,9 @@ def _publisher(parts: Parts) -> Publisher:
             **{spec.name: spec.labels.alias for spec in specs if spec.enabled},
         },
         overriding=set(registries.overriding if registries else ()),
+        tool_overrides=ToolOverrides(
+            servers={spec.name: spec.labels.overrides for spec in specs if spec.labels.overrides}, fit=fit_values
+        ),
         descriptions={spec.name: spec.labels.description for spec in specs},
         examples=parts.settings.catalog.examples,
     )

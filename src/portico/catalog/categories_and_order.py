@@ -326,7 +326,7 @@ class Order:
 
     def best_first(self, tools: Iterable[Tool]) -> list[Tool]:
         """Tools by score, the best first, then by name."""
-        return sorted(tools, key=lambda tool: (-self.score(tool.id), tool.id.name, tool.id.server))
+        return sorted(tools, key=lambda tool: (-self.score(tool.id), tool.name, tool.id.server))
 
     def hottest(self, tools: Iterable[Tool], pins: Sequence[Tool], servers: Sequence[str], limit: int) -> list[Tool]:
         """Pins first, then by score, by the place of their servers, and by name; never more than the limit.

@@ -236,12 +236,12 @@ def spell_apart(server: str, wishes: Mapping[str, str], owners: Owners) -> Mappi
     foreign = {name for name, wish in wishes.items() if owners.speaks_for_another(wish, server)}
     if not foreign:
         return wishes
-    return {name: _marked(server, name) if name in foreign else wish for name, wish in wishes.items()}
+    return {name: _marked(server, name, wish) if name in foreign else wish for name, wish in wishes.items()}
 
 
-def _marked(server: str, name: str) -> str:
-    id = ToolId(server, name)
-    return f"{prefixed(server, name)[: LISTED_LIMIT - 21]}_{_hash(id)}"
+def _marked(server: str, name: str, wish: str) -> str:
+    spelled = wish if wish.startswith(f"{listable(server)}__") else prefixed(server, name)
+    return f"{spelled[: LISTED_LIMIT - 21]}_{_hash(ToolId(server, name))}"
 
 
 def tell_apart(wishes: Mapping[str, Mapping[str, str]], handles: Container[str]) -> dict[str, dict[str, str]]:

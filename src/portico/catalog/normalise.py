@@ -1,14 +1,15 @@
-"""A raw tool definition becomes one that can be named, indexed and checked, or is refused with a reason."""
+"""A raw tool definition becomes one that can be named, indexed and checked, or is refused; overrides change it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
+from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import orjson
 
-from portico.domain.tool import Effect
+from portico.domain.tool import Effect, ToolOverride
 from portico.errors import InvalidDefinition
 
 DEFINITION_LIMIT = 256 * 1024
@@ -217,6 +218,82 @@ def _inner(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found if isinstance(found, _OBJECT) else {}
 
 
+def override_definition(definition: Definition, override: ToolOverride) -> Definition:
+    """The definition as the config wants it to be seen; an override of nothing changes nothing."""
+    raw = dict(definition.raw)
+    annotations = {**_inner(raw, "annotations")}
+    if override.title is not None:
+        raw["title"] = override.title
+        annotations.pop("title", None)
+    if override.description is not None:
+        raw["description"] = override.description
+    if override.effect is not None:
+        is_read, is_destructive = override.effect is Effect.READ, override.effect is Effect.DESTRUCTIVE
+        annotations |= {"readOnlyHint": is_read, "destructiveHint": is_destructive}
+    if annotations or "annotations" in raw:
+        raw["annotations"] = annotations
+    if override.defaults or override.hidden:
+        raw["inputSchema"] = _overridden_schema(definition.input_schema, override)
+    return definition._replace(
+        name=override.name or definition.name,
+        title=definition.title if override.title is None else override.title,
+        description=raw["description"],
+        input_schema=raw["inputSchema"],
+        effect=override.effect or definition.effect,
+        raw=raw,
+        tags=definition.tags if override.tags is None else override.tags,
+    )
+
+
+def _overridden_schema(schema: Mapping[str, Any], override: ToolOverride) -> dict[str, Any]:
+    """A schema without what is hidden, in which nothing is required that is sent anyway."""
+    shown = _without(schema, {*override.defaults, *override.hidden}, override.hidden.keys())
+    properties = dict(shown.get("properties", {}))
+    for name, value in override.defaults.items():
+        known = properties.get(name)
+        properties[name] = {**(known if isinstance(known, Mapping) else {}), "default": value}
+    return {**shown, "properties": properties}
+
+
+def _without(schema: Mapping[str, Any], sent: Set[str], hidden: Set[str], depth: int = 0) -> dict[str, Any]:
+    """A schema in which some names are given, and of them the hidden ones unknown; also where it has alternatives."""
+    found = {**schema, **dict(_without_names(schema, sent, hidden))}
+    for keyword in _IN_PLACE if depth < DEPTH_LIMIT else ():
+        if isinstance(options := schema.get(keyword), list):
+            found[keyword] = [
+                _without(each, sent, hidden, depth + 1) if isinstance(each, dict) else each for each in options
+            ]
+    for keyword in _IN_PLACE_SINGLE if depth < DEPTH_LIMIT else ():
+        if isinstance(inner := schema.get(keyword), dict):
+            found[keyword] = _without(inner, sent, hidden, depth + 1)
+    return found
+
+
+def _without_names(schema: Mapping[str, Any], sent: Set[str], hidden: Set[str]) -> Iterator[tuple[str, Any]]:
+    """The keywords of one schema that speak of names, without those."""
+    if isinstance(required := schema.get("required"), list):
+        yield "required", [name for name in required if name not in sent]
+    if isinstance(properties := schema.get("properties"), dict):
+        yield "properties", {name: inner for name, inner in properties.items() if name not in hidden}
+    for keyword, known in (("minProperties", sent), ("maxProperties", hidden)):
+        if isinstance(count := schema.get(keyword), int):
+            yield keyword, max(0, count - len(known))
+    for keyword in _DEPENDENT:
+        if isinstance(dependent := schema.get(keyword), dict):
+            left = {name: needed for name, needed in dependent.items() if name not in hidden}
+            yield keyword, {name: _but(needed, sent) for name, needed in left.items()}
+
+
+def _but(names: Any, sent: Set[str]) -> Any:
+    return [name for name in names if name not in sent] if isinstance(names, list) else names
+
+
+def fingerprint_of(definition: Mapping[str, Any]) -> str:
+    """A mark that changes with a definition."""
+    text = orjson.dumps(definition, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    return sha256(text).hexdigest()[:16]
+
+
 def _kind(value: object) -> str:
     names = {
         type(None): "null",
@@ -239,6 +316,7 @@ _CONTAINERS = (dict, list)
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
 _IN_PLACE_SINGLE = ("not", "if", "then", "else")
+_DEPENDENT = ("dependentRequired", "dependentSchemas", "dependencies")
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:

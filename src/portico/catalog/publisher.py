@@ -21,7 +21,7 @@ from portico.protocols import DefinitionStore, Index, Provider
 from .categories_and_order import CategoryRule
 from .naming import META_TOOLS, Apart, Handles, imitations, name_servers, prefixed, tell_apart
 from .prompts_and_resources import Items, collect
-from .sections import Accepted, SectionInputs, ServerSection, accept_offering, write
+from .sections import NO_OVERRIDES, Accepted, SectionInputs, ServerSection, ToolOverrides, accept_offering, write
 from .snapshot import EMPTY, CatalogSnapshot, bind
 
 
@@ -109,6 +109,7 @@ class Publisher:
     examples: Mapping[str, str] = field(default_factory=dict)  # example prompts that the config gives, by handle
     overriding: set[str] = field(default_factory=set)
     """Databases whose registered tools take the place of code tools of the same name."""
+    tool_overrides: ToolOverrides = NO_OVERRIDES  # what the config changes of single tools
     current: Published = field(init=False)  # the newest snapshot with its index
     _overridden: Mapping[ToolId, ToolId] = field(default_factory=dict)
     _accepted: dict[str, Accepted] = field(default_factory=dict)
@@ -127,11 +128,19 @@ class Publisher:
         changed = False
         for offering, source in offerings:
             known = self._accepted.get(offering.server)
+            offering = self.stamp(offering)
             if known is None or known.offering != offering:
-                self._accepted[offering.server] = accept_offering(offering, source, known)
+                accepted = accept_offering(offering, source, known, self.tool_overrides)
+                _tell_of_overrides(accepted, known)
+                self._accepted[offering.server] = accepted
                 self.aliases.setdefault(offering.server, "")
                 changed = True
         return self._publish(build_index) if changed else self.current.snapshot
+
+    def stamp(self, offering: Offering) -> Offering:
+        """The offering with what its server's overrides met first, so that a later change can be told."""
+        known = self._accepted.get(offering.server)
+        return self.tool_overrides.stamp(offering, known.offering if known else None)
 
     def withdraw(self, server: str) -> CatalogSnapshot:
         """Publish a snapshot without a server."""
@@ -193,7 +202,8 @@ class Publisher:
         if not any(a.is_strange for a in accepted.values()):
             return {}
         known = [*identifiers, *identifiers.values(), *META_TOOLS]
-        return imitations({name: a.definitions for name, a in accepted.items()}, known)
+        shown = {name: [own.name for own in a.definitions.values()] for name, a in accepted.items()}
+        return imitations(shown, known)
 
     def _tell(self, overrides: Overrides) -> None:
         """Say which tools have given way since the last snapshot."""
@@ -220,6 +230,21 @@ class Publisher:
         identifiers = name_servers(self.aliases)
         known = self.current.snapshot.items
         return known if now == before and identifiers == known.identifiers else collect(now, identifiers)
+
+
+def _tell_of_overrides(accepted: Accepted, known: Accepted | None) -> None:
+    """Say once what cannot hold of a server's overrides, and which of their tools the server has just changed."""
+    told = {(each.where, each.problem) for each in known.overrides.problems} if known else set()
+    for problem in accepted.overrides.problems:
+        if (problem.where, problem.problem) not in told:
+            logger.warning("override: %s", problem)
+    for name in accepted.overrides.changed:
+        before = known.originals.get(name) if known else None
+        if before is not None and before.given != accepted.originals[name].given:
+            logger.warning(
+                "%s has changed the definition of %s, which has an override; see: portico doctor %s",
+                *(accepted.offering.server, name, accepted.offering.server),
+            )
 
 
 def _givers(sections: Mapping[str, ServerSection]) -> list[Server]:
@@ -413,7 +438,7 @@ class Refresher:
         provider = self.providers[server]
         async with self._slots:
             try:
-                offering = await provider.offer()
+                offering = self.publisher.stamp(await provider.offer())
             except CallError as error:
                 self.failures[server] = "; ".join(error.public_details) or str(error)
                 await self._in_background(self._save_failure, server)

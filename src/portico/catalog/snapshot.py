@@ -126,6 +126,7 @@ class _Spellings:
         for kind in (attrgetter("names"), attrgetter("identifiers")):
             found = [tool for table in tables for tool in kind(table).find(spelling)]
             yield [tool for tool in found if self._may_be_bare(spelling, tool, within)]
+        yield self._qualified(spelling, attrgetter("originals"))
 
     def _qualified(self, spelling: str, kind: Callable[[Spellings], SpellingTable]) -> Iterator[Tool]:
         """Every reading of `server SEP tool`; a percent-encoded path is one of them."""
@@ -137,7 +138,7 @@ class _Spellings:
     def _may_be_bare(self, spelling: str, tool: Tool, within: Set[ToolId]) -> bool:
         """Whether a name without a server can mean this tool: not where it names another server, or a tool of one."""
         own = tool.id.server
-        if self._owners.speaks_for_another(spelling, own) or self._owners.speaks_for_another(tool.id.name, own):
+        if self._owners.speaks_for_another(spelling, own) or self._owners.speaks_for_another(tool.name, own):
             return False
         return not any(self._has(server, rest, within) for server, rest in self._owners.joined(spelling, own))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from portico.documents.document import Document
+from portico.documents.document import Document, dotted
 from portico.documents.values_with_positions import Spelled, TreePath
 from portico.domain.suggestions import nearest_names
 from portico.errors import ConfigError
@@ -68,6 +68,11 @@ class Fields:
             value = value.get(part) if isinstance(value, dict) else None
         return value
 
+    def written(self, *field: str) -> tuple[str, int | None]:
+        """The keys that lead to a field, as people write them, and the line that it stands on."""
+        place = self._place(field)
+        return dotted(place), self.document.line(place)
+
     def below(self, *field: str) -> Fields:
         """The fields of a table inside this one, with problems of their own."""
         path = self._place(field)
@@ -111,6 +116,17 @@ class Fields:
             self.report("this must be a list", *field, fix='Write a list, as in ["one", "two"].')
             return ()
         return tuple(self._scalar(item, *field, index) for index, item in enumerate(value))
+
+    def data(self, *field: str) -> Any:
+        """A field of any kind as it is written, with the variables of its texts expanded."""
+        return self._expanded(self.document.value(*self._place(field)), field)
+
+    def _expanded(self, value: Any, field: TreePath) -> Any:
+        if isinstance(value, dict):
+            return {key: self._expanded(item, (*field, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._expanded(item, (*field, index)) for index, item in enumerate(value)]
+        return self.expand(value, *field) if isinstance(value, str) else value
 
     def pairs(self, field: str) -> dict[str, str]:
         """A field that is a table of texts; a key without a value is left out."""

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
 from portico.documents.document import Document
 from portico.documents.values_with_positions import TreePath
 from portico.domain.server import DatabaseSpec, ServerLabels, ServerSpec, Timeouts, ToolFilter, Transport
+from portico.domain.tool import Effect, ToolOverride, WrittenAt
 from portico.errors import ConfigError
 
 from .clients import Dialect, normalise
-from .reader import SECONDS, Fields, Kind, is_address, number, suggest, whole
+from .reader import SECONDS, Fields, Kind, choice, is_address, number, suggest, whole, words
 from .settings import SERVER, absolute, is_meant
 from .variables_and_masking import Variables, read_env_file
 
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"
-    " result_tokens envFile answer_values"
+    " result_tokens envFile answer_values overrides"
 ).split()
 """The fields of a server entry."""
 
@@ -112,6 +115,7 @@ def _report_unknown(fields: Fields, *, is_ours: bool) -> None:
 def _server(name: str, fields: Fields, enabled: bool) -> ServerSpec:
     command, args = _command_line(fields)
     url = _url(fields)
+    overrides = _overrides(fields)
     # A folder or the name of a user is not secret.
     secrets = {
         name: value
@@ -122,6 +126,7 @@ def _server(name: str, fields: Fields, enabled: bool) -> ServerSpec:
         alias=fields.text("alias").strip(),
         description=fields.text("description"),
         category=fields.text("category").strip(),
+        overrides=overrides,
     )
     return ServerSpec(
         name=name,
@@ -254,13 +259,139 @@ def _folder(fields: Fields) -> str | None:
 
 def _timeouts(fields: Fields) -> Timeouts:
     given = fields.given("timeouts", TIMEOUTS)
-    plain = fields.number("timeout", above=0)
+    plain = _plain_timeout(fields, "timeout")
     if plain is not None:
-        given.setdefault("call", plain / 1000 if plain > _MILLISECONDS else plain)
+        given.setdefault("call", plain)
     # A longer wait for one call is pointless when the whole call may not take that long.
     if "call" in given:
         given.setdefault("total", max(given["call"], Timeouts().total))
     return Timeouts(**given)
+
+
+def _plain_timeout(fields: Fields, *path: str) -> float | None:
+    """A timeout as clients write it."""
+    plain = fields.number(*path, above=0)
+    return plain / 1000 if plain is not None and plain > _MILLISECONDS else plain
+
+
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_EFFECTS = tuple(map(str, Effect))
+_CATEGORY_LENGTH, _TITLE_LENGTH, _DESCRIPTION_LENGTH = 64, 200, 8_000
+OVERRIDE: Mapping[str, Kind] = {
+    "name": lambda fields, *path: _tool_name(fields, *path),
+    "title": lambda fields, *path: _said(fields, *path, longest=_TITLE_LENGTH),
+    "description": lambda fields, *path: _said(fields, *path, longest=_DESCRIPTION_LENGTH),
+    "category": lambda fields, *path: _said(fields, *path, longest=_CATEGORY_LENGTH),
+    "tags": lambda fields, *path: words(fields, *path) if fields.value(*path) is not None else None,
+    "effect": lambda fields, *path: Effect(word) if (word := choice(_EFFECTS)(fields, *path)) else None,
+    "defaults": lambda fields, *path: _values(fields, *path),
+    "hidden": lambda fields, *path: _values(fields, *path),
+    "result_tokens": whole(LEAST_TOKENS, MOST_TOKENS),
+    "timeout": _plain_timeout,
+    "enabled": Fields.switch,
+}
+"""The fields of an override of one tool."""
+_CLOSING = ("hidden", "enabled")
+"""Those that take something away from agents: without them, they would get what they are not meant to have."""
+
+
+def _overrides(fields: Fields) -> dict[str, ToolOverride]:
+    """The overrides of a server's tools; what is wrong with one is reported, and the server is used all the same."""
+    table = fields.table.get("overrides")
+    if not isinstance(table, dict):
+        if table is not None:
+            fix = "Write the tools by their names, each with what is to be changed."
+            fields.report("this must be a table", "overrides", fix=fix, fatal=False)
+        return {}
+    found: dict[str, ToolOverride] = {}
+    named: dict[str, str] = {}
+    for tool in table:
+        own = fields.below("overrides", tool)
+        found[tool] = _override(own)
+        fields.problems += own.problems
+        name = found[tool].name
+        if name and named.setdefault(name, tool) != tool:
+            fix = f"Choose another name for one of them; {tool!r} keeps its own until then."
+            problem = f"{named[name]!r} is given this name too"
+            fields.report(problem, "overrides", tool, "name", fix=fix, fatal=False)
+            found[tool] = replace(found[tool], name="")
+    return found
+
+
+def _override(fields: Fields) -> ToolOverride:
+    """One override; a tool is switched off when a field that takes something away cannot be used."""
+    if not isinstance(fields.table, dict):
+        fix = f"Use some of: {', '.join(OVERRIDE)}. The tool is left out until then."
+        fields.report("an override must be a table", fix=fix)
+        return ToolOverride(enabled=False, written=_written(fields, {}))
+    given: dict[str, Any] = {}
+    failed = _unknown_in_override(fields)
+    for key, read in OVERRIDE.items():
+        before, value = len(fields.problems), read(fields, key)
+        if len(fields.problems) > before:
+            failed.append(key)
+        elif value is not None:
+            given[key] = value
+    if any(key in _CLOSING or is_meant(key, _CLOSING) for key in failed):
+        fields.report("this tool is left out, for it may show what it should not", fix="Mend what is said of it.")
+        given["enabled"] = False
+    for name in sorted(given.get("hidden", {}).keys() & given.get("defaults", {}).keys()):
+        fields.report("this parameter is hidden as well", "defaults", name, fix="Delete one; the hidden value is sent.")
+        del given["defaults"][name]
+    return ToolOverride(**given, written=_written(fields, fields.table), mark=_mark_of(fields.table))
+
+
+def _unknown_in_override(fields: Fields) -> list[str]:
+    unknown = [key for key in fields.table if key not in OVERRIDE and not key.startswith(("x-", "$"))]
+    for key in unknown:
+        fields.report("this key is not known", key, fix=suggest(key, OVERRIDE))
+    return unknown
+
+
+def _written(fields: Fields, table: Mapping[str, Any]) -> WrittenAt:
+    """The places of an override and of all that it holds."""
+    inner = [(key, name) for key in ("defaults", "hidden") if isinstance(table.get(key), dict) for name in table[key]]
+    where, line = fields.written()
+    lines = {".".join(path): fields.written(*path)[1] for path in (*((key,) for key in table), *inner)}
+    return WrittenAt(file=str(fields.document.file), where=where, lines={"": line, **lines})
+
+
+def _mark_of(table: Mapping[str, Any]) -> str:
+    """A mark that changes with what is written, but for values that may be secret."""
+    hidden = table.get("hidden")
+    said = {**table, "hidden": sorted(hidden) if isinstance(hidden, dict) else ""}
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _tool_name(fields: Fields, *path: str) -> str | None:
+    name = fields.text(*path).strip()
+    if name and not _TOOL_NAME.fullmatch(name):
+        fields.report("this cannot be a tool's name", *path, fix="Write up to 128 letters, digits and the signs _ - .")
+    return name or None
+
+
+def _said(fields: Fields, *path: str, longest: int) -> str | None:
+    if fields.value(*path) is None:
+        return None
+    text = fields.text(*path).strip()
+    if len(text) > longest or (longest < _DESCRIPTION_LENGTH and not text.isprintable()):
+        fields.report("this is too long, or more than a line", *path, fix=f"Write at most {longest:,} letters.")
+    return text
+
+
+def _values(fields: Fields, *path: str) -> dict[str, Any] | None:
+    """Values of parameters, of any kind that JSON has; no message shows one."""
+    written = fields.value(*path)
+    if written is not None and not isinstance(written, dict):
+        fields.report("this must be a table of parameters and values", *path, fix="Write it as {parameter: value}.")
+    if not isinstance(written, dict):
+        return None
+    found: dict[str, Any] = fields.data(*path)
+    try:
+        json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError):
+        fields.report("a value here is no JSON", *path, fix="Write texts, numbers, true, false, null, lists or tables.")
+    return found
 
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///", re.IGNORECASE)

@@ -141,7 +141,7 @@ def _closing(text: str, start: int) -> int:
 
 MASK = "***"
 
-_PRIVATE_TABLES = frozenset("env environment headers http_headers requestInit".split())
+_PRIVATE_TABLES = frozenset("env environment headers http_headers requestInit hidden".split())
 _NOT_SECRET = frozenset({"bearer_token_env_var", "env_http_headers", "env_vars"})
 _DEFAULT = re.compile(r"(\$\{[A-Za-z_:][A-Za-z0-9_:]*?:-)[^}]+\}")
 _ONLY_REFERENCES = re.compile(r"(?:(?:Bearer|Basic|Token)\s+)?(?:\$\{[^}]*\}|\$[A-Za-z_]\w*|\s)+", re.IGNORECASE)

@@ -56,8 +56,8 @@ class Hit:
 
     @property
     def name(self) -> str:
-        """The tool's original name."""
-        return self.tool.id.name
+        """The tool's name, as agents see it."""
+        return self.tool.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from .tool import ToolOverride
+
 Transport = Literal["stdio", "http", "sse"]
 
 
@@ -34,11 +36,13 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLabels:
-    """Another name for a server in handles, a description and a category of its tools; empty where there is none."""
+    """Another name for a server in handles, a description, a category of its tools, and overrides of single tools."""
 
     alias: str = ""
     description: str = ""
     category: str = ""
+    overrides: Mapping[str, ToolOverride] = field(default_factory=dict)
+    """By the tool's original name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,8 @@ class Offering:
     limited: str = ""
 
     """Why the lists are not complete, when a cap cut them."""
+    seen: Mapping[str, str] = field(default_factory=dict)
+    """By overridden tool: the mark of the override, a colon, and the mark of the definition that it met first."""
     users: Mapping[str, Sequence[str]] | None = None
     """Who may see each tool, by name, and `*` for everybody; None where the source restricts nobody."""
 

@@ -257,10 +257,51 @@ class ArgumentCheck:
             InvalidArguments: with one line per problem and the call to make instead.
         """
         schema = self._schemas.of(tool, tool.input_schema)
+        if tool.fixed and any(name in arguments for name in tool.fixed):
+            raise _fixed_named(schema, arguments)
         try:
             return Checked(arguments) if schema.allows_small(arguments) else _check(schema, arguments)
         except (ValueError, RecursionError) as error:
             raise InvalidArguments(tool.handle, details=(f"arguments that are not JSON: {error}"[:300],)) from error
+
+
+def _fixed_named(schema: CompiledSchema, arguments: Mapping[str, Any]) -> InvalidArguments:
+    """The error of a call that names a hidden parameter: to whoever calls, there is none of that name."""
+    tool = schema.tool
+    known = {name: value for name, value in arguments.items() if name not in tool.fixed}
+    lines = [f"unknown: {name}" for name in arguments if name in tool.fixed]
+    with suppress(ValueError, RecursionError):
+        return InvalidArguments(tool.handle, details=lines, next_call=_next_call(schema, known, set()))
+    return InvalidArguments(tool.handle, details=lines)
+
+
+def fit_values(schema: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """Values of a config as the properties of a schema take them, and what is wrong with the others.
+
+    No message shows a value. Where a schema cannot be read, or not in time, the server says what it takes.
+    """
+    about = {key: found for key, found in schema.items() if key in _OF_PROPERTIES}
+    cost = cost_of(about)
+    if not cost.is_compiled or not cost.affords(measure(values)):
+        return values, {}
+    options = jsonschema_rs.FancyRegexOptions(backtrack_limit=50_000)
+    try:
+        validator = jsonschema_rs.validator_for(about, offline=True, pattern_options=options, mask="the value")
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
+        return values, {}
+    found, wrong = dict[str, Any](), dict[str, str]()
+    for name, value in values.items():
+        readings = _readings(value, _types(about["properties"][name]))
+        fitting = (each for each in (value, *readings) if validator.is_valid({name: each}))
+        found[name] = next(fitting, value)
+        for error in islice(validator.iter_errors({name: found[name]}), 1):
+            wrong[name] = error.message[:SHOWN]
+    return found, wrong
+
+
+SHOWN = 200  # letters of what is wrong with a value
+_OF_PROPERTIES = frozenset("$schema $id $defs definitions properties".split())
+"""What of a schema is about its properties one by one."""
 
 
 def _check(schema: CompiledSchema, arguments: Mapping[str, Any]) -> Checked:

@@ -180,7 +180,7 @@ class Executor:
         try:
             raw = await provider.call(
                 tool.id.name,
-                checked.arguments,
+                tool.complete(checked.arguments),
                 meta=call.meta,
                 on_progress=call.on_progress,
                 answers=call.answers,

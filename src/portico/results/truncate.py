@@ -14,7 +14,7 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from portico.domain.call import Call, Caller, Place, Result, Segment, Unit
-from portico.domain.tool import Tool
+from portico.domain.tool import OverriddenTool, Tool
 from portico.execution.arguments import OutputCheck
 from portico.protocols import TokenCounter
 from portico.rendering.budget import tokens_per_letter
@@ -72,16 +72,23 @@ class Truncator:
     large: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LARGE_AT_ONCE))
     """Holds back large results, so that many at once take neither all memory nor all threads."""
 
-    def limit(self, caller: Caller, server: str = "") -> int:
-        """Tokens that one result may cost: the smaller of what the caller and the server say, else the default."""
-        given = (caller.result_tokens, self.servers.get(server, 0))
+    def limit(self, caller: Caller, tool: Tool | None = None) -> int:
+        """Tokens that one result may cost: the smaller of what the caller and the tool or its server say.
+
+        The default counts where nobody says anything.
+        """
+        own = 0
+        if tool is not None:
+            own = tool.override.result_tokens if isinstance(tool, OverriddenTool) else 0
+            own = own or self.servers.get(tool.id.server, 0)
+        given = (caller.result_tokens, own)
         return min((tokens for tokens in given if tokens > 0), default=self.results.limits.tokens)
 
     async def truncate(self, caller: Caller, call: Call, tool: Tool | None, result: Result) -> Result:
         """The result itself when it fits, else a preview of it with a handle for the rest; it may be of no tool."""
         if call.whole or result.raw.get("resultType") == "input_required":
             return result
-        limit = self.limit(caller, tool.id.server if tool else "")
+        limit = self.limit(caller, tool)
         letters, structured = sum(len(text) for _, text in _texts(result.content)), result.structured
         extras = extras_of(result.raw)
         is_structured_small = structured is None or is_small(structured)

@@ -147,7 +147,7 @@ def _joining(
 
 def _is_rival(one: Tool, other: Tool) -> bool:
     """Whether a tool that does the same has a name and a description of its own, and so is worth a line of its own."""
-    return one.description != other.description and set(words(one.id.name)) != set(words(other.id.name))
+    return one.description != other.description and set(words(one.name)) != set(words(other.name))
 
 
 def is_same(one: Tool, other: Tool, near: float, least: float = SAME) -> bool:
@@ -162,7 +162,7 @@ def is_same(one: Tool, other: Tool, near: float, least: float = SAME) -> bool:
 
 def _doing(tool: Tool) -> tuple[str, str]:
     """What a tool does, by its name or else by what it says it is for, and the thing that it does it to."""
-    action, thing = action_and_thing(tool.id.name)
+    action, thing = action_and_thing(tool.name)
     return action or _first_action(tool.description[:200]), thing
 
 
@@ -192,7 +192,7 @@ def leader(
 
 
 def _is_copied(copy: Rank, row: Rank, one: Tool, other: Tool, near: float) -> bool:
-    same_name = words(one.id.name) == words(other.id.name)
+    same_name = words(one.name) == words(other.name)
     if copy.added.keys() != row.added.keys() or row.score < OLDER * copy.score:
         return False
     return one.description == other.description or (near >= COPY and same_name)
@@ -202,7 +202,7 @@ def _names_server(asked: Collection[str], tool: Tool, other: Tool) -> bool:
     """Whether a query says a word of a tool's server that the other's has not, and that neither tool has otherwise."""
     own = set(words(tool.id.server)) - set(words(other.id.server))
     said = own.intersection(asked)
-    return bool(said) and not said <= set(words(f"{tool.id.name} {tool.description}"))
+    return bool(said) and not said <= set(words(f"{tool.name} {tool.description}"))
 
 
 _REQUEST = re.compile(r"\b(?:I|[Mm]e|[Mm]y)\b|\?(?=\s|$)")

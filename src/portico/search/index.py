@@ -243,7 +243,7 @@ class ToolIndex:
                 is_just_so = match.part == EXACT_PART and is_spelled(tool, text.strip())
                 row.add(match.part, match.value + JUST_SO * is_just_so)
             # Most names do not even share the first letter.
-            elif tool.id.name[:1].casefold() == wanted[:1] and plain(tool.id.name).startswith(wanted):
+            elif tool.name[:1].casefold() == wanted[:1] and plain(tool.name).startswith(wanted):
                 row.add(PREFIX_PART, PREFIX)
 
     def _echoing(self, text: str, total: Vector, tools: Numbers) -> Mask | None:
@@ -410,7 +410,7 @@ def _total(
 
 def _echoes(asked: Set[str], tool: Tool) -> bool:
     """Whether a tool's name, or what it says it is for, has nearly all words of a query."""
-    said = (words(tool.id.name), words(split_description(tool.description)[0]))
+    said = (words(tool.name), words(split_description(tool.description)[0]))
     return len(asked) > 1 and any(len(asked & set(one)) >= ECHO * len(asked) for one in said)
 
 

@@ -130,7 +130,7 @@ def hints(known: LearnedWords, tools: Iterable[Tool], now: float) -> dict[ToolId
     shared, found = known.shared(now), {}
     for tool in tools if shared else ():
         if tool.id in shared:
-            told = {*words(tool.id.name), *words(tool.title), *words(tool.description)}
+            told = {*words(tool.name), *words(tool.title), *words(tool.description)}
             if text := _first_words([word for word in shared[tool.id] if stem_of(word) not in told]):
                 found[tool.id] = text
     return found

@@ -49,7 +49,7 @@ class NameMatch(NamedTuple):
 
 def is_spelled(tool: Tool, text: str) -> bool:
     """Whether a text is one of a tool's own spellings, letter by letter."""
-    return text in (tool.handle, tool.id.name, tool.listed)
+    return text in (tool.handle, tool.name, tool.listed)
 
 
 class Names:
@@ -99,7 +99,7 @@ class Names:
         return (tools if mask is None else tools[mask[tools]]).astype(np.intp)
 
     def _is_one_name(self, tools: Numbers) -> bool:
-        return len({compact(self._tools[number].id.name) for number in tools.tolist()}) == 1
+        return len({compact(self._tools[number].name) for number in tools.tolist()}) == 1
 
     def _begun(self, text: str, wanted: str, typed: Sequence[str], mask: Mask | None) -> Numbers:
         """The tools of the one name that begins with the query, or else of the one handle.
@@ -128,7 +128,7 @@ class Names:
         if self._is_one_name(tools):
             return tools
         beginning = text.casefold()
-        tools = np.array([n for n in sorted(found) if self._tools[n].id.name.casefold().startswith(beginning)], np.intp)
+        tools = np.array([n for n in sorted(found) if self._tools[n].name.casefold().startswith(beginning)], np.intp)
         return tools if self._is_one_name(tools) else _NO_TOOLS
 
     def _is_in_names(self, word: str, mask: Mask | None) -> bool:
@@ -137,7 +137,7 @@ class Names:
         if mask is not None:
             tools, values = tools[mask[tools]], values[mask[tools]]
         first = tools[np.argsort(-values, kind="stable")[:FIRST_TOOLS]].tolist()
-        return any(word.casefold() in map(str.casefold, pieces(self._tools[number].id.name)) for number in first)
+        return any(word.casefold() in map(str.casefold, pieces(self._tools[number].name)) for number in first)
 
     def _whole_names(self) -> _KnownNames:
         """Every whole name; the words only grow from snapshot to snapshot, so only new ones are looked at."""
@@ -188,7 +188,7 @@ def _beginning_with(wanted: str, names: Sequence[str]) -> Iterator[str]:
 
 def _ends_at_a_word(tool: Tool, name: str, length: int) -> bool:
     """Whether a whole name of a tool has a word that ends at some letter."""
-    for spelling in (tool.id.name, tool.handle, tool.listed, str(tool.id)):
+    for spelling in (tool.name, tool.handle, tool.listed, str(tool.id)):
         if compact(spelling) == name and length in accumulate(len(compact(piece)) for piece in pieces(spelling)):
             return True
     return False

@@ -303,7 +303,7 @@ STRANGERS = 10
 def text_of(tool: Tool) -> str:
     """What an embedder reads of a tool: its name, what it does, and what its parameters are called."""
     parameters = f" ({', '.join(tool.properties)}"[:NAMED] + ")" if tool.properties else ""
-    return f"{tool.id.name}: {tool.description}"[:SAID] + parameters
+    return f"{tool.name}: {tool.description}"[:SAID] + parameters
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -345,7 +345,7 @@ def fields(tool: Tool) -> dict[str, str]:
     purpose, rest = split_description(tool.description)
     category = "" if tool.category in ("misc", tool.id.server) else tool.category
     return {
-        "name": f"{tool.id.name} {tool.title}",
+        "name": f"{tool.name} {tool.title}",
         "shelf": " ".join((tool.id.server, category, *tool.tags)),
         "purpose": purpose,
         "description": rest,
@@ -380,7 +380,7 @@ def document(tool: Tool, found: Mapping[str, list[str]]) -> dict[str, list[str]]
 
 def _marks(tool: Tool) -> list[str]:
     """The whole names of a tool, its initials, and its words without their order."""
-    name, found = compact(tool.id.name), pieces(tool.id.name)
+    name, found = compact(tool.name), pieces(tool.name)
     others = {compact(spelling) for spelling in (tool.handle, tool.listed, str(tool.id))} - {name}
     initials = "".join(piece[0] for piece in found)
     spelled = [NAME_MARK + name if name else "", *(HANDLE_MARK + other for other in sorted(others) if other)]

@@ -147,7 +147,7 @@ def _tool_row(tool: Tool, standing: Standing | None) -> dict[str, Any]:
     row = {
         "server": key(tool.id.server),
         "name": key(tool.id.name),
-        "title": clean(tool.title or tool.id.name),
+        "title": clean(tool.title or tool.name),
         "description": clean(tool.description, DESCRIPTION_LENGTH),
         "schema": _json(tool.input_schema),
         "category": key(tool.category),

@@ -204,8 +204,8 @@ def _entry(tool: Tool) -> _Entry:
     parameters = tuple(str(name) for name in tool.properties)
     return _Entry(
         tool=tool,
-        name=_plain(tool.id.name),
-        names=frozenset(map(_plain, (tool.id.name, tool.listed, tool.handle))),
+        name=_plain(tool.name),
+        names=frozenset(map(_plain, (tool.name, tool.listed, tool.handle))),
         category=_plain(tool.category),
         description=" ".join(tool.description.casefold().split()),
         description_words=said,

@@ -85,6 +85,7 @@ def secrets_of(spec: ServerSpec) -> Iterator[tuple[str, str]]:
         yield from _of_header(name, value)
     yield from _of_url("url", spec.url)
     yield from _of_arguments(spec.args)
+    yield from _hidden(spec)
     for value in (*spec.env.values(), *spec.headers.values()):
         yield from _of_url("url", value)
 
@@ -92,7 +93,14 @@ def secrets_of(spec: ServerSpec) -> Iterator[tuple[str, str]]:
 def certain_secrets_of(spec: ServerSpec) -> Iterator[tuple[str, str]]:
     """Those of them that are secret beyond doubt; other values of variables may be ordinary words."""
     ordinary = {value for name, value in spec.env.items() if not SECRET_NAME.search(name) and not TOKEN.search(value)}
+    ordinary |= {value for name, value in _hidden(spec) if not SECRET_NAME.search(name) and not TOKEN.search(value)}
     yield from ((name, value) for name, value in secrets_of(spec) if value not in ordinary)
+
+
+def _hidden(spec: ServerSpec) -> Iterator[tuple[str, str]]:
+    """The texts that overrides send for parameters which nobody sees."""
+    for override in spec.labels.overrides.values():
+        yield from ((name, value) for name, value in override.hidden.items() if isinstance(value, str))
 
 
 def _of_header(name: str, value: str) -> Iterator[tuple[str, str]]:

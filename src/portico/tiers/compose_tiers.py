@@ -63,7 +63,7 @@ class TierLinks:
 
     def tool(self, tool: Tool, **asked: int | None) -> str:
         """Everything about a tool."""
-        server, name = tool.id
+        server, name = tool.id.server, tool.name
         server = tool.handle.partition(".")[0] if server in self.taken else server
         return self.ask(f"{self.tool_root}/{quote(server, safe='')}/{quote(name, safe='')}", asked)
 
@@ -409,7 +409,7 @@ class TierView:
         server = self.seen.snapshot.servers[tool.id.server]
         return ToolForms(
             tool=tool,
-            name=f"{server.short_name(self.aliases)}::{tool.id.name}",
+            name=f"{server.short_name(self.aliases)}::{tool.name}",
             server_title=server.title,
             usage=self.order.usage.get(tool.id, Usage()),
             packaging=self.packaging.get(server.name, Packaging()),

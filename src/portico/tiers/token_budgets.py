@@ -194,7 +194,7 @@ class Sizes:
         """About how many letters a tool has in a list of summaries."""
 
         def measure() -> int:
-            naming = 2 * len(tool.id.server) + len(tool.id.name) + min(len(tool.description), SUMMARY_LENGTH)
+            naming = 2 * len(tool.id.server) + len(tool.name) + min(len(tool.description), SUMMARY_LENGTH)
             return naming + sum(len(name) + TYPED for name in tool.properties)
 
         return self.keep(section, ("summary", tool.id), measure)

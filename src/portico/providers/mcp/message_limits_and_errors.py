@@ -199,6 +199,8 @@ class ExchangeTimeouts:
     idle: float = inf
     total: float = inf
     bounds: Bounds = DEFAULT_BOUNDS
+    tool: str = ""
+    """The tool whose override has the limit on progress."""
 
     @property
     def first(self) -> float:
@@ -211,7 +213,10 @@ class ExchangeTimeouts:
             said, setting = f"no answer within {self.total:g} s, the most that one call may take", "total"
         else:
             said, setting = f"no answer and no progress for {self.idle:g} s", "call"
-        return Expired(said, f"raise `timeouts.{setting}` of this server if the call needs longer", sent=sent)
+        key = f"`timeouts.{setting}` of this server"
+        if setting == "call" and self.tool:
+            key = f"`timeout` in the override of {self.tool!r}"
+        return Expired(said, f"raise {key} if the call needs longer", sent=sent)
 
 
 class ProgressTimer:

@@ -199,6 +199,7 @@ class ServerLists:
 _TEXTS = ("title", "version", "description", "instructions", "limited")
 _LISTS = ("tools", "prompts", "resources", "templates")
 ALL_PARTS = 10_000_000
+CALL = "tools/call"
 
 
 class UpstreamProvider:
@@ -212,6 +213,11 @@ class UpstreamProvider:
         self._redactor = redactor = Redactor(secrets_of(spec))
         bounds = Bounds(values=spec.answer_values or VALUES_LIMIT)
         self._timeouts = ExchangeTimeouts(spec.timeouts.call, spec.timeouts.total, bounds)
+        self._tool_timeouts = {
+            name: replace(self._timeouts, idle=own.timeout, total=max(own.timeout, self._timeouts.total), tool=name)
+            for name, own in spec.labels.overrides.items()
+            if own.timeout
+        }
         self._questions = ServerQuestions(self._timeouts)
         self._notifications = Notifications(
             spec.name,
@@ -326,25 +332,28 @@ class UpstreamProvider:
 
     async def _run(self, params: JsonObject, on_progress: OnProgress | None, caller: Caller | None) -> JsonObject:
         try:
-            return await self._exchange("tools/call", params, on_progress, caller)
+            return await self._exchange(CALL, params, on_progress, caller)
         except RpcError as error:
             if error.code != HEADER_MISMATCH or self._connector.header_maps:
                 raise
         # The tool wants headers that only its definition names; the server refused before it did anything.
         await self._offer()
-        return await self._exchange("tools/call", params, on_progress, caller)
+        return await self._exchange(CALL, params, on_progress, caller)
 
     async def _exchange(
         self, method: str, params: JsonObject, on_progress: OnProgress | None, caller: Caller | None
     ) -> dict[str, Any]:
         """Send one request; a server of the handshake era may ask its client something meanwhile."""
         connection = self._lifecycle.connection
+        timeouts = self._timeouts
+        if method == CALL and self._tool_timeouts:
+            timeouts = self._tool_timeouts.get(params["name"], timeouts)
         if connection is not None and connection.transport.dialect.is_modern:
-            return await self._lifecycle.request(method, params, self._timeouts, on_progress)
+            return await self._lifecycle.request(method, params, timeouts, on_progress)
         state = params.get("requestState")
         askable = params.get("_meta", {}).get(CAPABILITIES_KEY)
         if not askable and state is None:
-            return await self._questions.run(self._lifecycle.request(method, params, self._timeouts, on_progress))
+            return await self._questions.run(self._lifecycle.request(method, params, timeouts, on_progress))
         whose = None if caller is None else (caller.name, caller.surface)
         bound = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
         client = AskableClient.of(askable, whose, method, bound)
@@ -352,7 +361,8 @@ class UpstreamProvider:
             return await self._questions.resume(state, client, params.get("inputResponses"), on_progress)
         # What a server asks at its start belongs to no call, and is refused before this one is under way.
         await self._lifecycle.use(ServerConnection.settle)
-        return await self._questions.converse(client, partial(self._lifecycle.request, method, params), on_progress)
+        run = partial(self._lifecycle.request, method, params)
+        return await self._questions.converse(client, run, on_progress, timeouts)
 
     def _without_secrets(self, offering: Offering) -> Offering:
         """The offering without the secrets that the config gave the server."""

@@ -212,10 +212,12 @@ class ServerQuestions:
             if has_turn or self._held:
                 self._end_turn(has_turn)
 
-    async def converse(self, client: AskableClient, run: Run, on_progress: OnProgress | None) -> dict[str, Any]:
+    async def converse(
+        self, client: AskableClient, run: Run, on_progress: OnProgress | None, timeouts: ExchangeTimeouts | None = None
+    ) -> dict[str, Any]:
         """Make a call whose client may be asked; what the server asks is returned instead of a result."""
         has_turn = await self._take_turn()
-        return await self._advance(OpenCall(run, self.timeouts), client, on_progress, has_turn, {})
+        return await self._advance(OpenCall(run, timeouts or self.timeouts), client, on_progress, has_turn, {})
 
     async def resume(
         self, state: str, client: AskableClient, answers: Any, on_progress: OnProgress | None

@@ -528,7 +528,7 @@ def create_tool_registry(
 
 def _quick_action(tool: Tool, prefix: str) -> str:
     """A tool as a quick action: `search: find nodes by text`."""
-    name = tool.id.name.removeprefix(prefix) or tool.id.name
+    name = tool.name.removeprefix(prefix) or tool.name
     line = first_sentence(tool.description or tool.title, QUICK_LENGTH)
     line = line[:1].lower() + line[1:] if line[1:2].islower() else line
     return f"{name[:QUICK_LENGTH]}: {line}" if line else name[:QUICK_LENGTH]

@@ -17,7 +17,7 @@ from portico.search.embeddings.cache import Meanings
 
 from .context import Exit, Json, complete_server
 from .output_and_logs import ask, data, in_app, say
-from .tool_commands import report_data
+from .tool_commands import override_lines, report_data
 
 if TYPE_CHECKING:
     from portico.application import Application
@@ -87,7 +87,8 @@ def doctor(
     else:
         _print_findings(found)
     checked = (found.checkup, found.sandbox)
-    if not found.failed and (found.problems or any(part is not None and part.problem for part in checked)):
+    problems = found.problems or any(report.overrides.problems for report in found.reports)
+    if not found.failed and (problems or any(part is not None and part.problem for part in checked)):
         raise typer.Exit(Exit.CONFIG)
     if found.failed or (found.embedder and not found.embedder.is_well):
         raise typer.Exit(Exit.UPSTREAM)
@@ -218,6 +219,8 @@ def _print_checkup(report: ServerReport, failure: CallError | None) -> None:
             say(f"      {tool.id.name}: {note}")
     if report.server and report.server.limited:
         say(f"      {report.server.limited}")
+    for line in override_lines(report):
+        say(f"      {line}")
     advice = _advice(report, failure)
     if advice:
         say(f"      next: {advice}")

@@ -13,9 +13,10 @@ import typer
 
 from portico.admin import Bill, ServerReport
 from portico.domain.call import Call, Result
-from portico.domain.search_answers import Disclosure, Findings, Hit, Query
-from portico.domain.tool import Tool
+from portico.domain.search_answers import Disclosure, Findings, Hit, Level, Query
+from portico.domain.tool import OverriddenTool, Tool, ToolOverride
 from portico.errors import Refused, UnknownServer
+from portico.rendering.cards import variants_of
 
 from .context import CALLER, Exit, Json, OwnNames, complete_server, complete_tool, options
 from .context import SERVER as OWN_SERVER
@@ -125,9 +126,15 @@ def describe(
     tools: Annotated[
         list[str], typer.Argument(help="Tools, in any spelling.", metavar="TOOL...", autocompletion=complete_tool)
     ],
+    original: Annotated[
+        bool, typer.Option("--original", help="As their servers define them, without the config's overrides.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show all there is to know about tools."""
+    if original:
+        _describe_originals(ctx, tools, as_json)
+        return
 
     async def work(application: Application) -> tuple[str, list[Tool]]:
         view = application.gateway.view(CALLER)
@@ -139,6 +146,22 @@ def describe(
         data([tool_data(tool) for tool in found])
     else:
         say(text)
+
+
+def _describe_originals(ctx: typer.Context, tools: list[str], as_json: bool) -> None:
+    async def work(application: Application) -> list[tuple[Tool, ToolOverride | None]]:
+        found = [application.admin.original(name) for name in tools]
+        sections = application.gateway.snapshot.sections
+        return [(tool, sections[tool.id.server].overrides.holding.get(tool.id.name)) for tool in found]
+
+    found = in_app(ctx, work)
+    if as_json:
+        data([tool_data(tool) | {"overridden": override.keys if override else ()} for tool, override in found])
+        return
+    for tool, override in found:
+        say(variants_of(tool, Level.FULL, spell).card(0).text)
+        if override is not None:
+            say(f"overridden in {override.written.where}: {', '.join(override.keys) or 'nothing'}")
 
 
 def tokens(ctx: typer.Context, as_json: Json = False) -> None:
@@ -197,7 +220,7 @@ def tool_data(tool: Tool) -> dict[str, Any]:
     return {
         "handle": tool.handle,
         "server": tool.id.server,
-        "name": tool.id.name,
+        "name": tool.name,
         "listed": tool.listed,
         "category": tool.category,
         "tags": tool.tags,
@@ -207,6 +230,8 @@ def tool_data(tool: Tool) -> dict[str, Any]:
         "inputSchema": tool.input_schema,
         "outputSchema": tool.output_schema,
         "notes": tool.notes,
+        "original": tool.id.name,
+        "overridden": tool.override.keys if isinstance(tool, OverriddenTool) else (),
     }
 
 
@@ -226,10 +251,25 @@ def report_data(report: ServerReport, *, with_tools: bool) -> dict[str, Any]:
         "limited": report.server.limited if report.server else "",
         "rejected": [{"name": r.name, "reason": r.reason} for r in report.rejected],
         "notes": [{"name": t.id.name, "note": note} for t in report.tools for note in t.notes],
+        "overridden": [{"name": name, "keys": own.keys} for name, own in report.overrides.holding.items()],
+        "override_problems": [str(problem) for problem in report.overrides.problems],
+        "changed": list(report.overrides.changed),
     }
     if with_tools:
-        found["tool_list"] = [{"handle": t.handle, "name": t.id.name, "effect": t.effect} for t in report.tools]
+        found["tool_list"] = [{"handle": t.handle, "name": t.name, "effect": t.effect} for t in report.tools]
     return found
+
+
+def override_lines(report: ServerReport) -> list[str]:
+    """What an operator should know of the overrides of a server's tools."""
+    applied, handles = report.overrides, {tool.id.name: tool.handle for tool in report.tools}
+    changed = (
+        f"{name}: its definition has changed since its override was written; compare: "
+        f"portico describe --original {handles.get(name, f'{report.name}::{name}')}, "
+        "then change the override, if only by an x-checked: DATE"
+        for name in applied.changed
+    )
+    return [*(f"override {problem}" for problem in applied.problems), *changed]
 
 
 def _print_servers(reports: list[ServerReport], problems: int) -> None:

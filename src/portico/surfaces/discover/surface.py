@@ -117,8 +117,8 @@ def _teach_spelling(view: CatalogView, name: str) -> list[str]:
     if tool is None or tool.handle == name:
         return []
     server, _, identifier = tool.handle.partition(".")
-    own = {f"{each}{mark}{tool.id.name}" for each in (tool.id.server, server) for mark in SEPARATORS}
-    if tool.id.name != identifier and name in {tool.id.name, *own}:
+    own = {f"{each}{mark}{tool.name}" for each in (tool.id.server, server) for mark in SEPARATORS}
+    if tool.name != identifier and name in {tool.name, *own}:
         return []
     return [f"{one_line(name)} is spelled {tool.handle} here"]
 

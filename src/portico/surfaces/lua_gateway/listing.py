@@ -94,7 +94,7 @@ class ServerListing:
         for tool in tools[start:]:
             if tool.handle in levels:
                 about = first_sentence(tool.description, BRIEF) if levels[tool.handle] > Level.NAME else ""
-                row = {"name": tool.id.name, "luaName": lua_name(tool)}
+                row = {"name": tool.name, "luaName": lua_name(tool)}
                 rows.append({**row, "description": about} if about else row)
         data = {"server": found.name, "luaServerName": found.identifier, "tools": rows, **_left(told)}
         return ListingPage(text=told.text, data=data)
@@ -176,7 +176,7 @@ class ServerListing:
     def _details_data(self, tool: Tool, returns: Mapping[str, Any] | None) -> dict[str, Any]:
         """A tool as data; schemas that would cost more than the text may are left out."""
         data: dict[str, Any] = {
-            "name": tool.id.name,
+            "name": tool.name,
             "luaName": lua_name(tool),
             "handle": tool.handle,
             "effect": str(tool.effect),
@@ -241,7 +241,7 @@ def _failed_lines(name: str, identifier: str) -> Variants:
 
 
 def _tool_line(tool: Tool) -> Variants:
-    head = f"- {tool.id.name} (Lua: {lua_name(tool)})"
+    head = f"- {tool.name} (Lua: {lua_name(tool)})"
     text = tool.description or tool.title
     return Variants(
         handle=tool.handle,
@@ -262,7 +262,7 @@ _PLAIN_FIELD = frozenset({"type", "title", "description", "default", "enum", "co
 
 def _details(tool: Tool, returns: Mapping[str, Any] | None = None) -> Variants:
     """A tool in full: description, parameters, and an example that runs; `returns` is what is known of its answers."""
-    head = f"## {tool.id.name}"
+    head = f"## {tool.name}"
 
     def text(words: int | None, *more: str, depth: int = DEPTH, description: str, optional: bool = True) -> str:
         lines = list(_fields(tool.input_schema, tool.input_schema, words, depth))

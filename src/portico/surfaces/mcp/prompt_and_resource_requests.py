@@ -173,7 +173,7 @@ class CatalogResources:
             elif template in (TOOL, ANY_GUIDE) and argument == "server":
                 yield spellings
             elif template == TOOL and argument == "tool" and is_chosen:
-                yield (tool.id.name,)
+                yield (tool.name,)
 
 
 def is_ours(uri: str) -> bool:

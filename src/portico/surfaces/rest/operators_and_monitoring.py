@@ -183,6 +183,9 @@ class ServerLine(Shape):
     tools: int
     hidden: int
     rejected: list[Refusal]
+    overridden: list[str] = Field(description="Tools that the config shows otherwise, by their own names.")
+    changed: list[str] = Field(description="Those of them that the server defines otherwise than at first.")
+    override_problems: int = Field(description="Parts of overrides that cannot hold; `portico doctor` names them.")
 
 
 class ServersResponse(Shape):
@@ -306,6 +309,9 @@ def _server(report: ServerReport) -> dict[str, Any]:
         "tools": len(report.tools),
         "hidden": report.hidden,
         "rejected": [{"name": refusal.name, "reason": refusal.reason} for refusal in report.rejected],
+        "overridden": [*report.overrides.holding],
+        "changed": [*report.overrides.changed],
+        "override_problems": len(report.overrides.problems),
     }
 
 
