@@ -184,7 +184,7 @@ def read_settings(
     refused = {name: outcome.problems for name, outcome in outcomes.items() if outcome.spec is None}
     return replace(
         settings,
-        home=replace(home, file=document.file),
+        home=replace(home, file=document.file, included=tuple(sorted(variables.files))),
         servers=tuple(outcome.spec for outcome in outcomes.values() if outcome.spec is not None),
         refused=dict.fromkeys(entries.unusable, entries.problems) | refused,
         problems=tuple(problems),
