@@ -16,7 +16,7 @@ from portico.errors import ConfigError
 
 from .clients import OWN_KEYS, find_entries, recognise, repeated_key
 from .profiles import read_surface, with_profile, with_registry
-from .reader import SECONDS, SWITCHES, Fields, Kind, choice, is_address, whole, words
+from .reader import SECONDS, SWITCHES, Fields, Kind, choice, is_address, number, whole, words
 from .servers import LEAST_TOKENS, MOST_TOKENS, read_databases, read_server
 from .settings import (
     CapabilitiesSettings,
@@ -108,6 +108,7 @@ HTTP: Mapping[str, Kind] = {
     "streams": _MILLION,
     "sessions": _MILLION,
     "session_idle_s": SECONDS,
+    "drain_s": number(),
 }
 """The keys of each table of a config, and the values they may have; defaults are those of the settings."""
 
@@ -271,12 +272,12 @@ def _http(fields: Fields) -> HttpSettings:
 def _names(fields: Fields, *path: str, pattern: re.Pattern[str], fix: Callable[[str], str]) -> tuple[str, ...]:
     """The names that fit; one that does not is reported, because a request would never match it."""
     good = []
-    for number, text in enumerate(fields.texts(*path)):
+    for at, text in enumerate(fields.texts(*path)):
         name = text.strip().lower().rstrip("/" if pattern is ORIGIN else "")
         if pattern.fullmatch(name):
             good.append(name)
         elif text:
-            fields.report("this cannot be the name of a host or a page", *path, number, fix=fix(text))
+            fields.report("this cannot be the name of a host or a page", *path, at, fix=fix(text))
     return tuple(good)
 
 

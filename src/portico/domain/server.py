@@ -233,6 +233,8 @@ class HttpLimits:
     sessions: int = 1_000
     """Sessions of all surfaces together; a new one takes the place of the one that was unused longest."""
     session_idle_s: float = 1_800.0
+    drain_s: float = 10.0
+    """Seconds that calls in flight get when the gateway is asked to stop, over stdio too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

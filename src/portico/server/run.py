@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -25,8 +26,9 @@ from portico.scripting.script_session import ScriptRunner
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
-from portico.surfaces.mcp.http import build_app, serve
-from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
+from portico.surfaces.mcp.http import build_app, end_by, serve
+from portico.surfaces.mcp.http_checks import OpenRequests
+from portico.surfaces.mcp.server import OpenAnswers, SurfaceServer, serve_stdio
 from portico.surfaces.mcp.stdio_opening import EarlyPipe
 from portico.surfaces.mcp.surface import Surface
 from portico.surfaces.search import Search
@@ -56,6 +58,7 @@ SURFACES: Mapping[str, Callable[[Application, GatewaySettings], Surface]] = {
 }
 USAGE_SECONDS = 5.0  # how long a start waits for what the database knows of usage
 ReadSettings = Callable[[], GatewaySettings]
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger(__name__)
@@ -101,14 +104,17 @@ async def serve_over_http(
         from portico.surfaces.rest.app import build_api
 
         api = build_api(application, reload=reloader.reload if reloader is not None else None)
-        app = build_app(servers, default=surface, port=actual, api=api, settings=settings.http)
+        requests = OpenRequests()
+        app = build_app(servers, default=surface, port=actual, api=api, settings=settings.http, requests=requests)
         _freeze_memory()
         url = f"http://{f'[{host}]' if ':' in host else host}:{actual}/mcp"
 
         def say_ready(stop: Callable[[], None]) -> None:
             on_ready(Serving(url, application, stop))
 
-        await serve(app, listener, on_ready=say_ready, limits=settings.http.limits)
+        await serve(app, listener, on_ready=say_ready, limits=settings.http.limits, requests=requests)
+        if read is not None:
+            _end_at_once_on_signals()
         tasks.cancel_scope.cancel()
 
 
@@ -128,8 +134,31 @@ async def serve_over_stdio(
         reloader = _follow_config(application, tasks, settings, read)
         _remember_answers(application, tasks, lambda: reloader.settings if reloader else settings, server)
         _freeze_memory()
-        await serve_stdio(server, pipe)
+        await serve_stdio(server, pipe, partial(_wait_for_end, drain_s=settings.http.limits.drain_s))
+        _end_at_once_on_signals()
         tasks.cancel_scope.cancel()
+
+
+async def _wait_for_end(answers: OpenAnswers, *, drain_s: float) -> None:
+    """Wait for a signal to stop, and then for the answers that a client still waits for; a second one ends at once."""
+    with anyio.open_signal_receiver(*STOPPING) as signals:
+        await anext(aiter(signals))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_at_once, signals)
+            with anyio.move_on_after(drain_s):
+                await answers.drain()
+            tasks.cancel_scope.cancel()
+
+
+async def _end_at_once(signals: AsyncIterator[signal.Signals]) -> None:
+    async for number in signals:
+        end_by(number)
+
+
+def _end_at_once_on_signals() -> None:
+    """From now on a signal, the second as a rule, ends this process without waiting for anybody."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _remember_answers(
