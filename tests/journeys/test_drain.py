@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import socket
 import subprocess
@@ -131,6 +133,32 @@ async def _stopped_in_a_slow_call(home: Path, drain_s: float, signals: list[sign
                     await anyio.to_thread.run_sync(_until_refused, running.url)
                 found.append((await anyio.to_thread.run_sync(running.process.wait, SECONDS), started))
     return found[0]
+
+
+@pytest.mark.requirement("P-DRAIN", "P-RELOAD")
+def test_a_terminal_that_is_closed_stops_the_gateway_in_it(tmp_path: Path):
+    write_config(tmp_path, {})
+    terminal, side = pty.openpty()
+    code = (
+        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
+    )
+    command = [sys.executable, "-m", "portico", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command],
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        stdin=side,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        assert process.stderr is not None
+        assert "serving" in process.stderr.readline()
+        process.send_signal(signal.SIGHUP)  # the terminal is there: this is about the config
+        os.close(side)
+        os.close(terminal)
+        assert process.wait(SECONDS) == 0
 
 
 @pytest.mark.requirement("P-DRAIN")

@@ -132,6 +132,31 @@ async def test_a_changed_server_is_started_anew_after_its_calls_and_only_then_st
 
 
 @pytest.mark.requirement("P-RELOAD")
+async def test_calls_in_flight_on_a_server_that_is_gone_get_their_answers(tmp_path: Path):
+    began, until = tmp_path / "began", tmp_path / "until"
+    write_config(tmp_path, {"one": telling("one")})
+    said: list[str] = []
+    with gateway(tmp_path, *INFO) as running:
+        async with agent_of(running) as agent, anyio.create_task_group() as tasks:
+            await until_found(agent, "one.one_wait")
+
+            async def wait() -> None:
+                arguments = {"began": str(began), "until": str(until)}
+                answered = await agent.call_tool("call_tool", {"name": "one.one_wait", "arguments": arguments})
+                said.append(text_of(answered))
+
+            before = await pid_of(agent, "one")
+            tasks.start_soon(wait)
+            await until_there(began)
+            write_config(tmp_path, {})
+            assert ask_reload(running)[0] == 200
+            assert (await agent.call_tool("call_tool", {"name": "one.one_pid", "arguments": {}})).is_error
+            until.touch()
+        assert said[0].startswith(f"one {before}")
+        await until_there(Path(f"/proc/{before}"), is_there=False)
+
+
+@pytest.mark.requirement("P-RELOAD")
 async def test_fifty_reloads_fail_no_call(tmp_path: Path):
     write_config(tmp_path, {"steady": telling("steady"), "other": telling("other", env={"WORD": "0"})})
     answers: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
@@ -242,7 +243,7 @@ class Reloader:
             raise ConfigError(said, file=str(file), fix=fix)
         if file is not None and after.home.file != file:
             raise ConfigError(f"{after.home.file} comes before it now", file=str(file), fix="Restart the gateway.")
-        if before.servers and not after.servers and file is not None and not file.read_bytes().strip():
+        if before.servers and not after.servers and file is not None and _is_empty(file):
             raise ConfigError("the file is empty", file=str(file), fix="Write `servers: {}` to use no server.")
         known = {(problem.where, problem.problem) for problem in before.problems}
         problems = [problem for problem in after.problems if (problem.where, problem.problem) not in known]
@@ -257,9 +258,15 @@ class Reloader:
         await self._try()
 
     async def _reload_on_hangup(self) -> None:
-        if sys.platform != "win32":
-            with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
-                async for _ in hangups:
+        """Reload on SIGHUP, unless it says that the terminal is gone: then stop, as programs in a terminal do."""
+        if sys.platform == "win32":
+            return
+        had_terminal = _has_terminal()
+        with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
+            async for _ in hangups:
+                if had_terminal and not _has_terminal():
+                    signal.raise_signal(signal.SIGTERM)
+                else:
                     await self._try()
 
     async def _reload_when_settled(self, changed: set[Path]) -> None:
@@ -295,6 +302,23 @@ class Reloader:
     def _folders(self) -> set[Path]:
         """The folders of these files, or the nearest that there are."""
         return {next(folder for folder in file.absolute().parents if folder.is_dir()) for file in self._files()}
+
+
+def _is_empty(file: Path) -> bool:
+    """Whether nothing is written there: somebody is about to, or has lost what there was."""
+    try:
+        return not file.read_bytes().strip()
+    except OSError:
+        return True
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 FileStates = dict[Path, tuple[int, int, int] | None]
