@@ -281,7 +281,7 @@ def take_over(application: Application, before: GatewaySettings, after: GatewayS
     """
     admin, gateway = application.admin, application.gateway
     old, new = ({spec.name: spec for spec in found.servers if spec.enabled} for found in (before, after))
-    _refuse_taken(name for name in new if name not in old and name in admin.providers)
+    _refuse_taken((name for name in new if name not in old and name in admin.providers), after.home.file)
     gone = [name for name in old if name not in new or not old[name].runs_like(new[name])]
     retired = {name: admin.providers.pop(name) for name in gone}
     admin.refresher.forget(gone)
@@ -304,10 +304,10 @@ def take_over(application: Application, before: GatewaySettings, after: GatewayS
     return tuple(retired.values())
 
 
-def _refuse_taken(names: Iterable[str]) -> None:
+def _refuse_taken(names: Iterable[str], file: Path | None) -> None:
     for name in names:
-        fix = "Give it another name, or restart the gateway."
-        raise ConfigError("tools of our own or of a database have this name", where=f"servers.{name}", fix=fix)
+        said, fix = "tools of our own or of a database have this name", "Give it another name, or restart the gateway."
+        raise ConfigError(said, file=str(file) if file else None, where=f"servers.{name}", fix=fix)
 
 
 async def retire(provider: Provider) -> None:

@@ -178,11 +178,13 @@ async def test_fifty_reloads_fail_no_call(tmp_path: Path):
             for number in range(50):
                 others = {"other": telling("other", env={"WORD": str(number)}), f"new{number}": telling("new")}
                 write_config(tmp_path, {"steady": telling("steady"), **others}, pins=[f"steady.{number}"])
-                status, _ = await anyio.to_thread.run_sync(ask_reload, running)
-                assert status == 200
-            assert await pid_of(agent, "steady") == before
+                status, answered = await anyio.to_thread.run_sync(ask_reload, running)
+                if status != 200:
+                    failed.append(str(answered))
+            after = await pid_of(agent, "steady")
             over.set()
         assert failed == []
+        assert after == before
         assert len(answers) > 50
 
 
@@ -207,6 +209,19 @@ async def test_a_file_with_an_error_changes_nothing_and_says_what_is_wrong_where
             file.unlink()
             assert ask_reload(running)[0] == 422
             assert await pid_of(agent, "kept") == before
+
+
+@pytest.mark.requirement("P-RELOAD")
+async def test_a_new_server_takes_the_name_of_nobody(tmp_path: Path):
+    (tmp_path / "tools.py").write_text('def handle_add(x: int) -> int:\n    """Add one."""\n    return x + 1\n')
+    file = write_config(tmp_path, {}, python=["tools.py"])
+    with gateway(tmp_path, *INFO) as running:
+        async with agent_of(running) as agent:
+            write_config(tmp_path, {"local": telling("one")}, python=["tools.py"])
+            status, answer = ask_reload(running)
+            assert status == 422
+            assert answer["error"]["details"][0].startswith(f"{file}: servers.local: ")
+            assert "local.add" in await found(agent, "add one")
 
 
 @pytest.mark.requirement("P-RELOAD")

@@ -41,6 +41,7 @@ RETRY_SECONDS = 1.0
 HANG_UP_SECONDS = 2.0  # how long the end waits for them
 QUIET_SECONDS = 1.0  # a catalog that changes again within this time is written down once
 SETTLED_SECONDS = 0.1  # a config that has not changed for so long is read: editors write in several steps
+READS = 20  # how often a config is read anew because it was written meanwhile
 LOOK_MS = 2_000  # how often watched files are looked at even where the system tells of no change
 
 Answer = TypeVar("Answer")
@@ -208,7 +209,7 @@ class Reloader:
         """
         async with self._turn:
             try:
-                after = await anyio.to_thread.run_sync(self.read)
+                after = await self._read_whole()
                 self._check(after)
                 change = change_between(self.settings, after)
                 retired = take_over(self.application, self.settings, after) if change.is_live else ()
@@ -223,6 +224,33 @@ class Reloader:
             level = logging.WARNING if change.restart else logging.DEBUG if is_empty else logging.INFO
             self._log(level, f"the config was read again: {change}", is_news=change.is_live)
             return change
+
+    async def _read_whole(self) -> GatewaySettings:
+        """Read files that nobody writes meanwhile: half a file may look like a whole one with fewer servers.
+
+        Raises:
+            ConfigError: they cannot be used, or are being written all the time.
+        """
+        file = self.settings.home.file
+        for _ in range(READS):
+            before = await anyio.to_thread.run_sync(_state, self._files)
+            found = await anyio.to_thread.run_sync(self._tried)
+            if await anyio.to_thread.run_sync(_state, self._files) == before:
+                break
+            await anyio.sleep(SETTLED_SECONDS)
+        else:
+            found = ConfigError("it is being written all the time", file=str(file), fix="Try again in a while.")
+        if file is not None and (known := before.get(file)) is not None and not known[1] and self.settings.servers:
+            found = ConfigError("the file is empty", file=str(file), fix="Write `servers: {}` to use no server.")
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    def _tried(self) -> GatewaySettings | ConfigError:
+        try:
+            return self.read()
+        except ConfigError as error:
+            return error
 
     def _log(self, level: int, text: str, *, is_news: bool = False) -> None:
         """Log what is not the same as the last time: an editor may save one text several times."""
@@ -243,8 +271,6 @@ class Reloader:
             raise ConfigError(said, file=str(file), fix=fix)
         if file is not None and after.home.file != file:
             raise ConfigError(f"{after.home.file} comes before it now", file=str(file), fix="Restart the gateway.")
-        if before.servers and not after.servers and file is not None and _is_empty(file):
-            raise ConfigError("the file is empty", file=str(file), fix="Write `servers: {}` to use no server.")
         known = {(problem.where, problem.problem) for problem in before.problems}
         problems = [problem for problem in after.problems if (problem.where, problem.problem) not in known]
         if problems:
@@ -265,6 +291,7 @@ class Reloader:
         with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
             async for _ in hangups:
                 if had_terminal and not _has_terminal():
+                    had_terminal = False  # it may be told again, and a second signal to stop would not wait
                     signal.raise_signal(signal.SIGTERM)
                 else:
                     await self._try()
@@ -302,14 +329,6 @@ class Reloader:
     def _folders(self) -> set[Path]:
         """The folders of these files, or the nearest that there are."""
         return {next(folder for folder in file.absolute().parents if folder.is_dir()) for file in self._files()}
-
-
-def _is_empty(file: Path) -> bool:
-    """Whether nothing is written there: somebody is about to, or has lost what there was."""
-    try:
-        return not file.read_bytes().strip()
-    except OSError:
-        return True
 
 
 def _has_terminal() -> bool:
