@@ -223,6 +223,8 @@ PROMISES = {
     "P-START-PAGE": "The page at `/` says what this is, and where everything is.",
     "P-REST-OPENAPI": "REST does what its OpenAPI document says.",
     "P-RESOURCES-CATALOG": "The four tiers are resources on every surface, in both eras.",
+    "P-RELOAD": "A changed config is in force within a second, costs no call, and one with an error changes nothing.",
+    "P-DRAIN": "A gateway that is asked to stop ends its calls within a limit, leaves no process, and exits with 0.",
     "P-METRICS": "Figures never fall, and their names stay few.",
     "P-STORE-SHARED": "Processes may open one store at once.",
     "P-SEMANTIC": "An embedder finds what no word tells, without holding up a search, and says its part of a score.",

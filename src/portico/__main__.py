@@ -84,10 +84,11 @@ def _serve(
     from portico.surfaces.cli.output_and_logs import say_ready, set_format, set_level
     from portico.wiring import settings_for
 
-    settings = settings_for(config, profile=profile, reload=reload)
+    read = partial(settings_for, config, profile=profile, reload=reload)
+    settings = read()
     set_level(log_level or settings.log.level)
     set_format(log_format or settings.log.format)
-    run_server(settings, stdio=stdio, surface=surface, host=host, port=port, say_ready=say_ready, pipe=pipe)
+    run_server(settings, stdio=stdio, surface=surface, host=host, port=port, say_ready=say_ready, pipe=pipe, read=read)
 
 
 def _demo(once: bool, port: int | None) -> None:

@@ -142,6 +142,10 @@ class Admin:
         """The providers, by server."""
         return self.refresher.providers
 
+    def configure(self, targets: Mapping[str, str], disabled: tuple[str, ...]) -> None:
+        """Say this of the servers of the config from now on."""
+        self.targets, self.disabled = targets, disabled
+
     def note_trouble(self, trouble: str) -> None:
         """Remember why the database does not answer; nothing when it does."""
         self.trouble = trouble

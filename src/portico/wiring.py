@@ -18,12 +18,12 @@ from anyio.abc import TaskGroup
 from portico.admin import Admin
 from portico.application import Application, ScriptsOnDemand
 from portico.catalog.categories_and_order import CategoryRule, Standings
-from portico.catalog.publisher import IndexBuilder, Publisher, Refresher
+from portico.catalog.publisher import ConfiguredTerms, IndexBuilder, Publisher, Refresher
 from portico.catalog.sections import ToolOverrides
 from portico.catalog.view import CatalogPolicy, CatalogViews, Policy
 from portico.concurrency.threads import FunctionLoop, Workers
 from portico.config import GatewaySettings, InstallationPaths, ScriptSettings, load_settings
-from portico.domain.server import ServerSpec
+from portico.domain.server import Packaging, ServerSpec, ToolFilter
 from portico.domain.tool import ToolId
 from portico.domain.version import VERSION
 from portico.errors import ConfigError, StoreError
@@ -93,14 +93,13 @@ def assemble(parts: Parts) -> Application:
     """Put an application together; nothing is started, read or written."""
     settings, storage = parts.settings, parts.storage
     counter = parts.counter or counter_for(settings.catalog.tokens)
-    filters = {spec.name: spec.tools for spec in settings.servers}
-    policy = parts.policy or CatalogPolicy(filters=filters, profile=settings.profile)
+    policy = parts.policy or CatalogPolicy(filters=_filters(settings), profile=settings.profile)
     views = CatalogViews(policy=policy, pins=settings.catalog.pins)
     refresher = Refresher(providers=parts.providers, publisher=_publisher(parts), store=storage.definitions)
     truncator = Truncator(
         counter=counter,
         results=Results(limits=settings.storage.results, store=storage.results),
-        servers={spec.name: spec.result_tokens for spec in settings.servers},
+        servers=_result_tokens(settings),
     )
     executor = Executor(
         providers=parts.providers,
@@ -111,7 +110,7 @@ def assemble(parts: Parts) -> Application:
         truncator=truncator,
         learned_schemas=SchemaLearner(storage.schemas),
     )
-    standings = Standings(packaging={spec.name: packaging_of(spec) for spec in settings.servers})
+    standings = Standings(packaging=_packaging(settings))
     gateway = Gateway(
         publisher=refresher.publisher,
         refresher=refresher,
@@ -133,7 +132,6 @@ def assemble(parts: Parts) -> Application:
 def _application(parts: Parts, gateway: Gateway) -> Application:
     settings, registries = parts.settings, parts.registries
     sources = (registries, parts.local_sources)
-    targets = {**(registries.targets if registries else {}), **{s.name: target_of(s) for s in settings.servers}}
     return Application(
         gateway=gateway,
         admin=Admin(
@@ -143,8 +141,8 @@ def _application(parts: Parts, gateway: Gateway) -> Application:
             storage=parts.storage,
             standings=gateway.standings,
             answers=parts.cache,
-            targets=targets,
-            disabled=tuple(spec.name for spec in settings.servers if not spec.enabled),
+            targets=_targets(settings, registries),
+            disabled=_disabled(settings),
         ),
         tier_answers=TierAnswers(gateway=gateway, standings=gateway.standings, cache=parts.cache),
         problems=(*settings.problems, *(problem for source in sources if source for problem in source.problems)),
@@ -176,25 +174,55 @@ def _open_scripts(gateway: Gateway, asked: ScriptSettings) -> ScriptRunner:
 
 
 def _publisher(parts: Parts) -> Publisher:
-    specs, registries = parts.settings.servers, parts.registries
-    rule = CategoryRule(
-        explicit=parts.settings.catalog.categories,
-        servers={spec.name: spec.labels.category for spec in specs if spec.labels.category},
-    )
+    terms = _terms(parts.settings, parts.registries)
     return Publisher(
         build_index=parts.index or partial(build_index, source=parts.meanings),
-        rule=rule,
+        rule=terms.rule,
+        aliases=dict(terms.aliases),
+        overriding=set(parts.registries.overriding if parts.registries else ()),
+        descriptions=terms.descriptions,
+        examples=terms.examples,
+        tool_overrides=terms.tool_overrides,
+    )
+
+
+def _terms(settings: GatewaySettings, registries: Registries | None) -> ConfiguredTerms:
+    specs = settings.servers
+    return ConfiguredTerms(
+        rule=CategoryRule(
+            explicit=settings.catalog.categories,
+            servers={spec.name: spec.labels.category for spec in specs if spec.labels.category},
+        ),
         aliases={
             **dict.fromkeys(registries.targets if registries else (), ""),
             **{spec.name: spec.labels.alias for spec in specs if spec.enabled},
         },
-        overriding=set(registries.overriding if registries else ()),
         tool_overrides=ToolOverrides(
             servers={spec.name: spec.labels.overrides for spec in specs if spec.labels.overrides}, fit=fit_values
         ),
         descriptions={spec.name: spec.labels.description for spec in specs},
-        examples=parts.settings.catalog.examples,
+        examples=settings.catalog.examples,
     )
+
+
+def _filters(settings: GatewaySettings) -> dict[str, ToolFilter]:
+    return {spec.name: spec.tools for spec in settings.servers}
+
+
+def _result_tokens(settings: GatewaySettings) -> dict[str, int]:
+    return {spec.name: spec.result_tokens for spec in settings.servers}
+
+
+def _packaging(settings: GatewaySettings) -> dict[str, Packaging]:
+    return {spec.name: packaging_of(spec) for spec in settings.servers}
+
+
+def _targets(settings: GatewaySettings, registries: Registries | None) -> dict[str, str]:
+    return {**(registries.targets if registries else {}), **{s.name: target_of(s) for s in settings.servers}}
+
+
+def _disabled(settings: GatewaySettings) -> tuple[str, ...]:
+    return tuple(spec.name for spec in settings.servers if not spec.enabled)
 
 
 def build(settings: GatewaySettings) -> Application:
@@ -247,6 +275,56 @@ def _add_upstreams(application: Application, specs: Iterable[ServerSpec]) -> Map
     }
     application.admin.providers.update(upstreams)
     return upstreams
+
+
+def take_over(application: Application, before: GatewaySettings, after: GatewaySettings) -> tuple[Provider, ...]:
+    """Put the servers, pins and terms of a config that was read again in force; returns the providers to `retire`.
+
+    Nothing in here waits, so that whoever looks sees all of it or nothing. A server that runs as before keeps its
+    provider, and with it its process, its sessions and its calls.
+
+    Raises:
+        ConfigError: a new server has the name of one that is not of the config's; nothing has changed.
+    """
+    admin, gateway = application.admin, application.gateway
+    old, new = ({spec.name: spec for spec in found.servers if spec.enabled} for found in (before, after))
+    _refuse_taken((name for name in new if name not in old and name in admin.providers), after.home.file)
+    gone = [name for name in old if name not in new or not old[name].runs_like(new[name])]
+    retired = {name: admin.providers.pop(name) for name in gone}
+    admin.refresher.forget(gone)
+    fresh = _add_upstreams(application, (spec for name, spec in new.items() if name not in old or name in retired))
+    admin.configure(_targets(after, application.registries), _disabled(after))
+    gateway.standings.replace_packaging(_packaging(after))
+    if gateway.executor.truncator is not None:
+        gateway.executor.truncator.configure(_result_tokens(after))
+    if isinstance(gateway.views.policy, CatalogPolicy):
+        gateway.views.policy.configure(_filters(after))
+    gateway.views.configure(after.catalog.pins)
+    without = [name for name in gone if name not in new]
+    snapshot = gateway.publisher.configure(_terms(after, application.registries), without)
+    for name, provider in fresh.items():
+        known = snapshot.servers.get(name)
+        if known is not None and name in retired and retired[name].fingerprint == provider.fingerprint:
+            provider.remember(known.protocol)  # it is started, and asked again, by its first call
+        else:
+            admin.refresher.changed(name)
+    return tuple(retired.values())
+
+
+def _refuse_taken(names: Iterable[str], file: Path | None) -> None:
+    for name in names:
+        said, fix = "tools of our own or of a database have this name", "Give it another name, or restart the gateway."
+        raise ConfigError(said, file=str(file) if file else None, where=f"servers.{name}", fix=fix)
+
+
+async def retire(provider: Provider) -> None:
+    """Stop what nobody is given any more, as soon as its calls in flight have ended."""
+    try:
+        if isinstance(provider, UpstreamProvider):
+            await provider.wait_until_idle()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _tried(provider.aclose)
 
 
 def _load_stored(application: Application, upstreams: Mapping[str, UpstreamProvider]) -> None:

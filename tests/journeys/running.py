@@ -83,10 +83,10 @@ def write_config(home: Path, servers: dict[str, Any], **rest: Any) -> Path:
 
 
 @contextmanager
-def gateway(home: Path, *args: str) -> Iterator[Gateway]:
+def gateway(home: Path, *args: str, cwd: Path | None = None) -> Iterator[Gateway]:
     """Serve what a home's config says, on a free port."""
     command = [sys.executable, "-m", "portico", "serve", "--port", "0", *args]
-    process = subprocess.Popen(command, env=environment(home), cwd=home, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=environment(home), cwd=cwd or home, stderr=subprocess.PIPE, text=True)
     said: list[str] = []
     ready = threading.Event()
     url: list[str] = []

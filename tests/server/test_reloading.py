@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from anyio import fail_after
 
+from portico.config import GatewaySettings, InstallationPaths
+from portico.domain.server import ConfigChange, ServerSpec
 from portico.providers.local_sources import LocalSources
 from portico.providers.python.loading import ToolModules
-from portico.server.background import reload_on_change, watch
+from portico.server.background import Reloader, reload_on_change, watch
+from portico.wiring import Parts, assemble
 
 GOOD = 'def handle_{}(x: int) -> int:\n    """Good."""\n    return x\n'
 
@@ -68,3 +72,25 @@ async def test_a_saved_file_changes_what_is_offered_while_everything_runs(tmp_pa
         result = await provider.call("after", {"x": 3}, meta={}, on_progress=None)
     assert result["structuredContent"] == {"result": 3}
     sources.close()
+
+
+@pytest.mark.requirement("P-RELOAD")
+async def test_a_config_that_is_written_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "portico.yaml"
+    file.write_text("servers: {}\n")
+    one = ServerSpec(name="one", transport="stdio", command="one")
+    whole = GatewaySettings(home=InstallationPaths(config=tmp_path, data=tmp_path, file=file), servers=(one,))
+    readings = [replace(whole, servers=()), whole]
+
+    def read() -> GatewaySettings:
+        """What a reader sees of a file of which the first half is there, and then the rest."""
+        found = readings.pop(0)
+        if readings:
+            file.write_text("servers: {one: {command: one}}\n")
+        return found
+
+    async with anyio.create_task_group() as tasks:
+        reloader = Reloader(application=assemble(Parts(settings=whole)), settings=whole, read=read, tasks=tasks)
+        with fail_after(10):
+            assert await reloader.reload() == ConfigChange()
+    assert readings == []

@@ -88,6 +88,17 @@ def _wishes(server: str, own: Accepted, taken: Mapping[ToolId, ToolId], kept: Co
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredTerms:
+    """What the config says of servers and tools; replaced whole when the config is read again."""
+
+    rule: CategoryRule
+    aliases: Mapping[str, str]
+    descriptions: Mapping[str, str]
+    examples: Mapping[str, str]
+    tool_overrides: ToolOverrides
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Published:
     """A snapshot and its index, which always agree."""
@@ -146,6 +157,27 @@ class Publisher:
         """Publish a snapshot without a server."""
         self.aliases.pop(server, None)
         return self._publish() if self._accepted.pop(server, None) else self.current.snapshot
+
+    def configure(self, terms: ConfiguredTerms, without: Iterable[str] = ()) -> CatalogSnapshot:
+        """Publish one snapshot in which the config says this, and from which some servers are gone."""
+        for server in without:
+            self._accepted.pop(server, None)
+        others = {name: alias for name, alias in self.aliases.items() if name in self._accepted}
+        self.aliases = {**terms.aliases, **{name: others[name] for name in others if name not in terms.aliases}}
+        self.descriptions, self.examples = terms.descriptions, terms.examples
+        before, self.tool_overrides = self.tool_overrides, terms.tool_overrides
+        for server, known in self._accepted.items():
+            if before.servers.get(server) != terms.tool_overrides.servers.get(server):
+                self._accepted[server] = self._override(known)
+        if terms.rule != self.rule:
+            self.rule, self._terms = terms.rule, {}  # every section is written again
+        return self._publish()
+
+    def _override(self, known: Accepted) -> Accepted:
+        """The same offering under the overrides of now."""
+        accepted = accept_offering(self.stamp(known.offering), known.source, known, self.tool_overrides)
+        _tell_of_overrides(accepted, known)
+        return accepted
 
     def shelve(self, id: ToolId, category: str) -> CatalogSnapshot:
         """Put one tool on a shelf whatever the rule says, at once or when it comes."""
@@ -284,7 +316,7 @@ class Refresher:
     _answers: dict[str, int] = field(default_factory=dict)  # how often each server has been asked with success
     _unsaved: dict[str, Offering] = field(default_factory=dict)
     """Answers that the store does not have yet: what it has of these servers is older."""
-    _answered: list[tuple[Offering, str]] = field(default_factory=list)  # answers that the next snapshot will have
+    _answered: list[tuple[Offering, Provider]] = field(default_factory=list)  # answers that the next snapshot will have
     _next: float = 0.0  # when that may be made
     _slots: anyio.CapacityLimiter | None = None
 
@@ -319,7 +351,15 @@ class Refresher:
         older = {name: offering for name, offering in known.items() if name not in own}
         for name in older.keys() - failed.keys():
             self.failures.pop(name, None)
-        return self.publisher.accept((offering, self.providers[name].source) for name, offering in older.items())
+        now = {name: provider for name, provider in self.providers.items() if provider.fingerprint == marks.get(name)}
+        return self.publisher.accept((older[name], now[name].source) for name in older if name in now)
+
+    def forget(self, servers: Iterable[str]) -> None:
+        """Forget what is on its way from providers of these servers: they have been replaced, or are gone."""
+        for server in servers:
+            self.failures.pop(server, None)
+            self._tries.pop(server, None)
+            self._unsaved.pop(server, None)
 
     def watch(self, tasks: TaskGroup) -> None:
         """From now on refresh in this task group whenever a provider says that something changed."""
@@ -372,24 +412,24 @@ class Refresher:
         if server not in self.providers:
             known = ", ".join(sorted(self.providers)) or "none"
             raise UnknownServer(f"no server is called {server!r}; configured: {known}")
-        offering = await self._ask(server)
-        snapshot = await self._publish(offering, self.providers[server].source)
+        provider, offering = await self._ask(server)
+        snapshot = await self._publish(offering, provider)
         await self._in_background(self._save, server)
         return snapshot
 
-    async def _publish(self, offering: Offering, source: str) -> CatalogSnapshot:
+    async def _publish(self, offering: Offering, provider: Provider) -> CatalogSnapshot:
         """Publish an answer, together with those that come while the last snapshot's cost is being made up for.
 
         So a thousand servers that answer one after the other cost a few snapshots of all of them, and a lone one waits
         for nobody.
         """
-        self._answered.append((offering, source))
+        self._answered.append((offering, provider))
         with anyio.CancelScope(shield=True):
             await anyio.sleep(max(self._next - perf_counter(), 0.0))
         if self._answered:
             answered, self._answered = self._answered, []
             began = perf_counter()
-            self.publisher.accept(answered)
+            self.publisher.accept((own, by.source) for own, by in answered if self._is_current(own.server, by))
             ended = perf_counter()
             self._next = ended + min(REST * (ended - began), LONGEST_REST)
         return self.publisher.current.snapshot
@@ -417,9 +457,13 @@ class Refresher:
             self._tries.pop(server, None)
         except CallError as error:
             logger.warning("%s", error)
+        except UnknownServer:
+            logger.debug("%r is not asked: the config has it no more", server)
         finally:
             self.pending.pop(server).set()
-        if server in self._again:
+        if server not in self.providers:
+            self._again.discard(server)
+        elif server in self._again:
             self._again.discard(server)
             self.begin(server)
         elif not self._is_known(server):
@@ -429,24 +473,31 @@ class Refresher:
         """Ask a server that nothing is known of once more, after a pause that grows; it may have come back by then."""
         tries = self._tries[server] = self._tries.get(server, 0) + 1
         await anyio.sleep(pause_after(tries, FIRST_PAUSE, LONGEST_PAUSE))
-        if not self._is_known(server):
+        if server in self.providers and not self._is_known(server):
             self.begin(server)
 
-    async def _ask(self, server: str) -> Offering:
+    async def _ask(self, server: str) -> tuple[Provider, Offering]:
+        """The answer of a server, and the provider that gave it; one that is no longer its provider fails silently."""
         if self._slots is None:
             self._slots = anyio.CapacityLimiter(PARALLEL_OFFERS)
-        provider = self.providers[server]
         async with self._slots:
+            provider = self.providers.get(server)
+            if provider is None:
+                raise UnknownServer(f"no server is called {server!r} any more")
             try:
                 offering = self.publisher.stamp(await provider.offer())
             except CallError as error:
+                if not self._is_current(server, provider):
+                    raise UnknownServer(f"{server!r} was changed while it was asked") from error
                 self.failures[server] = "; ".join(error.public_details) or str(error)
                 await self._in_background(self._save_failure, server)
                 raise
+        if not self._is_current(server, provider):
+            raise UnknownServer(f"{server!r} was changed while it was asked")
         self.failures.pop(server, None)
         self._answers[server] = self._answers.get(server, 0) + 1
         self._unsaved[server] = offering
-        return offering
+        return provider, offering
 
     async def save_rest(self) -> None:
         """Let the store have what it could not be given when it came.
@@ -474,18 +525,26 @@ class Refresher:
 
     async def _keep(self, server: str, offering: Offering) -> None:
         """In a thread: another process may hold the store for seconds."""
-        mark = self.providers[server].fingerprint
-        await anyio.to_thread.run_sync(self.store.save, offering, mark, abandon_on_cancel=True)
+        provider = self.providers.get(server)
+        if provider is None:
+            return  # the config has it no more
+        await anyio.to_thread.run_sync(self.store.save, offering, provider.fingerprint, abandon_on_cancel=True)
         if self._unsaved.get(server) is offering:
             del self._unsaved[server]
 
     async def _save_failure(self, server: str) -> None:
-        mark, reason = self.providers[server].fingerprint, self.failures.get(server, "")
+        provider, reason = self.providers.get(server), self.failures.get(server, "")
+        if provider is None or not reason:
+            return
+        mark = provider.fingerprint
         with suppress(StoreError):  # what cannot be remembered is only asked once more
             await anyio.to_thread.run_sync(self.store.save_failure, server, mark, reason, abandon_on_cancel=True)
 
     def _remembered(self, marks: Mapping[str, str]) -> tuple[dict[str, Offering], dict[str, str]]:
         return self.store.load(marks), self.store.failures(marks, within=FAILURE_SECONDS)
+
+    def _is_current(self, server: str, provider: Provider) -> bool:
+        return self.providers.get(server) is provider
 
     def _is_awaited(self, server: str) -> bool:
         """Whether nothing is known of a server yet, not even that it fails."""

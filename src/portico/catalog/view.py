@@ -191,6 +191,10 @@ class CatalogViews:
     """The newest snapshot with its visible sets; requests that still read an older one hold their own."""
     _made: int = 0
 
+    def configure(self, pins: tuple[str, ...]) -> None:
+        """List these tools always from now on."""
+        self.pins = pins
+
     def view(self, caller: Caller, snapshot: CatalogSnapshot, index: Index) -> CatalogView:
         """What a caller sees of a snapshot."""
         ids = frozenset(self.policy.visible(caller, snapshot))
@@ -353,6 +357,10 @@ class CatalogPolicy:
             )
         restricted = self._restricted[snapshot]
         return self._left(caller, snapshot, offered, restricted) if restricted else offered
+
+    def configure(self, filters: Mapping[str, ToolFilter]) -> None:
+        """Let these globs decide from now on; what is visible follows with the next snapshot, calls at once."""
+        self.filters, self._sections = filters, WeakKeyDictionary()
 
     def admit(self, caller: Caller, tool: Tool, arguments: Mapping[str, Any]) -> None:
         """Return when the call may go ahead: whatever is visible may be called.

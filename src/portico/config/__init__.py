@@ -12,7 +12,9 @@ from .settings import ScriptSettings as ScriptSettings
 from .settings import SearchSettings as SearchSettings
 from .settings import Semantic as Semantic
 from .settings import StorageSettings as StorageSettings
+from .settings import change_between as change_between
 from .settings import find_paths as find_paths
+from .trust import FILE as FILE
 from .trust import PROFILES as PROFILES
 from .trust import TrustBook as TrustBook
 from .trust import Trusted as Trusted

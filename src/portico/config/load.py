@@ -16,7 +16,7 @@ from portico.errors import ConfigError
 
 from .clients import OWN_KEYS, find_entries, recognise, repeated_key
 from .profiles import read_surface, with_profile, with_registry
-from .reader import SECONDS, SWITCHES, Fields, Kind, choice, is_address, whole, words
+from .reader import SECONDS, SWITCHES, Fields, Kind, choice, is_address, number, whole, words
 from .servers import LEAST_TOKENS, MOST_TOKENS, read_databases, read_server
 from .settings import (
     CapabilitiesSettings,
@@ -109,6 +109,7 @@ HTTP: Mapping[str, Kind] = {
     "streams": _MILLION,
     "sessions": _MILLION,
     "session_idle_s": SECONDS,
+    "drain_s": number(),
 }
 """The keys of each table of a config, and the values they may have; defaults are those of the settings."""
 
@@ -185,7 +186,7 @@ def read_settings(
     refused = {name: outcome.problems for name, outcome in outcomes.items() if outcome.spec is None}
     return replace(
         settings,
-        home=replace(home, file=document.file),
+        home=replace(home, file=document.file, included=tuple(sorted(variables.files))),
         servers=tuple(outcome.spec for outcome in outcomes.values() if outcome.spec is not None),
         refused=dict.fromkeys(entries.unusable, entries.problems) | refused,
         problems=tuple(problems),
@@ -272,12 +273,12 @@ def _http(fields: Fields) -> HttpSettings:
 def _names(fields: Fields, *path: str, pattern: re.Pattern[str], fix: Callable[[str], str]) -> tuple[str, ...]:
     """The names that fit; one that does not is reported, because a request would never match it."""
     good = []
-    for number, text in enumerate(fields.texts(*path)):
+    for at, text in enumerate(fields.texts(*path)):
         name = text.strip().lower().rstrip("/" if pattern is ORIGIN else "")
         if pattern.fullmatch(name):
             good.append(name)
         elif text:
-            fields.report("this cannot be the name of a host or a page", *path, number, fix=fix(text))
+            fields.report("this cannot be the name of a host or a page", *path, at, fix=fix(text))
     return tuple(good)
 
 

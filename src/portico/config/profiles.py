@@ -103,6 +103,7 @@ class _Reader:
             yield from self._file(file, is_ours=False)
 
     def _file(self, file: Path, *, is_ours: bool) -> Iterator[_Table]:
+        self.variables.files.add(file)
         try:
             document = read_document(file)
             if document.data is not None and not isinstance(document.data, dict):
@@ -162,6 +163,7 @@ def with_profile(
     pins = None if settings.catalog.pins and not nearest else profile.pins
     return replace(
         settings,
+        home=replace(settings.home, included=tuple(sorted({*settings.home.included, *reader.variables.files}))),
         problems=(*settings.problems, *reader.problems, *_misspelt_servers(settings, profile)),
         profile=replace(profile, pins=pins),
         surface=profile.surface or settings.surface,

@@ -234,8 +234,10 @@ def _from_file(fields: Fields) -> dict[str, str]:
     name = fields.text("envFile").strip()
     if not name:
         return {}
+    file = absolute(name, fields.variables.environ, fields.variables.folder)
+    fields.variables.files.add(file)
     try:
-        return read_env_file(absolute(name, fields.variables.environ, fields.variables.folder))
+        return read_env_file(file)
     except ConfigError as error:
         line = f" (line {error.line})" if error.line else ""
         fields.report(f"{error.problem}{line}", "envFile", fix=error.fix, fatal=not fields.variables.lenient)

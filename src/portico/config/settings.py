@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from portico.documents.values_with_positions import TreePath
 from portico.domain.call import ResultLimits, ScriptLimits
 from portico.domain.profile import OPEN, Profile
-from portico.domain.server import DatabaseSpec, HttpSettings, ServerSpec
+from portico.domain.server import ConfigChange, DatabaseSpec, HttpSettings, ServerSpec
 from portico.domain.suggestions import nearest_names
 from portico.errors import ConfigError, RestrictionError
 
@@ -30,6 +30,8 @@ class InstallationPaths:
     """Folder of everything that is remembered."""
     file: Path | None = None
     """The config file in force, if there is one."""
+    included: tuple[Path, ...] = ()
+    """Other files that settings were read from: variables of servers, and profiles."""
 
     @property
     def config_file(self) -> Path:
@@ -89,7 +91,7 @@ class Semantic:
     key: str = field(default="", repr=False)
     timeout_s: float = 0.8
     """Seconds that a search waits for the meaning of its query."""
-    line: int | None = None
+    line: int | None = field(default=None, compare=False)
     """Where the file asks for it."""
 
 
@@ -219,6 +221,60 @@ class GatewaySettings:
     def folder(self) -> Path:
         """The folder that paths in the config are relative to: that of the file, or the current one without a file."""
         return self.home.file.absolute().parent if self.home.file else Path.cwd()
+
+    def under(self, read: GatewaySettings) -> GatewaySettings:
+        """These settings with all that can be taken over from a config while a gateway runs."""
+        return replace(
+            self,
+            home=read.home,
+            servers=read.servers,
+            catalog=replace(read.catalog, tokens=self.catalog.tokens),
+            problems=read.problems,
+            refused=read.refused,
+        )
+
+
+def change_between(running: GatewaySettings, read: GatewaySettings) -> ConfigChange:
+    """The difference between the settings in force and those of a config that was read again."""
+    before, after = ({spec.name: spec for spec in settings.servers} for settings in (running, read))
+    # What is in force once the config is taken over differs from the config in what only a start can take over.
+    old, new, later = map(_values_by_key, (running, running.under(read), read))
+    return ConfigChange(
+        added=tuple(name for name in after if name not in before),
+        removed=tuple(name for name in before if name not in after),
+        changed=tuple(name for name in after if name in before and before[name] != after[name]),
+        settings=tuple(key for key in old if old[key] != new[key]),
+        restart=tuple(key for key in new if new[key] != later[key]),
+    )
+
+
+def _values_by_key(settings: GatewaySettings) -> dict[str, object]:
+    """Everything but the servers, by its key in the config."""
+    local, catalog, http, storage = settings.local, settings.catalog, settings.http, settings.storage
+    return {
+        "pins": catalog.pins,
+        "categories": catalog.categories,
+        "examples": catalog.examples,
+        "search": replace(settings.search, semantic=None),
+        "semantic": settings.search.semantic,
+        "tokens": catalog.tokens,
+        "surface": settings.surface,
+        "profile": settings.profile,
+        "host": http.host,
+        "port": http.port,
+        "http": (http.allowed_hosts, http.allowed_origins, http.limits),
+        "log": settings.log,
+        "databases": settings.databases,
+        "python": local.python,
+        "yaml": local.yaml,
+        "hooks": local.hooks,
+        "allow_superuser": local.allow_superuser,
+        "capabilities": settings.capabilities,
+        "store": storage.store,
+        "journal": storage.journal,
+        "results": storage.results,
+        "scripts": settings.scripts,
+    }
 
 
 TOP = ("hooks", "profiles")

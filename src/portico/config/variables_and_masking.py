@@ -64,6 +64,8 @@ class Variables:
     """Read a missing variable as empty: for entries that are switched off or only looked at."""
     used: dict[str, str] = field(default_factory=dict, repr=False)
     """The variables that were put into texts, with their values, which may be secret."""
+    files: set[Path] = field(default_factory=set)
+    """Other files that were read, or would have been, had they been there."""
 
     def expand(self, text: str) -> str:
         """Put the value in the place of every variable; `$${` and a backslash before `${` stand for a plain `${`.

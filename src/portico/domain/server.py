@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -67,6 +67,14 @@ class ServerSpec:
     """The most tokens of one result; 0 leaves it to the default."""
     answer_values: int = 0
     """JSON values that one answer may have; 0 leaves it to the default."""
+
+    def runs_like(self, other: ServerSpec) -> bool:
+        """Whether the same process or connection serves both: they differ at most in what we make of its answers.
+
+        Overrides have limits of time that the connection keeps.
+        """
+        labels = replace(other.labels, overrides=self.labels.overrides)
+        return replace(self, labels=labels, tools=other.tools, result_tokens=other.result_tokens) == other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +180,36 @@ class DatabaseSpec:
     seconds: float = 30.0
     file: str = ""
     """The config file that names it; empty where the environment does."""
-    line: int | None = None
+    line: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """The difference that reading a config again has made: servers by name, everything else by its key."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    """Other keys whose new value is in force."""
+    restart: tuple[str, ...] = ()
+    """Keys whose new value is in force after a restart."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether something else is in force now."""
+        return bool(self.added or self.removed or self.changed or self.settings)
+
+    def __str__(self) -> str:
+        """The difference in one line."""
+        said = {
+            "added": self.added,
+            "removed": self.removed,
+            "changed": self.changed,
+            "set": self.settings,
+            "needs a restart": self.restart,
+        }
+        return "; ".join(f"{what}: {', '.join(names)}" for what, names in said.items() if names) or "nothing"
 
 
 MEGABYTE = 1024 * 1024
@@ -206,6 +243,8 @@ class HttpLimits:
     sessions: int = 1_000
     """Sessions of all surfaces together; a new one takes the place of the one that was unused longest."""
     session_idle_s: float = 1_800.0
+    drain_s: float = 10.0
+    """Seconds that calls in flight get when the gateway is asked to stop, over stdio too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

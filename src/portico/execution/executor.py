@@ -36,6 +36,7 @@ from portico.errors import (
     UnknownServer,
     UnknownTool,
     UpstreamError,
+    UpstreamGone,
     UpstreamTimeout,
 )
 from portico.protocols import Journal, Provider, TokenCounter
@@ -49,6 +50,8 @@ from .hooks import Hooks
 from .learned_schemas import SchemaLearner
 
 logger = logging.getLogger(__name__)
+
+GONE = "the config was changed meanwhile: it has this server no more, or in another way"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,9 +162,22 @@ class Executor:
         return result
 
     async def _send(self, caller: Caller, call: Call, tool: Tool, checked: Checked) -> Result:
-        """Send a call to its provider, in turn where the provider runs few at once."""
+        """Send a call to its provider; what a provider that is no longer there did not send, the next one gets."""
         server = tool.id.server
-        provider = self.provider_of(server)
+        while (provider := self.providers.get(server)) is not None:
+            try:
+                return await self._send_to(provider, caller, call, tool, checked)
+            except CallError as error:
+                if self.providers.get(server) is provider:
+                    raise
+                if error.sent is not Sent.NOTHING:
+                    error.add(GONE)
+                    raise
+        raise UpstreamGone(tool.handle, details=(GONE,))
+
+    async def _send_to(self, provider: Provider, caller: Caller, call: Call, tool: Tool, checked: Checked) -> Result:
+        """Send a call to a provider, in turn where it runs few at once."""
+        server = tool.id.server
         bound = getattr(provider, "calls_at_once", None)
         if bound is None or not (at_once := bound(tool.id.name)):
             return await self._send_now(provider, caller, call, tool, checked)

@@ -72,6 +72,10 @@ class Truncator:
     large: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LARGE_AT_ONCE))
     """Holds back large results, so that many at once take neither all memory nor all threads."""
 
+    def configure(self, servers: Mapping[str, int]) -> None:
+        """Let results of servers cost so much from now on."""
+        self.servers = servers
+
     def limit(self, caller: Caller, tool: Tool | None = None) -> int:
         """Tokens that one result may cost: the smaller of what the caller and the tool or its server say.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -25,15 +26,16 @@ from portico.scripting.script_session import ScriptRunner
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.discover.surface import Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
-from portico.surfaces.mcp.http import build_app, serve
-from portico.surfaces.mcp.server import SurfaceServer, serve_stdio
+from portico.surfaces.mcp.http import build_app, end_by, serve
+from portico.surfaces.mcp.http_checks import OpenRequests
+from portico.surfaces.mcp.server import OpenAnswers, SurfaceServer, serve_stdio
 from portico.surfaces.mcp.stdio_opening import EarlyPipe
 from portico.surfaces.mcp.surface import Surface
 from portico.surfaces.search import Search
 from portico.surfaces.static import Static
 from portico.wiring import offer_local_tools, open_app, watch
 
-from .background import BackgroundJobs, reload_on_change
+from .background import BackgroundJobs, Reloader, reload_on_change
 from .early_answers import STABLE, remember
 
 
@@ -55,6 +57,8 @@ SURFACES: Mapping[str, Callable[[Application, GatewaySettings], Surface]] = {
     "gateway": lambda application, settings: GatewaySurface(application.gateway, application.scripts),
 }
 USAGE_SECONDS = 5.0  # how long a start waits for what the database knows of usage
+ReadSettings = Callable[[], GatewaySettings]
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger(__name__)
@@ -77,10 +81,11 @@ async def serve_over_http(
     port: int,
     on_ready: Callable[[Serving], None],
     on_open: Callable[[Application], None] | None = None,
+    read: ReadSettings | None = None,
 ) -> None:
     """Serve every surface until a signal comes; `surface` is the one at `/mcp`.
 
-    `on_open` may put more into the application before it is served.
+    `on_open` may put more into the application before it is served; `read` reads the settings again when they change.
 
     Raises:
         ConfigError: the address cannot or must not be used.
@@ -94,21 +99,28 @@ async def serve_over_http(
         await _read_usage(application)
         servers = {name: _surface_server(application, settings, name) for name in SURFACES}
         follow_changes(application, tasks, servers)
+        reloader = _follow_config(application, tasks, settings, read)
         # What REST is made of takes a sixth of a second to load, which a client over stdio must not pay.
         from portico.surfaces.rest.app import build_api
 
-        app = build_app(servers, default=surface, port=actual, api=build_api(application), settings=settings.http)
+        api = build_api(application, reload=reloader.reload if reloader is not None else None)
+        requests = OpenRequests()
+        app = build_app(servers, default=surface, port=actual, api=api, settings=settings.http, requests=requests)
         _freeze_memory()
         url = f"http://{f'[{host}]' if ':' in host else host}:{actual}/mcp"
 
         def say_ready(stop: Callable[[], None]) -> None:
             on_ready(Serving(url, application, stop))
 
-        await serve(app, listener, on_ready=say_ready, limits=settings.http.limits)
+        await serve(app, listener, on_ready=say_ready, limits=settings.http.limits, requests=requests)
+        if read is not None:
+            _end_at_once_on_signals()
         tasks.cancel_scope.cancel()
 
 
-async def serve_over_stdio(settings: GatewaySettings, *, surface: str, pipe: EarlyPipe | None = None) -> None:
+async def serve_over_stdio(
+    settings: GatewaySettings, *, surface: str, pipe: EarlyPipe | None = None, read: ReadSettings | None = None
+) -> None:
     """Serve one client over stdin and stdout until it goes away; a `pipe` may have answered it already.
 
     Raises:
@@ -119,14 +131,41 @@ async def serve_over_stdio(settings: GatewaySettings, *, surface: str, pipe: Ear
         await _read_usage(application)
         server = _surface_server(application, settings, surface)
         follow_changes(application, tasks, {surface: server})
-        _remember_answers(application, tasks, settings, server)
+        reloader = _follow_config(application, tasks, settings, read)
+        _remember_answers(application, tasks, lambda: reloader.settings if reloader else settings, server)
         _freeze_memory()
-        await serve_stdio(server, pipe)
+        await serve_stdio(server, pipe, partial(_wait_for_end, drain_s=settings.http.limits.drain_s))
+        _end_at_once_on_signals()
         tasks.cancel_scope.cancel()
 
 
+async def _wait_for_end(answers: OpenAnswers, *, drain_s: float) -> None:
+    """Wait for a signal to stop, and then for the answers that a client still waits for; a second one ends at once."""
+    with anyio.open_signal_receiver(*STOPPING) as signals:
+        await anext(aiter(signals))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_at_once, signals)
+            with anyio.move_on_after(drain_s):
+                await answers.drain()
+            tasks.cancel_scope.cancel()
+
+
+async def _end_at_once(signals: AsyncIterator[signal.Signals]) -> None:
+    async for number in signals:
+        end_by(number)
+
+
+def _end_at_once_on_signals() -> None:
+    """From now on a signal, the second as a rule, ends this process without waiting for anybody."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def _remember_answers(
-    application: Application, tasks: anyio.abc.TaskGroup, settings: GatewaySettings, server: SurfaceServer
+    application: Application,
+    tasks: anyio.abc.TaskGroup,
+    settings: Callable[[], GatewaySettings],
+    server: SurfaceServer,
 ) -> None:
     """Remember what a client is told first, so that the next start can say it at once."""
     turn = anyio.Lock()
@@ -136,7 +175,7 @@ def _remember_answers(
             text, tools = server.surface.instructions(server.caller), []
             if server.surface.name in STABLE:
                 tools = await server.surface.tools(server.caller)
-            await anyio.to_thread.run_sync(remember, settings, server.surface.name, text, tools)
+            await anyio.to_thread.run_sync(remember, settings(), server.surface.name, text, tools)
 
     def published(snapshot: CatalogSnapshot) -> None:
         tasks.start_soon(keep)
@@ -144,6 +183,17 @@ def _remember_answers(
     application.gateway.publisher.subscribe(published)
     if not application.unknown:
         tasks.start_soon(keep)
+
+
+def _follow_config(
+    application: Application, tasks: anyio.abc.TaskGroup, settings: GatewaySettings, read: ReadSettings | None
+) -> Reloader | None:
+    """Follow the config that the settings come from; settings of a program's own are followed by nobody."""
+    if read is None:
+        return None
+    reloader = Reloader(application=application, settings=settings, read=read, tasks=tasks)
+    tasks.start_soon(reloader.run)
+    return reloader
 
 
 async def _read_usage(application: Application) -> None:
@@ -233,13 +283,18 @@ def run_server(
     port: int | None,
     say_ready: Callable[[str], None] | None = None,
     pipe: EarlyPipe | None = None,
+    read: ReadSettings | None = None,
 ) -> None:
-    """Run the server in an event loop of its own; what is None comes from the settings."""
+    """Run the server in an event loop of its own; what is None comes from the settings.
+
+    `read` reads the settings again when the config changes; without it they stay as they are.
+    """
     chosen = surface or settings.surface
     for problem in settings.problems:
         logger.warning("config: %s", problem)
     if stdio:
-        anyio.run(partial(serve_over_stdio, settings, surface=chosen, pipe=pipe), backend_options={"use_uvloop": True})
+        serve_pipe = partial(serve_over_stdio, settings, surface=chosen, pipe=pipe, read=read)
+        anyio.run(serve_pipe, backend_options={"use_uvloop": True})
         return
     serve_http = partial(
         serve_over_http,
@@ -248,6 +303,7 @@ def run_server(
         host=host or settings.http.host,
         port=settings.http.port if port is None else port,
         on_ready=lambda serving: (say_ready or _say_ready)(serving.url),
+        read=read,
     )
     anyio.run(serve_http, backend_options={"use_uvloop": True})
 

@@ -445,6 +445,7 @@ class Backoff:
         return max(0.0, self._until - now)
 
 
+CLOSING = "the gateway is closing"
 DRAIN = 5.0
 """Seconds that calls in flight get when the gateway closes."""
 STEADY = 60.0
@@ -466,7 +467,7 @@ class ConnectionLifecycle:
         self._opening: asyncio.Future[ServerConnection | ExchangeFault] | None = None
         self._opening_scope: anyio.CancelScope | None = None
         self._task: asyncio.Task[None] | None = None
-        self._wake = asyncio.Event()
+        self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._in_flight = 0
         self._used_at = self._opened_at = 0.0
         self._has_worked = self._is_closing = False
@@ -515,6 +516,12 @@ class ConnectionLifecycle:
         """Forget earlier failures: somebody has mended something."""
         self._backoff.reset()
 
+    async def wait_until_idle(self) -> None:
+        """Return when nothing is in flight."""
+        while self._in_flight:
+            self._idle.clear()
+            await self._idle.wait()
+
     async def aclose(self) -> None:
         """Let calls in flight end, for a bounded time, and close the connection for good."""
         self._is_closing = True
@@ -528,7 +535,7 @@ class ConnectionLifecycle:
 
     async def _connect(self) -> ServerConnection:
         if self._is_closing:
-            raise Lost("the gateway is closing")
+            raise Lost(CLOSING)
         if self._opening is None:
             loop = asyncio.get_running_loop()
             wait = self._backoff.wait(loop.time())
@@ -543,6 +550,8 @@ class ConnectionLifecycle:
             outcome = await asyncio.shield(self._opening)
         if isinstance(outcome, ExchangeFault):
             raise outcome.with_traceback(None)
+        if self._is_closing:  # in the moment in which it was opened: nobody waits for who has not sent anything yet
+            raise Lost(CLOSING)
         return outcome
 
     async def _run(self) -> None:
@@ -575,7 +584,7 @@ class ConnectionLifecycle:
                 await outcome.transport.aclose()
 
     async def _open(self, tasks: TaskGroup) -> ServerConnection | ExchangeFault:
-        fault: ExchangeFault = Lost("the gateway is closing")
+        fault: ExchangeFault = Lost(CLOSING)
         start = self._spec.timeouts.start
         with anyio.move_on_after(start + 1.0) as scope:
             self._opening_scope = scope
@@ -631,5 +640,7 @@ class ConnectionLifecycle:
     def _release(self) -> None:
         self._in_flight -= 1
         self._used_at = asyncio.get_running_loop().time()
+        if not self._in_flight:
+            self._idle.set()
         if self._is_closing and not self._in_flight:
             self._wake.set()

@@ -324,6 +324,10 @@ class UpstreamProvider:
         """Let the next use try again at once, although earlier ones failed."""
         self._lifecycle.retry_now()
 
+    async def wait_until_idle(self) -> None:
+        """Return when no call is in flight; each of them is bounded by its own timeouts."""
+        await self._lifecycle.wait_until_idle()
+
     async def aclose(self) -> None:
         """Let calls in flight end, for a bounded time, and stop what was started."""
         self._questions.close()

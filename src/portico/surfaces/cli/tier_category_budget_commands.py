@@ -156,7 +156,6 @@ def assign(
     say(f"{key} stands on {name} now, in {file}" + (f"; {count} tools" if count > 1 else ""))
     if not count:
         warn("no tool that is known today is meant by it")
-    say("next: restart the gateway, if one runs")
 
 
 @categories.command("reset")

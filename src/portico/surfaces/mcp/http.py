@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -31,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.domain.server import HttpLimits, HttpSettings
 
-from .http_checks import BoundedBodies, HostCheck, HttpRefusal, connection_class, replay
+from .http_checks import BoundedBodies, HostCheck, HttpRefusal, OpenRequests, connection_class, replay
 from .server import HEARD, SurfaceServer
 
 OPENING_BYTES = 64 * 1024
@@ -315,7 +316,9 @@ def _parse(body: bytes) -> Mapping[str, Any]:
     return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else {}
 
 
-DRAIN_SECONDS = 8
+STREAM_SECONDS = 2
+"""What event streams, and calls that were not done in time, get to go away by themselves."""
+LOOK_SECONDS = 0.02
 
 
 def build_app(
@@ -325,6 +328,7 @@ def build_app(
     port: int,
     api: ASGIApp,
     settings: HttpSettings | None = None,
+    requests: OpenRequests | None = None,
 ) -> ASGIApp:
     """The web application: one endpoint per surface, the default one at `/mcp`, and everything else from `api`.
 
@@ -353,7 +357,7 @@ def build_app(
         # A router with its middleware would cost a call 5 % more.
         await paths.get(scope.get("path", ""), rest)(scope, receive, send)
 
-    return HostCheck(BoundedBodies(dispatch, found.limits), found, port)
+    return HostCheck(BoundedBodies(dispatch, found.limits, requests or OpenRequests()), found, port)
 
 
 async def serve(
@@ -362,8 +366,9 @@ async def serve(
     *,
     on_ready: Callable[[Callable[[], None]], None],
     limits: HttpLimits | None = None,
+    requests: OpenRequests | None = None,
 ) -> None:
-    """Serve until a signal comes; open calls get some seconds to finish. `on_ready` is given the way to stop."""
+    """Serve until a signal comes; open requests get some seconds to finish. `on_ready` is given the way to stop."""
     bounds = limits or HttpLimits()
     config = uvicorn.Config(
         app,
@@ -375,23 +380,53 @@ async def serve(
         access_log=False,
         proxy_headers=False,  # anybody could say that a request comes from somewhere else
         timeout_keep_alive=max(1, round(bounds.keep_alive_s)),
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_graceful_shutdown=STREAM_SECONDS,
         server_header=False,
     )
-    await _Server(config, on_ready).serve(sockets=[listener])
+    await _Server(config, on_ready, requests or OpenRequests(), bounds.drain_s).serve(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it can be reached."""
+    """A server that says when it can be reached, and ends in two steps: first what is asked, then who listens."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[Callable[[], None]], None],
+        requests: OpenRequests,
+        drain_s: float,
+    ) -> None:
         super().__init__(config)
-        self._on_ready = on_ready
+        self._on_ready, self._requests, self._drain_s = on_ready, requests, drain_s
+        self._is_asked_to_stop = False
+
+    def ask_to_stop(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop with the first signal, and end at once with the second."""
+        if self._is_asked_to_stop:
+            end_by(sig)
+        self._is_asked_to_stop = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop now: once what was asked before has its answer, or has had its time."""
+        if self._is_asked_to_stop and not self.should_exit:
+            await self._drain()
+            self.should_exit = True  # not before: event streams end with it, answers that are streamed among them
+        return await super().on_tick(counter)
+
+    async def _drain(self) -> None:
+        for server in self.servers:
+            server.close()
+        self._requests.is_ending = True
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with anyio.move_on_after(self._drain_s):
+            while self._requests.at_once[0]:  # noqa: ASYNC110  every request would have to tell us
+                await anyio.sleep(LOOK_SECONDS)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop on a signal and then let our caller close the application; uvicorn's own would end the process here."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self.ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
@@ -401,4 +436,10 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._on_ready(lambda: setattr(self, "should_exit", True))
+            self._on_ready(lambda: setattr(self, "_is_asked_to_stop", True))
+
+
+def end_by(sig: int) -> None:
+    """End this process by a signal at once; what it has started is ended by its supervisor."""
+    signal.signal(sig, signal.SIG_DFL)
+    signal.raise_signal(sig)

@@ -410,6 +410,12 @@ BUSY = HttpRefusal(
     details=("http.requests and http.streams in the config say how many there may be",),
     retry_s=1,
 )
+ENDING = HttpRefusal(
+    status=503,
+    code="stopping",
+    message="the gateway is stopping and takes no more requests; connect again when it runs",
+    retry_s=1,
+)
 CROWDED = HttpRefusal(
     status=503,
     code="busy",
@@ -458,13 +464,21 @@ class _Body:
 
 
 @dataclass(slots=True)
+class OpenRequests:
+    """What is worked on, and whether anything more is taken: it is not while the gateway stops."""
+
+    at_once: list[int] = field(default_factory=lambda: [0, 0])
+    """Requests that are worked on, and event streams that are open."""
+    is_ending: bool = False
+
+
+@dataclass(slots=True)
 class BoundedBodies:
     """Gives an application whole bodies of bounded size, and as many requests at once as it may have."""
 
     app: ASGIApp
     limits: HttpLimits
-    _at_once: list[int] = field(default_factory=lambda: [0, 0])
-    """Requests that are worked on, and event streams that are open."""
+    requests: OpenRequests = field(default_factory=OpenRequests)
     _unfinished: dict[_Body, None] = field(default_factory=dict)
     """Large bodies that are being received, the oldest first."""
     _held: int = 0
@@ -487,14 +501,16 @@ class BoundedBodies:
         is_stream = is_mcp(scope["path"]) and (
             scope["method"] == "GET" or headers.get(b"mcp-method") == b"subscriptions/listen"
         )
-        if self._at_once[is_stream] >= (self.limits.streams if is_stream else self.limits.requests):
-            await BUSY.response(scope["path"])(scope, receive, send)
+        at_once, most = self.requests.at_once, self.limits.streams if is_stream else self.limits.requests
+        if self.requests.is_ending or at_once[is_stream] >= most:
+            refusal = ENDING if self.requests.is_ending else BUSY
+            await refusal.response(scope["path"])(scope, receive, send)
             return
-        self._at_once[is_stream] += 1
+        at_once[is_stream] += 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self._at_once[is_stream] -= 1
+            at_once[is_stream] -= 1
 
     async def _read(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         length = headers.get(b"content-length", b"0")

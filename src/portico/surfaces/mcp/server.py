@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -392,10 +393,17 @@ async def _taken_earlier(ctx: Context, params: object) -> dict[str, Any]:
     raise MCPError(types.INTERNAL_ERROR, f"{ctx.method} was not answered")
 
 
-async def serve_stdio(server: SurfaceServer, pipe: EarlyPipe | None = None) -> None:
+async def _idle(answers: OpenAnswers) -> None:
+    await anyio.sleep_forever()
+
+
+async def serve_stdio(
+    server: SurfaceServer, pipe: EarlyPipe | None = None, wait_for_end: Callable[[OpenAnswers], Awaitable[None]] = _idle
+) -> None:
     """Serve one client until it closes our stdin; nothing but protocol goes to stdout.
 
-    A `pipe` that has answered opening messages already is taken over, with all that the client has sent.
+    A `pipe` that has answered opening messages already is taken over, with all that the client has sent. It may be
+    ended before, when `wait_for_end` returns.
     """
     options = server.create_initialization_options()
     if pipe is None:
@@ -403,8 +411,53 @@ async def serve_stdio(server: SurfaceServer, pipe: EarlyPipe | None = None) -> N
             await server.run(read, write, options)
         return
     stdin, stdout = await anyio.to_thread.run_sync(pipe.hand_over)
-    async with stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout)) as (read, write):
-        await server.run(read, Unanswered(write, pipe.answers.given), options)
+    answers = OpenAnswers()
+    server.middleware.insert(0, answers.count)
+
+    async def end() -> None:
+        await wait_for_end(answers)
+        pipe.end_input()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(end)
+        async with stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout)) as (read, write):
+            await server.run(read, Unanswered(write, pipe.answers.given, answers), options)
+        tasks.cancel_scope.cancel()
+
+
+@dataclass(slots=True)
+class OpenAnswers:
+    """The requests of one client that have no answer yet, and whether more are taken: not while the gateway stops."""
+
+    open: set[int | str] = field(default_factory=set)
+    is_ending: bool = False
+    _answered: anyio.Event = field(default_factory=anyio.Event)
+
+    async def count(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Take note of a request, from when it came."""
+        if ctx.request_id is None or ctx.method == "subscriptions/listen":  # which has no answer before the end
+            return await call_next(ctx)
+        if self.is_ending:
+            raise MCPError(types.INTERNAL_ERROR, "the gateway is stopping and takes no more requests")
+        self.open.add(ctx.request_id)
+        try:
+            return await call_next(ctx)
+        except CancelledError:
+            self.give(ctx.request_id)  # nobody waits for it any more
+            raise
+
+    def give(self, id: int | str | None) -> None:
+        """Take note of an answer that is on its way."""
+        if id in self.open:
+            self.open.discard(id)
+            self._answered.set()
+
+    async def drain(self) -> None:
+        """Take no more requests, and return when all others have their answers."""
+        self.is_ending = True
+        while self.open:
+            self._answered = anyio.Event()
+            await self._answered.wait()
 
 
 class _Stream(Protocol):
@@ -419,13 +472,17 @@ class Unanswered(AbstractAsyncContextManager["Unanswered"]):
 
     stream: _Stream
     given: dict[int | str, dict[str, Any]]
+    answers: OpenAnswers = field(default_factory=OpenAnswers)
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send one message, unless it answers a request for the second time."""
         message = item.message
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id not in self.given:
             await self.stream.send(item)
+            if isinstance(message, JSONRPCResponse | JSONRPCError):
+                self.answers.give(message.id)
             return
+        self.answers.give(message.id)
         early = self.given.pop(message.id)
         now = message.result if isinstance(message, JSONRPCResponse) else {}
         if "tools" in early and early["tools"] != now.get("tools"):  # the list that it was given is not the one of now

@@ -199,6 +199,7 @@ class EarlyPipe:
         self._kept = bytearray()
         self._looked_at = 0
         self._stopping, self._stop = os.pipe()
+        self._ended, self._end = os.pipe()
         self._thread = threading.Thread(target=self._serve, name="portico-opening", daemon=True)
 
     def start(self) -> None:
@@ -212,7 +213,7 @@ class EarlyPipe:
         self._thread.join()
         os.close(self._stop)
         os.close(self._stopping)
-        source = io.BufferedReader(_Again(bytes(self._kept), self._in))
+        source = io.BufferedReader(_Again(bytes(self._kept), self._in, self._ended))
         self._kept.clear()
         # The descriptors stay open: a thread may still wait for the client when the server has ended.
         target = os.fdopen(self._out, "wb", closefd=False)
@@ -220,6 +221,10 @@ class EarlyPipe:
             io.TextIOWrapper(stream, encoding="utf-8", errors="replace") for stream in (source, target)
         )
         return source_text, target_text
+
+    def end_input(self) -> None:
+        """Let the streams that were handed over end as if the client had gone, although a thread waits for it."""
+        os.write(self._end, b".")
 
     def _serve(self) -> None:
         while self._read_ready(timeout_ms=None) and len(self._kept) < MOST_KEPT:
@@ -253,16 +258,21 @@ class EarlyPipe:
 
 
 class _Again(io.RawIOBase):
-    """The bytes that were read already, and then the rest."""
+    """The bytes that were read already, and then the rest, until there is something to read in `ended`."""
 
-    def __init__(self, kept: bytes, fd: int) -> None:
-        self._kept, self._fd = memoryview(kept), fd
+    def __init__(self, kept: bytes, fd: int, ended: int) -> None:
+        self._kept, self._fd, self._ended = memoryview(kept), fd, ended
+        self._poll = select.poll()
+        for number in (fd, ended):
+            self._poll.register(number, select.POLLIN)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         room = memoryview(buffer).cast("B")
+        if not self._kept and self._ended in {number for number, _ in self._poll.poll()}:
+            return 0
         chunk = self._kept[: len(room)] if self._kept else os.read(self._fd, len(room))
         self._kept = self._kept[len(chunk) :]
         room[: len(chunk)] = chunk

@@ -99,8 +99,8 @@ _FAILED = error_response(500, "internal", "something went wrong here; the log of
 REST = Caller(surface="rest")  # who asks over REST, as long as callers cannot say who they are
 
 
-def build_api(application: Application, *, caller: Caller = REST) -> FastAPI:
-    """The REST application; it runs no tool, and all that it changes is the cache, which it may clear."""
+def build_api(application: Application, *, caller: Caller = REST, reload: operators.Reload | None = None) -> FastAPI:
+    """The REST application; it runs no tool, clears the cache, and has the config read again by `reload`."""
     app = FastAPI(
         title="Portico",
         version=VERSION,
@@ -111,7 +111,7 @@ def build_api(application: Application, *, caller: Caller = REST) -> FastAPI:
     )
     # Straight to the application: routers that are included are made ready by the first request, which then waits.
     tools.add_routes(app, tools.ToolRoutes(application.tier_answers, caller))
-    reports = operators.OperatorRoutes(application.admin, application.tier_answers, caller)
+    reports = operators.OperatorRoutes(application.admin, application.tier_answers, caller, reload)
     operators.add_routes(app, reports, operators.HealthRoutes(application))
     # For people, and no part of the API's document.
     app.add_route("/", start_page, methods=["GET"], include_in_schema=False)

@@ -158,7 +158,8 @@ def _respond_http(request: Request, error: HTTPException) -> Response:
     """Paths and methods that are not there."""
     where = _cut(repr(request.url.path))
     if error.status_code == 405:
-        allowed = "DELETE" if "DELETE" in (error.headers or {}).get("Allow", "") else "GET, HEAD"
+        methods = (error.headers or {}).get("Allow", "")
+        allowed = next((method for method in ("DELETE", "POST") if method in methods), "GET, HEAD")
         message = f"{request.method} is not possible on {where}: use {allowed}"
         return error_response(405, "method_not_allowed", message, headers={"allow": allowed})
     code = "not_found" if error.status_code == 404 else "refused"

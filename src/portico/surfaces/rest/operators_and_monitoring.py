@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import accumulate
 from time import time
@@ -23,18 +23,21 @@ from portico.admin import Admin, ServerReport
 from portico.application import Application
 from portico.domain.call import Caller, Outcome
 from portico.domain.journal_entries import MOST, CallQuery, JournalState, read_moment
-from portico.domain.server import State
-from portico.errors import InvalidArguments, StoreError
+from portico.domain.server import ConfigChange, State
+from portico.errors import ConfigError, InvalidArguments, StoreError
 from portico.execution.executor import BOUNDS, Counts
 from portico.tiers.tier_requests import TierAnswers
 
-from .errors import RESPONSES, ErrorResponse, Responses, Shape
+from .errors import RESPONSES, ErrorResponse, Responses, Shape, error_response
 from .tier_routes import TierParameters, answer, asked_once
 
 LONGEST = 400
 MOST_TOOLS = 100
 MOST_CALLS = 1_000
+RELOAD = "POST /api/v1/reload"
 REPORT_SECONDS = 5.0  # how long a report is kept unless what it tells of has changed
+
+Reload = Callable[[], Awaitable[ConfigChange]]
 
 
 class Days(TierParameters):
@@ -162,6 +165,16 @@ class ClearedResponse(Shape):
     cleared: int = Field(description="Answers that were forgotten.")
 
 
+class ReloadResponse(Shape):
+    """The difference that reading the config again has made; empty lists where it says the same."""
+
+    added: list[str] = Field(description="Servers that are new.")
+    removed: list[str] = Field(description="Servers that are gone.")
+    changed: list[str] = Field(description="Servers whose entry is another one.")
+    settings: list[str] = Field(description="Other keys whose new value is in force.")
+    restart: list[str] = Field(description="Keys whose new value is in force after a restart.")
+
+
 class Refusal(Shape):
     """A definition that was refused."""
 
@@ -223,6 +236,8 @@ class OperatorRoutes:
     admin: Admin
     tier_answers: TierAnswers
     caller: Caller
+    reload_config: Reload | None = None
+    """Reads the config again; None where a program has given the settings."""
 
     async def stats(self, request: Request, asked: Annotated[Days, Query()]) -> Response:
         """Calls, failures, latencies and tokens of the last days."""
@@ -269,6 +284,18 @@ class OperatorRoutes:
     async def clear_cache(self, asked: Annotated[TierParameters, Query()]) -> Response:
         """Forget every answer that is kept; the next ones are made anew."""
         return Response(orjson.dumps({"cleared": self.admin.clear_cache()}), media_type="application/json")
+
+    async def reload(self, asked: Annotated[TierParameters, Query()]) -> Response:
+        """Read the config again and put it in force; one with an error in it changes nothing."""
+        if self.reload_config is None:
+            return error_response(409, "no_config", "this gateway was given its settings by a program, not by a file")
+        try:
+            change = await self.reload_config()
+        except ConfigError as error:
+            wrong = [str(error), *getattr(error, "__notes__", ())]
+            said = "the config cannot be used, and nothing has changed"
+            return error_response(422, error.code, said, details=wrong, next=RELOAD)
+        return _send_fresh(asdict(change))
 
     def _check_store(self) -> None:
         """Refuse when the store is known to be away: to ask once more would only keep the caller waiting."""
@@ -470,6 +497,12 @@ def add_routes(app: FastAPI, operators: OperatorRoutes, health: HealthRoutes) ->
     add("/api/v1/budget", operators.budget, response_model=BudgetResponse, responses=invalid)
     clears: dict[str, Any] = {"methods": ["DELETE"], "response_model": ClearedResponse, "responses": invalid}
     add("/api/v1/cache", operators.clear_cache, **clears)
+    refused: Responses = {
+        **invalid,
+        409: {"model": ErrorResponse, "description": "There is no config to read."},
+        422: {"model": ErrorResponse, "description": "The config, or a value of the request, cannot be used."},
+    }
+    add("/api/v1/reload", operators.reload, methods=["POST"], response_model=ReloadResponse, responses=refused)
     watch = partial(app.add_api_route, tags=["health"])
     unready: Responses = {503: {"model": Ready, "description": "Servers are being asked for the first time."}}
     watch("/livez", health.live, response_model=Live)
