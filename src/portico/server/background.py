@@ -354,6 +354,27 @@ async def watch(
 
     `known` is how they were when somebody last looked.
     """
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_set_at_end, stop)
+        await _watch(files, folders, on_change, known, stop)
+
+
+async def _set_at_end(stop: anyio.Event) -> None:
+    """Wake the thread that waits for the system, which cannot be cancelled: an end would wait for it."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        stop.set()
+
+
+async def _watch(
+    files: Callable[[], Iterable[Path]],
+    folders: Callable[[], set[Path]],
+    on_change: Callable[[set[Path]], Awaitable[None]],
+    known: FileStates | None,
+    stop: anyio.Event,
+) -> None:
     known = await anyio.to_thread.run_sync(_state, files) if known is None else known
     is_polling: bool | None = None  # as watchfiles itself decides
     while True:
@@ -366,6 +387,7 @@ async def watch(
                 force_polling=is_polling,
                 rust_timeout=LOOK_MS,
                 yield_on_timeout=True,
+                stop_event=stop,
             )
             async with aclosing(events):
                 async for _ in events:
