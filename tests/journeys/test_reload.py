@@ -320,3 +320,18 @@ async def _add_and_remove(home: Path, agent: Client) -> None:
 
 async def _word(agent: Client) -> str:
     return text_of(await agent.call_tool("call_tool", {"name": "one.one_pid", "arguments": {}})).split()[-1]
+
+
+@pytest.mark.requirement("P-RELOAD", "P-OVERRIDES")
+async def test_overrides_of_tools_are_in_force_with_the_file(tmp_path: Path):
+    write_config(tmp_path, {"one": telling("one")})
+    with gateway(tmp_path, *INFO) as running:
+        async with agent_of(running) as agent:
+            await until_found(agent, "one.one_pid")
+            write_config(tmp_path, {"one": telling("one", overrides={"one_pid": {"name": "who_runs"}})})
+            await until_found(agent, "one.who_runs")
+            write_config(tmp_path, {"one": telling("one", overrides={"one_pid": {"enabled": False}})})
+            await until_found(agent, "one.who_runs", is_there=False)
+            write_config(tmp_path, {"one": telling("one")})
+            await until_found(agent, "one.one_pid")
+            assert (await pid_of(agent, "one")).isdigit()
