@@ -15,7 +15,6 @@ import random
 import statistics
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -180,7 +179,7 @@ def _executor() -> tuple[Executor, Gateway]:
     application = make_test_app({f"s{s}": [definition(f"t{t}") for t in range(TOOLS)] for s in range(SERVERS)})
     executor = application.gateway.executor
     nothing: Any = Nothing()
-    return replace(executor, providers=defaultdict(lambda: nothing)), application.gateway
+    return replace(executor, providers=dict.fromkeys(executor.providers, nothing)), application.gateway
 
 
 def _names(calls: int, *, seed: int) -> list[str]:

@@ -17,7 +17,7 @@ from portico.domain.tool import Effect, Tool, ToolId
 from portico.domain.usage_and_tiers import Usage
 
 from .word_vectors import Vector
-from .words_and_postings import action_and_thing, split_description, words
+from .words_and_postings import action_and_thing, name_words, split_description, words
 
 ALIKE = 0.45  # how near two tools are, at least, that do practically the same
 SAME = 0.6  # how near they are where one answers the query less well than the other
@@ -147,7 +147,7 @@ def _joining(
 
 def _is_rival(one: Tool, other: Tool) -> bool:
     """Whether a tool that does the same has a name and a description of its own, and so is worth a line of its own."""
-    return one.description != other.description and set(words(one.name)) != set(words(other.name))
+    return one.description != other.description and name_words(one.name) != name_words(other.name)
 
 
 def is_same(one: Tool, other: Tool, near: float, least: float = SAME) -> bool:

@@ -38,7 +38,18 @@ from .word_vectors import (
     read_tools,
     shipped_table,
 )
-from .words_and_postings import Postings, document, plain, post, read, split_description, stem_of, words
+from .words_and_postings import (
+    PURPOSE_LENGTH,
+    Postings,
+    document,
+    name_words,
+    plain,
+    post,
+    purpose_words,
+    read,
+    stem_of,
+    words,
+)
 
 SEMANTIC_PART = "semantic"  # what an embedder says of the query and the tool
 ECHO_PART = "says the query's words"  # what a tool loses that a server of many subjects has for just this query
@@ -272,7 +283,7 @@ class ToolIndex:
         known = self._requests.get(server)
         if known is None:
             own = np.flatnonzero(self._subjects[1] == server)[:REQUESTS_READ]
-            asking = sum(is_request(self.tools[number].description) for number in own.tolist())
+            asking = sum(is_request(self.tools[number].description[:PURPOSE_LENGTH]) for number in own.tolist())
             known = self._requests[server] = asking > REQUESTS * len(own)
         return known
 
@@ -410,8 +421,8 @@ def _total(
 
 def _echoes(asked: Set[str], tool: Tool) -> bool:
     """Whether a tool's name, or what it says it is for, has nearly all words of a query."""
-    said = (words(tool.name), words(split_description(tool.description)[0]))
-    return len(asked) > 1 and any(len(asked & set(one)) >= ECHO * len(asked) for one in said)
+    said = (name_words(tool.name), purpose_words(tool.description[:PURPOSE_LENGTH]))
+    return len(asked) > 1 and any(len(asked & one) >= ECHO * len(asked) for one in said)
 
 
 def _tell_echoes(ranked: list[Rank], lost: Vector, echoing: Mask) -> None:

@@ -52,6 +52,12 @@ def words(text: str) -> list[str]:
     return stems(pieces(text))
 
 
+@lru_cache(16_384)
+def name_words(name: str) -> frozenset[str]:
+    """The stemmed words of a tool's name, remembered: hits are compared by them again and again."""
+    return frozenset(words(name))
+
+
 def spelled(raw: str) -> str:
     """A word in small letters; empty for a common one and for a number."""
     word = raw[:WORD_LENGTH].lower()
@@ -362,6 +368,15 @@ def split_description(text: str) -> tuple[str, str]:
     end = _END_OF_SENTENCE.search(first[0])
     at = end.end() if end else first.end()
     return text[:at], text[at:]
+
+
+PURPOSE_LENGTH = 400  # characters of a description in which two tools are compared; they are remembered
+
+
+@lru_cache(16_384)
+def purpose_words(beginning: str) -> frozenset[str]:
+    """The stemmed words of what a tool is for, by the beginning of its description."""
+    return frozenset(words(split_description(beginning)[0]))
 
 
 _FIRST_WORDS = re.compile(r"\s*\S+(?:\s+\S+){0,29}")
