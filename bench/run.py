@@ -35,7 +35,7 @@ def main() -> int:
         ("A search", ["search.py", *quick, *fleet, *retrieval]),
         ("Search in a crowd", ["crowd.py", *quick, *fleet, *retrieval, *crowd]),
         ("What a search says of its own answer", ["doubt.py", *fleet, *retrieval]),
-        ("Runs of agents, replayed", ["replay.py", *fleet, *crowd]),
+        ("Runs of agents, replayed", ["replay.py"]),
         ("The walk from the hot list to ten schemas", ["walk.py", *fleet]),
         ("A tool of one's own, and what the surfaces cost", ["local.py", *quick, *fleet]),
         ("A tier over HTTP, SQLite", ["rest.py", "--store", "sqlite", *quick]),
