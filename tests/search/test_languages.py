@@ -12,7 +12,7 @@ import portico.search
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.search_answers import Findings
 from portico.protocols import Index
-from portico.search.index import build_index
+from portico.search.index import ToolIndex, build_index
 from portico.search.languages import dictionary, fold, french_stem, german_stem, in_english, spanish_stem
 from portico.search.word_vectors import shipped_table
 from portico.search.words_and_postings import is_english
@@ -214,3 +214,16 @@ def test_the_dictionary_is_small_and_well_formed() -> None:
     assert DATA.stat().st_size < 300_000
     assert [line for line in lines if line.count("|") != 5 or line.startswith("|")] == []
     assert len(lines) > 1_000
+
+
+@pytest.mark.requirement("P-SEARCH-LANGUAGES")
+def test_a_query_is_told_in_english_as_it_is_whatever_was_asked_before():
+    snapshot = make_test_app(WELL_KNOWN).gateway.snapshot
+    within = frozenset(snapshot.tools)
+    asked = ["截取网页截图", "erstelle ein neues Issue", "ファイルを読み込む", "take a picture of the page"] * 2
+
+    def found(index: ToolIndex, text: str) -> list[str]:
+        return [hit.handle for hit in index.query(text, within=within, limit=3).hits]
+
+    index = build_index(snapshot, None)
+    assert [found(index, text) for text in asked] == [found(build_index(snapshot, None), text) for text in asked]

@@ -198,6 +198,14 @@ class Dictionary:
         return {_short(word): found for word, found in _column(self._rows, 5).items()}
 
     @cached_property
+    def lengths(self) -> Mapping[str, int]:
+        """How long a Chinese or Japanese word can be that begins with a character."""
+        found: dict[str, int] = {}
+        for word in (*self.chinese, *self.japanese):
+            found[word[0]] = max(found.get(word[0], 0), len(word))
+        return found
+
+    @cached_property
     def simplified(self) -> Mapping[int, str]:
         """The simple form of a traditional character, by its number."""
         return {ord(pair[0]): pair[1] for pair in self._heads["traditional"]}
@@ -398,7 +406,7 @@ _KATAKANA = re.compile("[\u30a1-\u30fc]")
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 _OPEN = "~"  # ends a Japanese verb that goes on in kana
 READ = 5_000  # characters of such a query that are read
-_LONGEST = 12  # characters of a word in the dictionary
+_LONGEST = 13  # characters of a word in the dictionary
 
 
 def _short(word: str) -> str:
@@ -442,8 +450,9 @@ def _words_of(run: str, *, is_japanese: bool) -> Iterator[Words]:
 
 def _longest(both: Sequence[tuple[Mapping[str, Words], str]], place: int, *, is_after_one: bool) -> tuple[int, Words]:
     """The longest word that begins at a place, with its length; katakana are whole words, and no part of one."""
-    size = len(both[0][1])
-    for end in range(min(size, place + _LONGEST), place, -1):
+    size, lengths = len(both[0][1]), dictionary().lengths
+    longest = max(lengths.get(run[place], 0) for _, run in both)  # most characters of a hostile text begin no word
+    for end in range(min(size, place + longest), place, -1):
         for number, (words, run) in enumerate(both):
             word = run[place:end]
             found = words.get(word, ()) if number == 0 or len(word) > 1 else ()

@@ -298,6 +298,7 @@ class QueryReader:
         counts = np.arange(size + 1)
         self._told: list[float] = np.log1p((size - counts + 0.5) / (counts + 0.5)).tolist()
         """How much a word tells that so many tools have."""
+        self._translated = ("", "")  # the last query in another language, and what it says in English
 
     def read(self, text: str) -> list[QueryPart]:
         """What is asked for, one need or several; of a long query, the parts that tools may answer."""
@@ -392,7 +393,11 @@ class QueryReader:
         text, is_known = text[:QUERY_LIMIT], self.table.words.__contains__
         if is_english(text, is_known):
             return text
-        return in_english(text, is_known, lambda word: self._count(stem_of(word)) > 0) or text
+        known, english = self._translated
+        if known != text:
+            english = in_english(text, is_known, lambda word: self._count(stem_of(word)) > 0) or text
+            self._translated = (text, english)
+        return english
 
     def _count(self, word: str) -> int:
         """How many tools have a word."""
