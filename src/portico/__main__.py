@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portico.domain.version import VERSION
+from portico.domain import VERSION
 
 if TYPE_CHECKING:
     from portico.application import Application

@@ -23,9 +23,9 @@ from portico.catalog.sections import ToolOverrides
 from portico.catalog.view import CatalogPolicy, CatalogViews, Policy
 from portico.concurrency.threads import FunctionLoop, Workers
 from portico.config import GatewaySettings, InstallationPaths, ScriptSettings, load_settings
+from portico.domain import VERSION
 from portico.domain.server import Packaging, ServerSpec, ToolFilter
 from portico.domain.tool import ToolId
-from portico.domain.version import VERSION
 from portico.errors import ConfigError, StoreError
 from portico.execution.arguments import fit_values
 from portico.execution.executor import Executor, FairLimiter, TokenSampler

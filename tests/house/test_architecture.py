@@ -91,7 +91,7 @@ def test_the_inventory_needs_no_database_and_no_environment():
     files = places(INVENTORY)
     assert {"ToolRegistry", "create_tool_registry", "Inventory"} <= defined(files)
     used = imported(files)
-    assert {"portico.domain.version", "portico.errors"} <= used
+    assert {"portico.domain", "portico.errors"} <= used
     assert not [name for name in used if name == "os" or name.startswith(("portico.storage", "portico.config"))]
 
 

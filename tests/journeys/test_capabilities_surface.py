@@ -13,7 +13,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from portico.domain.version import VERSION
+from portico.domain import VERSION
 from portico.protocols import TokenCounter
 from portico.rendering.budget import ExactTokens, TokenEstimate
 from tests import tana_server

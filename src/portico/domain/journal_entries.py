@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from time import time
 from typing import Any
 
 from .call import Invocation, Outcome
@@ -45,6 +46,25 @@ class Lookup:
 
 
 Entry = Invocation | Lookup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetEvent:
+    """Something that happened to a server, or to the gateway itself."""
+
+    kind: str
+    """One word, as `started` or `exited`."""
+    server: str = ""
+    """Empty where it is the gateway's own."""
+    text: str = ""
+    """What happened, in one line."""
+    stderr: str = ""
+    """The last lines that a server wrote to stderr, for operators only."""
+    at: float = field(default_factory=time)
+    """In seconds since 1970."""
+
+
+OnEvent = Callable[[FleetEvent], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

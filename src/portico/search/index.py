@@ -15,9 +15,9 @@ import orjson
 from numpy.typing import NDArray
 
 from portico.catalog.snapshot import CatalogSnapshot
+from portico.domain import VERSION
 from portico.domain.search_answers import Findings, Hit
 from portico.domain.tool import Tool, ToolId
-from portico.domain.version import VERSION
 from portico.errors import StoreError
 from portico.protocols import DefinitionStore, Index
 

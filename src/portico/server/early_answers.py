@@ -16,7 +16,7 @@ from zlib import crc32
 from portico.config.load import load_settings
 from portico.config.settings import GatewaySettings
 from portico.documents.document import write_atomically
-from portico.domain.version import VERSION
+from portico.domain import VERSION
 from portico.errors import ConfigError
 from portico.surfaces.discover import definitions
 from portico.surfaces.lua_gateway import DEFINITIONS

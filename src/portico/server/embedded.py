@@ -18,9 +18,9 @@ from portico.application import Application
 from portico.config.load import read_settings, with_database
 from portico.config.profiles import with_profile
 from portico.documents.document import parse_document
+from portico.domain import VERSION
 from portico.domain.server import Offering
 from portico.domain.tool import ToolId
-from portico.domain.version import VERSION
 from portico.errors import ConfigError
 from portico.library import Catalog
 from portico.providers.database_tools.demo_database import demo_url

@@ -18,8 +18,8 @@ import orjson
 from portico.application import Application
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.config import GatewaySettings
+from portico.domain import VERSION
 from portico.domain.call import Caller
-from portico.domain.version import VERSION
 from portico.errors import ConfigError
 from portico.gateway import Gateway
 from portico.scripting.script_session import ScriptRunner

@@ -16,7 +16,7 @@ from web_world import RawServer, answer, free_socket
 
 from portico.domain.server import ServerSpec, State, Timeouts
 from portico.errors import Sent, UpstreamError, UpstreamGone, UpstreamTimeout
-from portico.providers.mcp import connect as backoff
+from portico.providers.mcp import lifecycle as backoff
 from portico.providers.mcp import message_limits_and_errors as protocol
 
 pytestmark = pytest.mark.anyio
@@ -447,7 +447,7 @@ async def test_server_that_only_resets_connections(upstreams: Upstreams) -> None
 async def test_close_with_a_call_in_flight_is_bounded(
     raw: RawServer, upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.providers.mcp.connect.DRAIN", 0.2)
+    monkeypatch.setattr("portico.providers.mcp.lifecycle.DRAIN", 0.2)
     provider = upstreams.http(raw.url)
     arrived, caught = anyio.Event(), []
 

@@ -15,9 +15,9 @@ from upstream_world import SCRIPTED, Upstreams, said, until, use
 from portico.domain.server import ServerLabels, ServerSpec, State, Timeouts, ToolFilter
 from portico.errors import Sent, UpstreamGone
 from portico.providers.mcp import UpstreamProvider
-from portico.providers.mcp import connect as backoff
-from portico.providers.mcp import connect as owner
-from portico.providers.mcp.connect import Backoff
+from portico.providers.mcp import lifecycle as backoff
+from portico.providers.mcp import lifecycle as owner
+from portico.providers.mcp.lifecycle import Backoff
 
 pytestmark = pytest.mark.anyio
 
@@ -161,7 +161,7 @@ async def test_close_lets_calls_in_flight_end(upstreams: Upstreams) -> None:
 
 
 async def test_close_is_bounded_when_a_call_never_ends(upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portico.providers.mcp.connect.DRAIN", 0.2)
+    monkeypatch.setattr("portico.providers.mcp.lifecycle.DRAIN", 0.2)
     provider = upstreams.stdio()
     caught: list[UpstreamGone] = []
 

@@ -17,8 +17,8 @@ from mcp_types import version as versions
 
 from portico import Catalog, config
 from portico.config import CatalogSettings, GatewaySettings, ScriptSettings, StorageSettings
+from portico.domain import VERSION
 from portico.domain.call import Caller
-from portico.domain.version import VERSION
 from portico.gateway import DESCRIBE_LIMIT
 from portico.server.early_answers import greeting_of, remember
 from portico.server.run import SURFACES

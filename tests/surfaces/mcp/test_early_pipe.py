@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from portico.domain.version import VERSION
+from portico.domain import VERSION
 from portico.surfaces.mcp.stdio_opening import MOST_KEPT, EarlyAnswers, EarlyPipe, Greeting
 
 INITIALIZE = {

@@ -18,11 +18,11 @@ from tests.sample_tools import sample_app
 from tests.tana_server import tana_app
 
 from portico.catalog.snapshot import CatalogSnapshot
+from portico.domain import VERSION
 from portico.domain.call import Call, Caller
 from portico.domain.server import Offering, ServerSpec, ToolFilter
 from portico.domain.tool import Category, Tool, ToolId
 from portico.domain.usage_and_tiers import Usage, standing_of
-from portico.domain.version import VERSION
 from portico.errors import InvalidArguments
 from portico.protocols import TokenCounter
 from portico.rendering.budget import ExactTokens, TokenEstimate

@@ -1,25 +1,21 @@
-"""The connection to one server: negotiated, opened on first use, closed when idle, opened again after a failure."""
+"""The connection to one server: opened, negotiated, listened to."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import orjson
 from anyio.abc import TaskGroup
 
-from portico.domain.call import OnProgress, waiting_for_start
+from portico.domain.call import OnProgress
 from portico.domain.server import ServerSpec, pause_after
-from portico.errors import Sent
 
 from .message_limits_and_errors import (
     CAPABILITIES_KEY,
@@ -41,7 +37,6 @@ from .message_limits_and_errors import (
     RequestDialect,
     RpcError,
     Transport,
-    Unauthorized,
     count_values,
 )
 from .server_questions import DECLARED, Notifications
@@ -50,9 +45,10 @@ from .stdio import start_process
 if TYPE_CHECKING:
     from .streamable_http import HeaderMap
 
-logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
+Tell = Callable[..., None]
+"""Takes the kind of an event, its text and what was written to stderr."""
 PROBE = 2.0
 """Seconds that a server of unknown era gets to answer the probe."""
 INITIALIZE_BOUNDS = Bounds(1024 * 1024)
@@ -316,8 +312,10 @@ class ServerConnection:
 class Connector:
     """Opens connections to one server; what it has learned makes the next one quicker."""
 
-    def __init__(self, spec: ServerSpec, notifications: Notifications, client: Mapping[str, str], era: Era) -> None:
-        self.subscriptions = Subscriptions()
+    def __init__(
+        self, spec: ServerSpec, notifications: Notifications, client: Mapping[str, str], era: Era, tell: Tell
+    ) -> None:
+        self.subscriptions, self.tell = Subscriptions(), tell
         self.transport: Transport | None = None
         """The newest one, kept for its last words."""
         self.header_maps: dict[str, HeaderMap] = {}
@@ -414,233 +412,3 @@ class Connector:
                 *([where] if transport.stderr.strip() else []),
                 "raise `timeouts.start` of this server if it needs longer",
             ) from None
-
-
-FIRST, CAP = 0.5, 300.0
-PARKED = 1800.0
-"""Seconds for which refused credentials are not tried again; a person has to act."""
-
-
-class Backoff:
-    """The first new try is free, the next waits half a second, each further one twice as long, with jitter."""
-
-    def __init__(self, jitter: Callable[[], float] = random.random) -> None:
-        self._jitter = jitter
-        self._failures = 0
-        self._until = 0.0
-
-    def fail(self, now: float, *, parked: bool = False) -> None:
-        """Count one failure."""
-        delay = pause_after(self._failures, FIRST, CAP) if self._failures else 0.0
-        self._failures += 1
-        # Jitter only lengthens: many gateways must not come back at one moment, nor any too early.
-        self._until = now + (PARKED if parked else delay * (1 + 0.1 * self._jitter()))
-
-    def reset(self) -> None:
-        """Forget all failures."""
-        self._failures, self._until = 0, 0.0
-
-    def wait(self, now: float) -> float:
-        """Seconds until the next try is allowed."""
-        return max(0.0, self._until - now)
-
-
-CLOSING = "the gateway is closing"
-DRAIN = 5.0
-"""Seconds that calls in flight get when the gateway closes."""
-STEADY = 60.0
-"""A connection that has lived so long, or has answered a call, was no failure."""
-CALLS_AT_ONCE = 256
-"""Calls that one server is given at a time: a slow one must not gather all of the gateway's work."""
-
-
-class ConnectionLifecycle:
-    """Keeps at most one connection to one server, in a task of its own."""
-
-    def __init__(self, spec: ServerSpec, connector: Connector) -> None:
-        self._spec, self._connector = spec, connector
-        self._backoff = Backoff()
-        self.connection: ServerConnection | None = None
-        """The open connection."""
-        self.failure: ExchangeFault | None = None
-        """The reason that there is no connection, when one was wanted or lost."""
-        self._opening: asyncio.Future[ServerConnection | ExchangeFault] | None = None
-        self._opening_scope: anyio.CancelScope | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._wake, self._idle = asyncio.Event(), asyncio.Event()
-        self._in_flight = 0
-        self._used_at = self._opened_at = 0.0
-        self._has_worked = self._is_closing = False
-
-    async def request(
-        self, method: str, params: JsonObject, timeouts: ExchangeTimeouts, on_progress: OnProgress | None = None
-    ) -> dict[str, Any]:
-        """Send one request over the connection; what was certainly not sent is tried on one more.
-
-        Raises:
-            ExchangeFault: there is no answer.
-        """
-        for attempt in (1, 2):
-            connection = self.connection or await self._connect()
-            if self._in_flight >= CALLS_AT_ONCE:
-                raise ExchangeFault(
-                    f"the server is at work on {CALLS_AT_ONCE} calls already, the most that it is given at a time",
-                    "make the call again when some of them have ended",
-                )
-            self._in_flight += 1
-            try:
-                result = await connection.request(method, params, timeouts, on_progress)
-                self._has_worked = True
-                return result
-            except Lost as fault:
-                if fault.sent is not Sent.NOTHING or attempt == 2:
-                    raise
-            finally:
-                self._release()
-        raise AssertionError("a second attempt returns or raises")
-
-    async def use(self, work: Callable[[ServerConnection], Awaitable[Result]]) -> Result:
-        """Run some work over one connection, which stays open meanwhile.
-
-        Raises:
-            ExchangeFault: there is no connection, or the work failed.
-        """
-        connection = self.connection or await self._connect()
-        self._in_flight += 1
-        try:
-            return await work(connection)
-        finally:
-            self._release()
-
-    def retry_now(self) -> None:
-        """Forget earlier failures: somebody has mended something."""
-        self._backoff.reset()
-
-    async def wait_until_idle(self) -> None:
-        """Return when nothing is in flight."""
-        while self._in_flight:
-            self._idle.clear()
-            await self._idle.wait()
-
-    async def aclose(self) -> None:
-        """Let calls in flight end, for a bounded time, and close the connection for good."""
-        self._is_closing = True
-        self.connection = None
-        self._wake.set()
-        if self._opening_scope is not None:
-            self._opening_scope.cancel()
-        if self._task is not None and not self._task.done():
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([self._task])
-
-    async def _connect(self) -> ServerConnection:
-        if self._is_closing:
-            raise Lost(CLOSING)
-        if self._opening is None:
-            loop = asyncio.get_running_loop()
-            wait = self._backoff.wait(loop.time())
-            if wait > 0:
-                reason = self.failure.details if self.failure is not None else ()
-                spelled = f"{wait:.1f} s" if wait < 100 else f"{wait / 60:.0f} min"
-                raise Lost(*reason, f"this was not tried again yet; the next try is possible in {spelled}")
-            self._opening = loop.create_future()
-            if self._task is None or self._task.done():
-                self._task = loop.create_task(self._run(), name=f"upstream {self._spec.name}")
-        with waiting_for_start():
-            outcome = await asyncio.shield(self._opening)
-        if isinstance(outcome, ExchangeFault):
-            raise outcome.with_traceback(None)
-        if self._is_closing:  # in the moment in which it was opened: nobody waits for who has not sent anything yet
-            raise Lost(CLOSING)
-        return outcome
-
-    async def _run(self) -> None:
-        while self._opening is not None:
-            try:
-                await self._live(self._opening)
-            except Exception:
-                logger.exception("the connection to server %r failed in a way that was not foreseen", self._spec.name)
-                self._fail(Lost("the gateway made a mistake with this server; see its log"))
-
-    async def _live(self, opening: asyncio.Future[ServerConnection | ExchangeFault]) -> None:
-        """One connection, from opening to closing."""
-        outcome: ServerConnection | ExchangeFault = Lost("the gateway stopped opening the connection")
-        try:
-            async with anyio.create_task_group() as tasks:
-                outcome = await self._open(tasks)
-                self._opening = None
-                opening.set_result(outcome)
-                if isinstance(outcome, ServerConnection):
-                    await self._watch(outcome)
-                tasks.cancel_scope.cancel()
-        finally:
-            self.connection = None
-            if self._opening is opening:
-                self._opening = None
-            is_open = isinstance(outcome, ServerConnection)
-            if not opening.done():
-                opening.set_result(Lost("the connection was stopped") if is_open else outcome)
-            if isinstance(outcome, ServerConnection):
-                await outcome.transport.aclose()
-
-    async def _open(self, tasks: TaskGroup) -> ServerConnection | ExchangeFault:
-        fault: ExchangeFault = Lost(CLOSING)
-        start = self._spec.timeouts.start
-        with anyio.move_on_after(start + 1.0) as scope:
-            self._opening_scope = scope
-            if self._is_closing:
-                return fault
-            try:
-                connection = await self._connector.open(tasks, self._on_lost)
-            except ExchangeFault as found:
-                # The call that waits for this connection has not been sent, whatever the handshake sent.
-                kind = Unauthorized if isinstance(found, Unauthorized) else Lost
-                fault = kind(*found.details)
-            else:
-                self._wake.clear()
-                self._used_at = self._opened_at = asyncio.get_running_loop().time()
-                self._has_worked, self.failure = False, None
-                self.connection = None if self._is_closing else connection
-                return connection
-        if scope.cancelled_caught and not self._is_closing:
-            fault = Lost(f"the server did not start within {start:g} s", "raise its `timeouts.start`")
-        self._fail(fault)
-        return fault
-
-    def _on_lost(self) -> None:
-        connection, self.connection = self.connection, None
-        if connection is not None and connection.transport.fault is not None:
-            self._fail(connection.transport.fault)
-            self._wake.set()
-
-    def _fail(self, fault: ExchangeFault) -> None:
-        now = asyncio.get_running_loop().time()
-        if self._has_worked or (self._opened_at and now - self._opened_at > STEADY):
-            self._backoff.reset()
-        self._has_worked, self._opened_at = False, 0.0
-        self.failure = fault
-        self._backoff.fail(now, parked=isinstance(fault, Unauthorized))
-
-    async def _watch(self, connection: ServerConnection) -> None:
-        """Return when the connection has died, is no longer used, or is to be closed."""
-        while connection.transport.fault is None and not self._is_closing:
-            idle = self._spec.timeouts.idle
-            left = idle or inf
-            if idle and not self._in_flight and not connection.subscriptions.watched:
-                left = self._used_at + idle - asyncio.get_running_loop().time()
-            if left <= 0:
-                return
-            with anyio.move_on_after(left):
-                await self._wake.wait()
-        with anyio.move_on_after(DRAIN):
-            while self._in_flight and connection.transport.fault is None:
-                self._wake.clear()
-                await self._wake.wait()
-
-    def _release(self) -> None:
-        self._in_flight -= 1
-        self._used_at = asyncio.get_running_loop().time()
-        if not self._in_flight:
-            self._idle.set()
-        if self._is_closing and not self._in_flight:
-            self._wake.set()

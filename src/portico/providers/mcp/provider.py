@@ -12,12 +12,14 @@ from typing import Any
 import orjson
 
 from portico.domain.call import Caller, OnProgress
+from portico.domain.journal_entries import FleetEvent, OnEvent
 from portico.domain.server import Health, Offering, ServerSpec, State
 from portico.errors import LAST_WORDS, CallError
 from portico.protocols import OnChange, OnNotice
 from portico.text.redaction import Redactor, certain_secrets_of, secrets_of
 
-from .connect import ConnectionLifecycle, Connector, Era, ServerConnection
+from .connect import Connector, Era, ServerConnection
+from .lifecycle import ConnectionLifecycle
 from .message_limits_and_errors import (
     CAPABILITIES_KEY,
     COUNTED_FROM,
@@ -206,7 +208,14 @@ class UpstreamProvider:
     """Offers the tools of one upstream server and runs them; nothing starts before the first use."""
 
     def __init__(
-        self, spec: ServerSpec, *, on_change: OnChange, on_notice: OnNotice, client_version: str, protocol: str = ""
+        self,
+        spec: ServerSpec,
+        *,
+        on_change: OnChange,
+        on_notice: OnNotice,
+        client_version: str,
+        protocol: str = "",
+        on_event: OnEvent = lambda event: None,
     ) -> None:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
@@ -226,8 +235,9 @@ class UpstreamProvider:
             self._questions,
         )
         client = {"name": "portico", "title": "Portico", "version": client_version}
-        self._connector = Connector(spec, self._notifications, client, Era.of(protocol))
+        self._connector = Connector(spec, self._notifications, client, Era.of(protocol), self._tell)
         self._lifecycle = ConnectionLifecycle(spec, self._connector)
+        self._on_event = on_event
         self._was_asked = self._is_remembered = False
 
     @property
@@ -367,6 +377,11 @@ class UpstreamProvider:
         await self._lifecycle.use(ServerConnection.settle)
         run = partial(self._lifecycle.request, method, params)
         return await self._questions.converse(client, run, on_progress, timeouts)
+
+    def _tell(self, kind: str, text: str, stderr: str = "") -> None:
+        """Pass on what happened to the server, without the secrets that the config gave it."""
+        redact = self._redactor.text
+        self._on_event(FleetEvent(kind=kind, server=self.server, text=redact(text), stderr=redact(stderr)))
 
     def _without_secrets(self, offering: Offering) -> Offering:
         """The offering without the secrets that the config gave the server."""

@@ -11,11 +11,11 @@ import orjson
 
 from portico.catalog.categories_and_order import Order, unwritten
 from portico.catalog.view import CatalogView
+from portico.domain import VERSION
 from portico.domain.call import Caller
 from portico.domain.search_answers import Card
 from portico.domain.suggestions import nearest_names
 from portico.domain.tool import Category, JsonObject, Tool
-from portico.domain.version import VERSION
 from portico.errors import CallError, InvalidArguments, NextCall
 from portico.gateway import Gateway
 from portico.protocols import TokenCounter

@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.application import Application
+from portico.domain import VERSION
 from portico.domain.call import Caller
-from portico.domain.version import VERSION
 
 from . import operators_and_monitoring as operators
 from . import tier_routes as tools
