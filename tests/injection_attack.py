@@ -15,7 +15,7 @@ from portico.domain.call import Call
 from portico.errors import CallError
 from portico.providers.sql.registry.provider import RegistryProvider
 from portico.providers.sql.sqlite_session import SqliteEngine, SqliteProcess, SqliteProcesses
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.surface import Envelope, Surface
 from portico.surfaces.search import Search
 from tests.registries import ALICE, Shop

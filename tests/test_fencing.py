@@ -16,7 +16,7 @@ from portico.errors import CallError, NextCall, UpstreamError
 from portico.results.own_blocks import MARK, ORIGIN, own_block, told_apart, unposed
 from portico.surfaces.capabilities.surface import Capabilities
 from portico.surfaces.cli.output_and_logs import error_text as cli_error_text
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.surface import Envelope, error_result, with_notes
 from portico.surfaces.search import Search

@@ -14,7 +14,7 @@ from portico.domain.search_answers import Query
 from portico.errors import InvalidArguments
 from portico.rendering.budget import TokenEstimate
 from portico.storage.memory import MemoryJournal
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.client_questions_and_logs import Context, Logs
 from portico.surfaces.mcp.server import Tools
 from portico.surfaces.mcp.surface import Envelope, Surface

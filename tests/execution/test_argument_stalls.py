@@ -20,7 +20,7 @@ from portico.domain.tool import Tool
 from portico.errors import CallError, InvalidArguments
 from portico.execution.arguments import ArgumentCheck, unwrap
 from portico.execution.executor import TokenSampler, text_of_arguments
-from portico.surfaces.discover.surface import Discover, _names
+from portico.surfaces.discover import Discover, _names
 from portico.surfaces.mcp.surface import error_text
 from portico.testing import AGENT, definition, make_test_app, tool
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from portico.domain.tool import Tool
 from portico.errors import InvalidArguments, Sent
 from portico.execution.arguments import ArgumentCheck, Checked
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.surface import error_text
 from portico.testing import definition, make_test_app, tool
 

@@ -16,12 +16,11 @@ from portico.config.load import HTTP, SCRIPTS
 from portico.config.settings import CapabilitiesSettings, JournalSettings, LogSettings, SearchSettings, Semantic
 from portico.domain.call import ResultLimits
 from portico.domain.server import DatabaseSpec, ServerLabels, ServerSpec, Timeouts, ToolFilter
+from portico.surfaces import discover, search
 from portico.surfaces import lua_gateway as gateway_tools
-from portico.surfaces import search
 from portico.surfaces.capabilities.inventory import CAPABILITIES, TOOL_SCHEMA
 from portico.surfaces.cli.app import COMMANDS, load_command
 from portico.surfaces.cli.context import Exit
-from portico.surfaces.discover import surface as discover
 from tests.house.source import ROOT
 
 DOCS = ROOT / "docs"

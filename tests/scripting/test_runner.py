@@ -17,7 +17,7 @@ from portico.execution.executor import FairLimiter
 from portico.library import Catalog
 from portico.scripting.engine import LuaEngine
 from portico.scripting.script_session import ScriptRunner
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.surface import Envelope
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 

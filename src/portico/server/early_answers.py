@@ -18,9 +18,9 @@ from portico.config.settings import GatewaySettings
 from portico.documents.document import write_atomically
 from portico.domain import VERSION
 from portico.errors import ConfigError
-from portico.surfaces.discover import definitions
 from portico.surfaces.lua_gateway import DEFINITIONS
 from portico.surfaces.mcp import instructions
+from portico.surfaces.mcp.instructions import definitions
 from portico.surfaces.mcp.stdio_opening import EarlyAnswers, EarlyPipe, Greeting
 
 FOLDER = "greetings"  # where the first answers are remembered, in the data folder

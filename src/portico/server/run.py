@@ -24,7 +24,7 @@ from portico.errors import ConfigError
 from portico.gateway import Gateway
 from portico.scripting.script_session import ScriptRunner
 from portico.surfaces.capabilities.surface import Capabilities
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.http import build_app, end_by, serve
 from portico.surfaces.mcp.http_checks import OpenRequests

@@ -13,7 +13,7 @@ from portico.domain.call import Call
 from portico.errors import InvalidArguments, UpstreamError
 from portico.providers.sql import DatabaseSource
 from portico.providers.yaml import LoadedYaml
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import Search
 from portico.surfaces.static import Static

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.surfaces.rest.rest_app import Rest, open_rest
 
 from portico.domain.server import HttpLimits, HttpSettings
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.http import build_app, serve
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.static import Static

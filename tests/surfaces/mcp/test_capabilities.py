@@ -28,7 +28,7 @@ from portico.server.run import SURFACES, surface_tokens
 from portico.storage.memory import MemoryJournal
 from portico.surfaces.capabilities.inventory import STRANGE_CURSOR
 from portico.surfaces.capabilities.surface import Capabilities
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import Search

@@ -20,7 +20,7 @@ from portico.domain.server import Offering, ServerLabels, ServerSpec, ToolFilter
 from portico.domain.tool import Category, ToolId
 from portico.domain.usage_and_tiers import Standing, Tier
 from portico.storage.memory import MemoryJournal
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp import prompt_and_resource_requests as requests
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.search import Search

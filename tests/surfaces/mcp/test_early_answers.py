@@ -22,7 +22,7 @@ from portico.domain.call import Caller
 from portico.gateway import DESCRIBE_LIMIT
 from portico.server.early_answers import greeting_of, remember
 from portico.server.run import SURFACES
-from portico.surfaces import discover as discover_tools
+from portico.surfaces.mcp import instructions as discover_tools
 from portico.surfaces.mcp import stdio_opening as handshake
 from portico.surfaces.mcp import surface as kept
 from portico.surfaces.mcp.server import SurfaceServer

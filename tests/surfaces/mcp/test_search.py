@@ -22,7 +22,7 @@ from portico.domain.tool import Tool, ToolId
 from portico.errors import NextCall
 from portico.server.run import surface_tokens
 from portico.surfaces.capabilities.surface import Capabilities
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import DEFINITIONS, Search

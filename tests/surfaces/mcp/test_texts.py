@@ -16,7 +16,7 @@ from portico.results.own_blocks import own_block
 from portico.scripting.engine import LuaEngine
 from portico.scripting.script_session import ScriptRunner
 from portico.server.run import surface_tokens
-from portico.surfaces.discover.surface import DEFINITIONS, Discover
+from portico.surfaces.discover import DEFINITIONS, Discover
 from portico.surfaces.mcp.surface import Envelope, error_result, text_result, with_notes
 from portico.surfaces.static import Static
 from portico.testing import AGENT, FakeApplication, definition, make_test_app

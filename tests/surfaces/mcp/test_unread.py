@@ -8,7 +8,7 @@ import pytest
 
 from portico.domain.call import Caller
 from portico.surfaces.capabilities.surface import Capabilities
-from portico.surfaces.discover.surface import DEFINITIONS, Discover
+from portico.surfaces.discover import DEFINITIONS, Discover
 from portico.surfaces.lua_gateway.surface import GatewaySurface
 from portico.surfaces.mcp.client_questions_and_logs import Logs
 from portico.surfaces.mcp.server import Tools

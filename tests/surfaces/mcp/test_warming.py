@@ -12,7 +12,7 @@ from tests.embeddings.polyglot import QUERY, TOOLS, Held, Polyglot
 from portico.gateway import Gateway
 from portico.search.embeddings.cache import Meanings
 from portico.storage.memory import MemoryDefinitions
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.surface import Envelope
 from portico.surfaces.search import Search
 from portico.testing import AGENT, make_test_app

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from portico.surfaces.discover.surface import Discover
+from portico.surfaces.discover import Discover
 from portico.surfaces.mcp.http import build_app
 from portico.surfaces.mcp.server import SurfaceServer
 from tests.surfaces.rest.rest_app import TOOLS, open_rest, send

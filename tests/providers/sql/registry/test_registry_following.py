@@ -11,7 +11,6 @@ import pytest
 from tests.registries import Shop
 
 from portico.domain.server import pause_after
-from portico.providers.sql.registry import change_listener as listen_for_changes
 from portico.providers.sql.registry import configured_registries as refreshing
 from portico.providers.sql.registry.configured_registries import Following
 from portico.providers.sql.registry.provider import RegistryProvider
@@ -87,7 +86,7 @@ async def test_a_database_that_takes_no_listeners_is_followed_by_looking(
     pg: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = anyio.Event()
-    monkeypatch.setattr(listen_for_changes, "CHANNEL", "1 is no name")
+    monkeypatch.setattr(refreshing, "CHANNEL", "1 is no name")
     monkeypatch.setattr(refreshing.logger, "debug", lambda *_: refused.set())
     async with followed(pg) as registry:
         with anyio.fail_after(20):

@@ -11,7 +11,7 @@ from registry_world import param_row, tool_row
 
 from portico.catalog.naming import META_TOOLS
 from portico.providers.sql.registry import ObjectKind, read_rows, registry_rows
-from portico.providers.sql.registry.tool_schema import tool_definition
+from portico.providers.sql.registry.call_statements import tool_definition
 
 GOOD = tool_row(ToolName="good", TableName="good_f")
 GOOD_PARAM = param_row(ToolName="good")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -17,7 +18,8 @@ from portico.catalog.publisher import Refresher
 from portico.catalog.sections import ServerSection
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.server import DatabaseSpec, pause_after
-from portico.errors import CallError, ConfigError, InvalidDefinition
+from portico.errors import CallError, ConfigError, InvalidDefinition, UpstreamGone
+from portico.providers.sql.database_source import CONNECT_SECONDS, read_address
 
 from .call_statements import is_written_out, literal_example, statement_template
 from .provider import RegistryProvider
@@ -29,6 +31,9 @@ MOST_LOGGED = 20
 """Rows that do not load and are named in the log, one line each."""
 GATHER_SECONDS = 0.05
 """Changes that come within this time are read together."""
+
+CHANNEL = "portico_registry"
+"""Where the registry's triggers tell of changes; what they say is the schema."""
 
 logger = logging.getLogger(__name__)
 
@@ -112,9 +117,6 @@ class Following:
 
     async def _listen(self) -> None:
         """Hear of changes; while nobody can be heard, the looks at intervals go on."""
-        # psycopg comes with it, which only this needs so early.
-        from .change_listener import listen_for_changes
-
         tries = 0
         while True:
             try:
@@ -128,6 +130,40 @@ class Following:
                 logger.debug("%s", error)
             tries += 1
             await anyio.sleep(pause_after(tries, FIRST_PAUSE, LONGEST_PAUSE))
+
+
+@asynccontextmanager
+async def listen_for_changes(url: str) -> AsyncIterator[AsyncIterator[str]]:
+    """What PostgreSQL tells of a registry as soon as a change is committed, as long as the context is open.
+
+    Raises:
+        UpstreamGone: the database cannot be reached, or hangs up.
+    """
+    # Only this needs them so early.
+    import psycopg
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        connection = await psycopg.AsyncConnection.connect(**_options(url), autocommit=True)
+    except (psycopg.Error, ArgumentError, OSError) as error:
+        raise UpstreamGone("the registry", details=("the database cannot be reached",)) from error
+    async with connection:
+        try:
+            await connection.execute(f"LISTEN {CHANNEL}".encode())
+            yield (notification.payload async for notification in connection.notifies())
+        except psycopg.Error as error:
+            # A server that follows another one, and some poolers, take no listeners.
+            raise UpstreamGone("the registry", details=("the database takes no listeners, or has hung up",)) from error
+
+
+def _options(url: str) -> dict[str, Any]:
+    """Options as SQLAlchemy would connect, so that one URL means one thing."""
+    from sqlalchemy import make_url
+
+    address = make_url(read_address(url).url)
+    dialect: Any = address.get_dialect()()
+    _, options = dialect.create_connect_args(address)
+    return {"connect_timeout": CONNECT_SECONDS, "application_name": "portico:registry", **options}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

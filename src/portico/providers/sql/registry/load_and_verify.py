@@ -16,7 +16,7 @@ from portico.errors import CallError, InvalidArguments, InvalidDefinition, Sent,
 from portico.providers.sql import DatabaseSource, OwnConnection, QueryResult
 from portico.providers.sql.sql_values import ParamType, UnfitValue, ValueKind, read_type
 
-from .call_statements import statement_template
+from .call_statements import META, statement_template, tool_definition
 from .database_objects import (
     HOME,
     DatabaseObject,
@@ -42,7 +42,6 @@ from .registry_rows import (
     by_place,
     read_rows,
 )
-from .tool_schema import META, tool_definition
 
 _FAMILIES = (
     frozenset({ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DECIMAL}),

@@ -33,7 +33,7 @@ from portico.errors import ConfigError
 from portico.providers.sql.database_source import CONNECT_SECONDS, read_address
 from portico.providers.sql.sql_lexer import tokens
 
-from .change_listener import CHANNEL
+from .configured_registries import CHANNEL
 from .database_objects import HOME
 from .registry_rows import OBJECT_NAME, TOOL_NAME, ObjectKind
 from .sql_dialects import dialect_named

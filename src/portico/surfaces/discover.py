@@ -15,8 +15,16 @@ from portico.errors import CallError, InvalidArguments, NextCall
 from portico.gateway import SEARCH_CARDS_LIMIT
 from portico.rendering.cards import as_meta_tool
 from portico.scripting.script_session import ScriptRunner
-from portico.surfaces.discover import CALL, DESCRIBE, READ, RUN, SEARCH, TOOLS, definitions
-from portico.surfaces.mcp.instructions import discover_text
+from portico.surfaces.mcp.instructions import (
+    CALL,
+    DESCRIBE,
+    READ,
+    RUN,
+    SEARCH,
+    TOOLS,
+    definitions,
+    discover_text,
+)
 from portico.surfaces.mcp.surface import (
     Envelope,
     JsonObject,
