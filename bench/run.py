@@ -32,6 +32,7 @@ def main() -> int:
         ("A start", ["start.py"]),
         *([("A start with the given definitions", ["start.py", *fleet])] if fleet else []),
         ("A change of the catalog", ["editions.py"]),
+        ("Reloads under load", ["reload.py", *(["--reloads", "10"] if options.quick else [])]),
         ("A search", ["search.py", *quick, *fleet, *retrieval]),
         ("Search in a crowd", ["crowd.py", *quick, *fleet, *retrieval, *crowd]),
         ("What a search says of its own answer", ["doubt.py", *fleet, *retrieval]),

@@ -156,7 +156,7 @@ async def test_calls_in_flight_on_a_server_that_is_gone_get_their_answers(tmp_pa
         await until_there(Path(f"/proc/{before}"), is_there=False)
 
 
-@pytest.mark.requirement("P-RELOAD")
+@pytest.mark.requirement("P-RELOAD", "F38")
 async def test_fifty_reloads_fail_no_call(tmp_path: Path):
     write_config(tmp_path, {"steady": telling("steady"), "other": telling("other", env={"WORD": "0"})})
     answers: list[str] = []
@@ -188,7 +188,7 @@ async def test_fifty_reloads_fail_no_call(tmp_path: Path):
         assert len(answers) > 50
 
 
-@pytest.mark.requirement("P-RELOAD")
+@pytest.mark.requirement("P-RELOAD", "F39")
 async def test_a_file_with_an_error_changes_nothing_and_says_what_is_wrong_where(tmp_path: Path):
     file = write_config(tmp_path, {"kept": telling("kept")})
     with gateway(tmp_path, *INFO) as running:
