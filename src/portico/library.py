@@ -23,9 +23,8 @@ from portico.gateway import Gateway
 from portico.providers.local_sources import LateDatabase, connections_from
 from portico.providers.python import LocalProvider
 from portico.providers.python.decorator_and_injection import LOCAL, Source
-from portico.providers.python.functions import LocalTool, make_tool
+from portico.providers.python.functions import LocalTool, make_tool, prints_to_stderr
 from portico.providers.python.provider import Runner
-from portico.providers.python.stdout import prints_to_stderr
 from portico.providers.sql import DatabaseSource
 from portico.search.embeddings.cache import Meanings
 from portico.storage.memory import MemoryDefinitions

@@ -34,8 +34,8 @@ from portico.execution.learned_schemas import SchemaLearner
 from portico.gateway import Gateway
 from portico.providers.mcp import UpstreamProvider
 from portico.providers.mcp.stdio import packaging_of
+from portico.providers.python.functions import prints_to_stderr
 from portico.providers.python.loading import import_file, import_name
-from portico.providers.python.stdout import prints_to_stderr
 from portico.rendering.budget import counter_for
 from portico.rendering.cache import AnswerCache
 from portico.results.kept import Results

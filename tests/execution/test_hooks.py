@@ -20,7 +20,7 @@ from portico.domain.tool import Tool
 from portico.errors import ConfigError, InvalidArguments, Refused, Sent, UpstreamGone
 from portico.execution.arguments import ArgumentCheck, Checked
 from portico.execution.hooks import Hooks, hooks_of
-from portico.providers.python.stdout import prints_to_stderr
+from portico.providers.python.functions import prints_to_stderr
 from portico.testing import AGENT, definition, tool
 
 WEATHER = tool(definition("weather", city="string", days={"type": "integer"}))

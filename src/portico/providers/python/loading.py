@@ -22,8 +22,7 @@ from zlib import crc32
 from portico.errors import ConfigError
 
 from .decorator_and_injection import mark_of
-from .functions import PREFIX, LocalTool, make_tool
-from .stdout import prints_to_stderr, stdout_diverted
+from .functions import PREFIX, LocalTool, make_tool, prints_to_stderr, stdout_diverted
 
 SETTING = "python"
 SIGNS = "*?["  # what makes a path a pattern

@@ -42,8 +42,7 @@ from portico.errors import (
 )
 
 from .decorator_and_injection import LOCAL, Connection, InjectedParameter, ProgressReport, RequestContext, Source
-from .functions import LocalTool, Output, as_error
-from .stdout import prints_to_stderr
+from .functions import LocalTool, Output, as_error, prints_to_stderr
 
 FAILED = -32_603  # the code of a failure inside of a server, in the protocol that agents speak
 SQL = "sql"  # what connections call their subject, and tools the parameter in which a caller writes SQL
