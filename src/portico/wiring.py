@@ -183,6 +183,7 @@ def _publisher(parts: Parts) -> Publisher:
         descriptions=terms.descriptions,
         examples=terms.examples,
         tool_overrides=terms.tool_overrides,
+        on_event=parts.storage.events.record,
     )
 
 
@@ -269,6 +270,7 @@ def _add_upstreams(application: Application, specs: Iterable[ServerSpec]) -> Map
             on_change=application.admin.refresher.changed,
             on_notice=partial(_announce, application.listeners),
             client_version=VERSION,
+            on_event=application.admin.storage.events.record,
         )
         for spec in specs
         if spec.enabled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
+from portico.domain.journal_entries import FleetEvent, OnEvent
 from portico.domain.profile import CODE
 from portico.domain.server import Offering, Server, pause_after
 from portico.domain.tool import ToolId
@@ -121,6 +122,7 @@ class Publisher:
     overriding: set[str] = field(default_factory=set)
     """Databases whose registered tools take the place of code tools of the same name."""
     tool_overrides: ToolOverrides = NO_OVERRIDES  # what the config changes of single tools
+    on_event: OnEvent = lambda event: None  # hears of definitions that are refused, or change under an override
     current: Published = field(init=False)  # the newest snapshot with its index
     _overridden: Mapping[ToolId, ToolId] = field(default_factory=dict)
     _accepted: dict[str, Accepted] = field(default_factory=dict)
@@ -142,7 +144,7 @@ class Publisher:
             offering = self.stamp(offering)
             if known is None or known.offering != offering:
                 accepted = accept_offering(offering, source, known, self.tool_overrides)
-                _tell_of_overrides(accepted, known)
+                self._tell_of(accepted, known)
                 self._accepted[offering.server] = accepted
                 self.aliases.setdefault(offering.server, "")
                 changed = True
@@ -176,8 +178,14 @@ class Publisher:
     def _override(self, known: Accepted) -> Accepted:
         """The same offering under the overrides of now."""
         accepted = accept_offering(self.stamp(known.offering), known.source, known, self.tool_overrides)
-        _tell_of_overrides(accepted, known)
+        self._tell_of(accepted, known)
         return accepted
+
+    def _tell_of(self, accepted: Accepted, known: Accepted | None) -> None:
+        """Say what is wrong or new with one server's definitions, to the log and to the record of events."""
+        _tell_of_overrides(accepted, known)
+        for event in _events_of(accepted, known):
+            self.on_event(event)
 
     def shelve(self, id: ToolId, category: str) -> CatalogSnapshot:
         """Put one tool on a shelf whatever the rule says, at once or when it comes."""
@@ -270,13 +278,30 @@ def _tell_of_overrides(accepted: Accepted, known: Accepted | None) -> None:
     for problem in accepted.overrides.problems:
         if (problem.where, problem.problem) not in told:
             logger.warning("override: %s", problem)
-    for name in accepted.overrides.changed:
-        before = known.originals.get(name) if known else None
-        if before is not None and before.given != accepted.originals[name].given:
-            logger.warning(
-                "%s has changed the definition of %s, which has an override; see: portico doctor %s",
-                *(accepted.offering.server, name, accepted.offering.server),
-            )
+    for name in _changed(accepted, known):
+        logger.warning(
+            "%s has changed the definition of %s, which has an override; see: portico doctor %s",
+            *(accepted.offering.server, name, accepted.offering.server),
+        )
+
+
+def _changed(accepted: Accepted, known: Accepted | None) -> list[str]:
+    """The overridden tools whose definitions the server has just changed."""
+    before = known.originals if known else {}
+    names = [name for name in accepted.overrides.changed if name in before]
+    return [name for name in names if before[name].given != accepted.originals[name].given]
+
+
+def _events_of(accepted: Accepted, known: Accepted | None) -> Iterator[FleetEvent]:
+    """What operators are told of one server's definitions, each thing once."""
+    server, told = accepted.offering.server, set(known.rejected if known else ())
+    refused = [refusal for refusal in accepted.rejected if refusal not in told]
+    if refused:
+        text = "; ".join(f"{refusal.name}: {refusal.reason}" for refusal in refused)
+        yield FleetEvent(kind="refused", server=server, text=f"{len(refused)} left out of its definitions: {text}")
+    if changed := _changed(accepted, known):
+        text = f"it defines otherwise what has an override: {', '.join(changed)}"
+        yield FleetEvent(kind="definition_changed", server=server, text=text)
 
 
 def _givers(sections: Mapping[str, ServerSection]) -> list[Server]:

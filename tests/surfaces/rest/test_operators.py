@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from portico.admin import Admin
 from portico.domain.call import Call, Invocation, Outcome
-from portico.domain.journal_entries import JournalState, Look, Lookup, Report, ToolLine
+from portico.domain.journal_entries import FleetEvent, JournalState, Look, Lookup, Report, ToolLine
 from portico.domain.tool import ToolId
 from portico.errors import CallError, UpstreamGone
 from portico.execution.executor import BOUNDS, Counts
@@ -25,6 +25,7 @@ from portico.surfaces.rest.operators_and_monitoring import (
     BudgetResponse,
     CallsResponse,
     ClearedResponse,
+    EventsResponse,
     Live,
     Ready,
     ServersResponse,
@@ -194,6 +195,30 @@ async def test_single_calls_are_listed_and_filtered_and_hold_no_values():
         assert [line["tool"] for line in told] == tools, query
     for query in ("limit=0", "limit=1001", "outcome=odd", "since=soon", "after=-1", "colour=red"):
         assert (await rest.get(f"/api/v1/calls?{query}")).status == 422, query
+
+
+@pytest.mark.requirement("P-EVENTS")
+async def test_events_are_listed_and_filtered():
+    rest = open_rest()
+    events = rest.application.admin.storage.events
+    events.start()
+    events.record(FleetEvent(kind="started", server="serena"))
+    events.record(FleetEvent(kind="exited", server="serena", text="it ended", stderr="no cheese\n"))
+    answer = await rest.get("/api/v1/events")
+    newest, *_ = lines = EventsResponse.model_validate_json(answer.body, strict=True).events
+    assert [line.kind for line in lines] == ["exited", "started", "gateway_started"]
+    assert (newest.server, newest.text, newest.stderr, newest.times) == ("serena", "it ended", "no cheese\n", 1)
+    for query, kinds in {
+        "limit=1": ["exited"],
+        "kind=started": ["started"],
+        "server=serena": ["exited", "started"],
+        "since=2200-01-01": [],
+        f"after={lines[1].id}": ["exited"],
+    }.items():
+        told = (await rest.get(f"/api/v1/events?{query}")).json["events"]
+        assert [line["kind"] for line in told] == kinds, query
+    for query in ("limit=0", "limit=1001", "since=soon", "after=-1", "colour=red"):
+        assert (await rest.get(f"/api/v1/events?{query}")).status == 422, query
 
 
 @pytest.mark.requirement("F52")

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from portico.admin import Admin, ServerReport
 from portico.application import Application
 from portico.domain.call import Caller, Outcome
-from portico.domain.journal_entries import MOST, CallQuery, JournalState, read_moment
+from portico.domain.journal_entries import MOST, CallQuery, EventQuery, JournalState, read_moment
 from portico.domain.server import ConfigChange, State
 from portico.errors import ConfigError, InvalidArguments, StoreError
 from portico.execution.executor import BOUNDS, Counts
@@ -159,6 +159,35 @@ class CallsResponse(Shape):
     calls: list[CallLine]
 
 
+class Events(TierParameters):
+    """The parameters of a list of events."""
+
+    limit: int = Field(default=20, ge=1, le=MOST_CALLS, description="How many, the newest ones.")
+    server: str = ""
+    kind: str = Field(default="", description="`started`, `exited`, `reload` and so on.")
+    since: str = Field(default="", description="`15m`, `2h`, `3d`, or a date with or without a time, in UTC.")
+    after: int = Field(default=0, ge=0, le=MOST, description="Only events with a higher `id`.")
+
+
+class EventLine(Shape):
+    """One thing that happened to a server or to a gateway."""
+
+    id: int
+    time: str
+    gateway: str = Field(description="The process that noticed it: its machine and its number.")
+    server: str = Field(description="Empty where it is the gateway's own.")
+    kind: str
+    text: str
+    stderr: str = Field(description="The last lines that the server wrote to stderr.")
+    times: int = Field(description="How often it happened within a second.")
+
+
+class EventsResponse(Shape):
+    """What happened, the newest first."""
+
+    events: list[EventLine]
+
+
 class ClearedResponse(Shape):
     """The cache is empty."""
 
@@ -257,15 +286,19 @@ class OperatorRoutes:
         """Single calls out of the journal, the newest first."""
         self._check_store()
         gateway = self.tier_answers.gateway
-        since = read_moment(asked.since, time()) if asked.since else 0.0
-        if since is None:
-            wanted = f"since: 15m, 2h, 3d, or a date such as 2026-01-31T12:00, not {asked.since[:100]!r}"
-            raise InvalidArguments("calls", details=(wanted,))
+        since = _moment("calls", asked.since)
         known = gateway.view(self.caller).find(asked.tool) if asked.tool else None
         if known is not None and asked.server in ("", known.id.server):
             asked = asked.model_copy(update={"tool": known.id.name, "server": known.id.server})
         found = await self.admin.calls(CallQuery(**{**asked.model_dump(mode="json"), "since": since}))
         return _send(request, {"calls": [call.as_data(gateway.spell_id) for call in found]})
+
+    async def events(self, request: Request, asked: Annotated[Events, Query()]) -> Response:
+        """What happened to servers and to gateways, the newest first."""
+        self._check_store()
+        since = _moment("events", asked.since)
+        found = await self.admin.events(EventQuery(**{**asked.model_dump(), "since": since}))
+        return _send(request, {"events": [event.as_data() for event in found]})
 
     async def servers(self, request: Request, asked: Annotated[TierParameters, Query()]) -> Response:
         """How each server is doing, and how many tools it has."""
@@ -312,6 +345,19 @@ class OperatorRoutes:
 
         cache, place = self.tier_answers.cache, (self.caller, key)
         return answer(request, await cache.get(kind, place, made, REPORT_SECONDS, version=version, counted=False))
+
+
+def _moment(what: str, text: str) -> float:
+    """The moment that a request names, or the beginning of time.
+
+    Raises:
+        InvalidArguments: it names none.
+    """
+    found = read_moment(text, time()) if text else 0.0
+    if found is None:
+        wanted = f"since: 15m, 2h, 3d, or a date such as 2026-01-31T12:00, not {text[:100]!r}"
+        raise InvalidArguments(what, details=(wanted,))
+    return found
 
 
 def _send(request: Request, body: dict[str, Any]) -> Response:
@@ -493,6 +539,7 @@ def add_routes(app: FastAPI, operators: OperatorRoutes, health: HealthRoutes) ->
     add = partial(app.add_api_route, tags=["operators"], dependencies=[Depends(asked_once)])
     add("/api/v1/stats", operators.stats, response_model=StatsResponse, responses=away)
     add("/api/v1/calls", operators.calls, response_model=CallsResponse, responses=away)
+    add("/api/v1/events", operators.events, response_model=EventsResponse, responses=away)
     add("/api/v1/servers", operators.servers, response_model=ServersResponse, responses=invalid)
     add("/api/v1/budget", operators.budget, response_model=BudgetResponse, responses=invalid)
     clears: dict[str, Any] = {"methods": ["DELETE"], "response_model": ClearedResponse, "responses": invalid}
