@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -13,7 +14,7 @@ import anyio.to_thread
 import pytest
 
 from tests.journeys.running import Gateway, client, environment, gateway, portico, text_of, write_config
-from tests.journeys.test_reload import telling, until_so
+from tests.journeys.test_reload import telling, until_found, until_so
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.requirement("P-EVENTS")]
 SERVER = Path(__file__).with_name("crashing_server.py")
@@ -96,6 +97,27 @@ async def test_a_changed_config_is_told_and_a_refused_one_with_its_line(tmp_path
         assert (await until_told("reload"))["text"] == "added: two"
         file.write_text("servers:\n  one:\n    command: [\n")
         assert f"{file}:" in (await until_told("reload_refused"))["text"]
+
+
+@pytest.mark.requirement("P-REPLICAS", "P-RELOAD")
+async def test_two_gateways_on_one_postgresql_follow_one_config_and_share_one_record(tmp_path: Path, migrated_url: str):
+    write_config(tmp_path, {"one": telling("one")}, store=migrated_url)
+    with gateway(tmp_path) as first, gateway(tmp_path) as second:
+        replicas = {f"{socket.gethostname()}:{running.process.pid}" for running in (first, second)}
+        write_config(tmp_path, {"one": telling("one"), "two": telling("two")}, store=migrated_url)
+        for running in (first, second):
+            async with client("http", "2026-07-28", surface="discover", running=running) as agent:
+                await until_found(agent, "two.two_pid")
+
+        async def is_told() -> bool:
+            found = await anyio.to_thread.run_sync(over_rest, first, "kind=reload")
+            return {line["gateway"] for line in found} == replicas
+
+        await until_so(is_told)
+        found = events(tmp_path)
+        assert {line["gateway"] for line in found if line["kind"] == "gateway_started"} == replicas
+        assert [line["text"] for line in found if line["kind"] == "reload"] == ["added: two"] * 2
+    assert {line["gateway"] for line in events(tmp_path, "--kind", "gateway_stopped")} == replicas
 
 
 def test_events_are_followed_each_once_and_end_without_a_traceback(tmp_path: Path):
