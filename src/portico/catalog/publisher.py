@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -343,6 +344,7 @@ class Refresher:
     """Answers that the store does not have yet: what it has of these servers is older."""
     _answered: list[tuple[Offering, Provider]] = field(default_factory=list)  # answers that the next snapshot will have
     _next: float = 0.0  # when that may be made
+    _moved: float = 0.0  # when a first question was last begun or ended
     _slots: anyio.CapacityLimiter | None = None
 
     def load(self, build_index: IndexBuilder | None = None) -> None:
@@ -404,6 +406,7 @@ class Refresher:
             raise RuntimeError("watch() comes first")
         if server not in self.pending:
             self.pending[server] = anyio.Event()
+            self._note_move(server)
             self._tasks.start_soon(self._ask_in_background, server)
 
     @property
@@ -416,12 +419,24 @@ class Refresher:
         """Whether some server is being asked for the first time."""
         return any(self._is_awaited(name) for name in self.pending)
 
-    async def wait_until_ready(self, seconds: float) -> set[str]:
-        """Wait until no server is being asked for the first time, at most so long; returns those that still are."""
+    async def wait_until_ready(self, seconds: float, *, quiet: float = inf) -> set[str]:
+        """Wait until no server is being asked for the first time, at most so long; returns those that still are.
+
+        Once anything is known, it is not waited for longer than `quiet` seconds after the last that answered: one that
+        hangs holds up nobody.
+        """
         with anyio.move_on_after(seconds):
             while waiting := [event for name, event in self.pending.items() if self._is_awaited(name)]:
-                await waiting[0].wait()
+                left = self._moved + quiet - perf_counter() if self.publisher.current.snapshot.servers else inf
+                if left <= 0:
+                    break
+                with anyio.move_on_after(left):
+                    await waiting[0].wait()
         return self.starting()
+
+    def _note_move(self, server: str) -> None:
+        if self._is_awaited(server):
+            self._moved = perf_counter()
 
     def starting(self) -> set[str]:
         """The servers that are being asked for the first time."""
@@ -506,6 +521,7 @@ class Refresher:
         if self._slots is None:
             self._slots = anyio.CapacityLimiter(PARALLEL_OFFERS)
         async with self._slots:
+            self._note_move(server)
             provider = self.providers.get(server)
             if provider is None:
                 raise UnknownServer(f"no server is called {server!r} any more")
@@ -519,6 +535,7 @@ class Refresher:
                 raise
         if not self._is_current(server, provider):
             raise UnknownServer(f"{server!r} was changed while it was asked")
+        self._note_move(server)
         self.failures.pop(server, None)
         self._answers[server] = self._answers.get(server, 0) + 1
         self._unsaved[server] = offering

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from math import inf
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ from portico.protocols import Provider
 from portico.storage.memory import MemoryJournal
 from portico.storage.storage import Storage
 from portico.surfaces.capabilities.surface import Capabilities
+from portico.surfaces.rest import operators_and_monitoring
 from portico.surfaces.rest.operators_and_monitoring import (
     BudgetResponse,
     CallsResponse,
@@ -221,9 +223,10 @@ async def test_events_are_listed_and_filtered():
         assert (await rest.get(f"/api/v1/events?{query}")).status == 422, query
 
 
-@pytest.mark.requirement("F52")
-async def test_we_are_ready_once_every_server_was_asked():
+@pytest.mark.requirement("F52", "F01")
+async def test_we_are_ready_once_every_server_was_asked_or_a_moment_has_passed(monkeypatch: pytest.MonkeyPatch):
     rest = open_rest()
+    monkeypatch.setattr(operators_and_monitoring, "READY_SECONDS", inf)
     Live.model_validate_json((await rest.get("/livez")).body, strict=True)
     late = FakeProvider(server="late")
     cast(dict[str, Provider], rest.application.admin.providers)["late"] = late
@@ -235,6 +238,11 @@ async def test_we_are_ready_once_every_server_was_asked():
             answer = await rest.get("/readyz")
             told = Ready.model_validate_json(answer.body, strict=True)
             assert (answer.status, told.ready, told.starting) == (503, False, ["late"])
+            monkeypatch.setattr(operators_and_monitoring, "READY_SECONDS", 0.0)
+            answer = await rest.get("/readyz")
+            told = Ready.model_validate_json(answer.body, strict=True)
+            assert (answer.status, told.ready, told.starting) == (200, True, ["late"])
+            monkeypatch.setattr(operators_and_monitoring, "READY_SECONDS", inf)
             late.release()
             assert await rest.application.gateway.wait_until_ready() == set()
             answer = await rest.get("/readyz")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Se
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import accumulate
-from time import time
+from time import monotonic, time
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -479,8 +479,12 @@ class JournalHealth(Shape):
     lost: int
 
 
+READY_SECONDS = 0.5
+"""How long a start waits for the first answers of servers: those that hang must not make a gateway unready."""
+
+
 class Ready(Shape):
-    """Whether every server has been asked once, and what is in trouble."""
+    """Whether the gateway may be used, which servers are still to come, and what is in trouble."""
 
     ready: bool
     starting: list[str] = Field(description="Servers that are being asked for the first time.")
@@ -494,7 +498,7 @@ class HealthRoutes:
     """Says how the application is doing, without asking anybody."""
 
     def __init__(self, application: Application) -> None:
-        self._application = application
+        self._application, self.began = application, monotonic()
         # Of this application's own: two applications in one process share no number.
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(Metrics(application))
@@ -505,23 +509,24 @@ class HealthRoutes:
         return _send_fresh({"live": True})
 
     async def ready(self) -> Response:
-        """503 while servers are being asked for the first time; trouble with the store does not stop calls."""
+        """503 for a moment while servers are asked for the first time; trouble with the store does not stop calls."""
         admin, scripts = self._application.admin, self._application.scripts
         starting = sorted(admin.refresher.starting())
+        is_ready = not starting or monotonic() - self.began >= READY_SECONDS
         state = journal_state(self._application)
         trouble = admin.trouble or (state.trouble if state else "")
         waiting, dropped, lost = (state.waiting, state.dropped, state.lost) if state else (0, 0, 0)
         if scripts is not None:
             scripts.examine_soon()  # the first who asks begins to find out, and nobody waits for it
         found = {
-            "ready": not starting,
+            "ready": is_ready,
             "starting": starting,
             "store": trouble or "ok",
             "journal": {"waiting": waiting, "dropped": dropped, "lost": lost},
             "scripts": scripts.state if scripts is not None else "off",
             "degraded": bool(trouble or dropped or lost or (scripts is not None and scripts.is_degraded)),
         }
-        return _send_fresh(found, 503 if starting else 200)
+        return _send_fresh(found, 200 if is_ready else 503)
 
     async def metrics(self) -> Response:
         """Counters, gauges and a histogram, in the text format of Prometheus."""
@@ -551,7 +556,7 @@ def add_routes(app: FastAPI, operators: OperatorRoutes, health: HealthRoutes) ->
     }
     add("/api/v1/reload", operators.reload, methods=["POST"], response_model=ReloadResponse, responses=refused)
     watch = partial(app.add_api_route, tags=["health"])
-    unready: Responses = {503: {"model": Ready, "description": "Servers are being asked for the first time."}}
+    unready: Responses = {503: {"model": Ready, "description": "It has just started and asks its servers."}}
     watch("/livez", health.live, response_model=Live)
     watch("/readyz", health.ready, response_model=Ready, responses=unready)
     watch("/metrics", health.metrics, response_class=MetricsText)
