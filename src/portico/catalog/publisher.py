@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from portico.domain.journal_entries import FleetEvent, OnEvent
 from portico.domain.profile import CODE
-from portico.domain.server import Offering, Server, pause_after
+from portico.domain.server import Asked, Offering, Server, pause_after
 from portico.domain.tool import ToolId
 from portico.errors import CallError, StoreError, UnknownServer
 from portico.protocols import DefinitionStore, Index, Provider
@@ -155,6 +155,11 @@ class Publisher:
         """The offering with what its server's overrides met first, so that a later change can be told."""
         known = self._accepted.get(offering.server)
         return self.tool_overrides.stamp(offering, known.offering if known else None)
+
+    def asked(self, server: str) -> Asked:
+        """When a server said what is published of it."""
+        known = self._accepted.get(server)
+        return known.offering.asked if known else Asked()
 
     def withdraw(self, server: str) -> CatalogSnapshot:
         """Publish a snapshot without a server."""
