@@ -22,7 +22,7 @@ OUTSIDE = "PORTICO_TEST_POSTGRES"
 
 _TABLES = (
     "offerings failures vectors mcp_tools mcp_servers mcp_categories invocations lookups writers usage_days "
-    "usage_latencies cache_counts signals jobs results result_pieces shapes learned_words"
+    "usage_latencies cache_counts signals jobs results result_pieces shapes learned_words events"
 )
 _EMPTY = "; ".join(f"DELETE FROM {table}" for table in _TABLES.split()).encode()
 

@@ -217,6 +217,8 @@ PROMISES = {
     "P-REPLICAS": "Processes that share a database share the daily work, and take over each other's changes.",
     "P-REST-ERRORS": "Over REST every error has one shape, and says what to ask instead.",
     "P-CALLS-LISTED": "Single calls can be listed, filtered and followed, without the values of their arguments.",
+    "P-RENEWED": "An upgraded server shows its new tools before its first call; one that is the same is not started.",
+    "P-EVENTS": "What happens to servers and gateways is kept, bounded, and told to operators alone.",
     "P-JOURNAL-EXPORT": "All of the journal can be written to a file, in order, without secrets or what was in calls.",
     "P-REPLAY": "Recorded runs are replayed against a catalog, and no line, tool or search of them is lost unsaid.",
     "P-LOG-FORMAT": "A served gateway logs lines with time and level, as text or as JSON, from a level on.",

@@ -221,7 +221,6 @@ PARTLY = {
     "T51": "changes are one report a second; the lag of the loop is not measured",
     "T65": "over HTTP of the handshake era one silent departure a minute goes unnoticed",
     "T70": f"the fingerprint follows the object; the rest {APPROVAL}",
-    "F01": "readiness waits for the first answer of each server",
     "F08": "calls in flight end; the whole gateway under load is not tried",
     "F11": "twelve moments, not two hundred",
     "F12": "ten restarts, not five hundred",

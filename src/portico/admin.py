@@ -19,7 +19,7 @@ from portico.catalog.sections import AppliedOverrides
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogView, CatalogViews
 from portico.domain.call import Caller
-from portico.domain.journal_entries import CallQuery, Entry, Losses, RecordedCall, Report
+from portico.domain.journal_entries import CallQuery, Entry, EventQuery, Losses, RecordedCall, RecordedEvent, Report
 from portico.domain.server import Health, Server, State
 from portico.domain.tool import Category, OverriddenTool, Rejected, Tool, ToolId
 from portico.domain.usage_and_tiers import DAY_SECONDS, Standing, Tier, Usage, standing_of
@@ -334,6 +334,14 @@ class Admin:
         await self.storage.journal.written()
         return await in_thread(self.storage.calls, query)
 
+    async def events(self, query: EventQuery) -> list[RecordedEvent]:
+        """What happened to servers and gateways, the newest first; without a database, to those of this process.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return await in_thread(self.storage.events.find, query)
+
     async def categories(self) -> list[CategoryOverview]:
         """Every category, in the order in which they are shown; also those on which nothing stands."""
         shelves: dict[str, list[ToolId]] = {}
@@ -443,6 +451,7 @@ class Admin:
         return True
 
     async def _prune(self) -> None:
+        await in_thread(self.storage.events.prune)
         if self.storage.ledger is not None:
             await in_thread(partial(self.storage.ledger.prune, keep_days=self.storage.keep_days))
 

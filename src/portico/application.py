@@ -59,6 +59,8 @@ class Application:
     """Where tools of our own come from."""
     is_reloading: bool = False
     """Whether they are loaded again when their files change."""
+    is_renewing: bool = False
+    """Whether servers are asked again whose stored definitions may be old."""
     registries: Registries | None = None
     """Databases with tools in them; None without any."""
 

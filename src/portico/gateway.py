@@ -50,6 +50,7 @@ DESCRIBE_TOKENS = 6_000
 EXACT_TOKENS = 2_000  # what the full card of a tool that a search names may cost unless the caller says
 TEXT_KEPT = 200  # characters of a query that the journal keeps
 FIRST_OFFER_SECONDS = 30.0  # how long a first listing waits for servers that were never asked before
+QUIET_SECONDS = 5.0  # how long after the last of them that has answered, once anything is known
 PIN_SECONDS = 10.0  # how long one of meta-tools and pins does
 
 Asker = Caller | CatalogView
@@ -206,14 +207,19 @@ class Gateway:
         return worth_naming(self.item_search.search(view.snapshot, query, view.facets.servers.keys(), limit), best)
 
     async def wait_until_ready(self, seconds: float = FIRST_OFFER_SECONDS) -> set[str]:
-        """Wait for servers that are being asked for the first time; returns those that are not done yet."""
-        return await self.refresher.wait_until_ready(seconds) if self.refresher.pending else set()
+        """Wait for servers that are being asked for the first time; returns those that are not done yet.
+
+        One that hangs is not waited for once others have answered.
+        """
+        if not self.refresher.pending:
+            return set()
+        return await self.refresher.wait_until_ready(seconds, quiet=QUIET_SECONDS)
 
     async def wait_for_tool(self, caller: Caller, spelling: str) -> CatalogView:
         """The view of a call; while servers are asked for the first time, wait for them if the tool is not known."""
         view = self.view(caller)
         if self.refresher.pending and self.refresher.is_starting and self.parameters_of(view, spelling) is None:
-            await self.wait_until_ready()
+            await self.refresher.wait_until_ready(FIRST_OFFER_SECONDS)
             view = self.view(caller)
         return view
 

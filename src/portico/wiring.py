@@ -153,6 +153,7 @@ def _application(parts: Parts, gateway: Gateway) -> Application:
         ),
         local_sources=parts.local_sources,
         is_reloading=settings.local.reload,
+        is_renewing=settings.catalog.renew,
         registries=registries,
     )
 
@@ -183,6 +184,7 @@ def _publisher(parts: Parts) -> Publisher:
         descriptions=terms.descriptions,
         examples=terms.examples,
         tool_overrides=terms.tool_overrides,
+        on_event=parts.storage.events.record,
     )
 
 
@@ -269,6 +271,7 @@ def _add_upstreams(application: Application, specs: Iterable[ServerSpec]) -> Map
             on_change=application.admin.refresher.changed,
             on_notice=partial(_announce, application.listeners),
             client_version=VERSION,
+            on_event=application.admin.storage.events.record,
         )
         for spec in specs
         if spec.enabled
@@ -305,7 +308,8 @@ def take_over(application: Application, before: GatewaySettings, after: GatewayS
     for name, provider in fresh.items():
         known = snapshot.servers.get(name)
         if known is not None and name in retired and retired[name].fingerprint == provider.fingerprint:
-            provider.remember(known.protocol)  # it is started, and asked again, by its first call
+            # It is started, and asked again, by its first call.
+            provider.remember(known.protocol, gateway.publisher.asked(name))
         else:
             admin.refresher.changed(name)
     return tuple(retired.values())
@@ -346,7 +350,7 @@ def _load_stored(application: Application, upstreams: Mapping[str, UpstreamProvi
         logger.warning("how tools stand is not remembered: %s", error)
     for name, server in application.gateway.snapshot.servers.items():
         if name in upstreams:
-            upstreams[name].remember(server.protocol)
+            upstreams[name].remember(server.protocol, admin.refresher.publisher.asked(name))
 
 
 def _announce(listeners: Iterable[OnNotice], server: str, method: str, params: Mapping[str, Any]) -> None:
@@ -394,12 +398,42 @@ def watch(application: Application, tasks: TaskGroup) -> None:
     application.admin.refresher.failures.clear()  # a gateway that starts asks everybody anew
     for server in sorted(application.unknown):
         application.admin.refresher.begin(server)
+    if application.is_renewing:
+        tasks.start_soon(renew, application)
     if application.gateway.meanings is not None:
         application.gateway.meanings.wake()
     if application.scripts is not None:
         application.scripts.watch(tasks)
     if application.registries is not None:
         application.registries.watch(tasks, application.admin.refresher, application.unknown)
+
+
+RENEW_PAUSE, RENEW_EVERY = 3.0, 3_600.0
+"""Seconds that a gateway that has just started belongs to its callers, and from one look to the next."""
+RENEWED_AT_ONCE = 2
+
+
+async def renew(application: Application) -> None:
+    """Ask servers again, for ever, whose stored definitions may be old; a few at a time, and only then.
+
+    So an upgraded server shows its new tools although nobody has called it; afterwards it is left to idle.
+    """
+    refresher, slots = application.admin.refresher, anyio.CapacityLimiter(RENEWED_AT_ONCE)
+
+    async def ask(name: str, provider: UpstreamProvider) -> None:
+        async with slots:
+            if await provider.is_outdated() and refresher.providers.get(name) is provider:
+                refresher.changed(name)
+                if (asked := refresher.pending.get(name)) is not None:
+                    await asked.wait()
+
+    await anyio.sleep(RENEW_PAUSE)
+    while True:
+        async with anyio.create_task_group() as tasks:
+            for name, provider in refresher.providers.items():
+                if isinstance(provider, UpstreamProvider) and name in application.gateway.snapshot.servers:
+                    tasks.start_soon(ask, name, provider)
+        await anyio.sleep(RENEW_EVERY)
 
 
 def offer_local_tools(application: Application, server: str) -> None:

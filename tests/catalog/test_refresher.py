@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
+from typing import cast
 
 import pytest
 from anyio import create_task_group, fail_after
@@ -12,7 +14,7 @@ from portico.domain.server import Offering
 from portico.errors import CallError, StoreError, UnknownServer, UpstreamGone
 from portico.storage.memory import MemoryDefinitions
 from portico.storage.storage import Storage
-from portico.testing import AGENT, definition, fake_application, make_test_app
+from portico.testing import AGENT, FakeProvider, definition, fake_application, make_test_app
 
 GONE = UpstreamGone("fake", details=("it died",))
 
@@ -108,6 +110,27 @@ async def test_settling_waits_for_first_offers_and_names_those_that_are_late() -
             application.provider().release()
             assert await refresher.wait_until_ready(5) == set()
         assert not refresher.is_starting
+
+
+@pytest.mark.requirement("F01")
+async def test_once_anything_is_known_one_that_hangs_is_not_waited_for() -> None:
+    application = make_test_app({"fake": [], "hangs": []})
+    refresher, slow = application.admin.refresher, cast(FakeProvider, application.admin.providers["hangs"])
+    for server in ("fake", "hangs"):
+        application.gateway.publisher.withdraw(server)
+    slow.hold()
+    application.provider().hold()
+    async with create_task_group() as tasks:
+        refresher.watch(tasks)
+        refresher.begin("fake")
+        refresher.begin("hangs")
+        with fail_after(5):
+            await slow.arrived()
+            assert await refresher.wait_until_ready(0.01, quiet=0) == {"fake", "hangs"}, "nothing is known yet"
+            application.provider().release()
+            assert await refresher.wait_until_ready(inf, quiet=0.01) == {"hangs"}
+            slow.release()
+            assert await refresher.wait_until_ready(5) == set()
 
 
 async def test_a_server_that_fails_at_first_is_no_longer_waited_for() -> None:

@@ -16,6 +16,7 @@ from portico.catalog.publisher import Publisher
 from portico.catalog.sections import ToolOverrides
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import permits_tool
+from portico.domain.journal_entries import FleetEvent
 from portico.domain.server import Offering, ToolFilter
 from portico.domain.tool import Effect, OverriddenTool, Tool, ToolId, ToolOverride, WrittenAt
 from portico.errors import UnknownTool
@@ -266,7 +267,8 @@ def test_a_problem_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_change_upstream_is_told_until_the_override_is_written_anew(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    made = publisher(create_issue=ToolOverride(name="open_ticket", mark="1"))
+    made, told = publisher(create_issue=ToolOverride(name="open_ticket", mark="1")), list[FleetEvent]()
+    made.on_event = told.append
     assert offer(made, CREATE).sections["tracker"].overrides.changed == ()
     assert offer(made, CREATE, LIST).sections["tracker"].overrides.changed == (), "another tool has changed"
     other = {**CREATE, "description": "Creates something else"}
@@ -274,6 +276,9 @@ def test_a_change_upstream_is_told_until_the_override_is_written_anew(caplog: py
     assert changed.sections["tracker"].overrides.changed == ("create_issue",)
     offer(made, other)
     assert len([record for record in caplog.records if "has changed the definition" in record.message]) == 1
+    (event,) = told
+    assert (event.kind, event.server) == ("definition_changed", "tracker")
+    assert event.text.endswith(": create_issue")
     stored = made.stamp(Offering(server="tracker", tools=(other,)))
     for mark, told in (("1", ("create_issue",)), ("2", ())):
         later = publisher(create_issue=ToolOverride(name="open_ticket", mark=mark))

@@ -12,6 +12,7 @@ import pytest
 from portico.config import load_settings
 from portico.domain.server import ServerSpec, Timeouts, ToolFilter
 from portico.errors import ConfigError
+from portico.wiring import open_app
 
 from .conftest import Home
 
@@ -61,6 +62,14 @@ def test_the_config_of_the_design_page_is_read_whole(home: Home) -> None:
     assert (settings.local.python, settings.local.yaml) == (("my_company.tools",), ("tools/*.yml",))
     assert (settings.storage.store, settings.storage.journal.mode) == ("sqlite", "batched")
     assert settings.problems == ()
+
+
+@pytest.mark.requirement("P-RENEWED")
+@pytest.mark.parametrize(("written", "is_renewing"), [("", True), ("renew: true", True), ("renew: false", False)])
+async def test_asking_again_can_be_switched_off(home: Home, written: str, is_renewing: bool) -> None:
+    home.write("project/portico.yaml", f"store: memory\n{written}\n")
+    async with open_app(home.load()) as application:
+        assert application.is_renewing is is_renewing
 
 
 def test_every_field_of_every_key_arrives(home: Home) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.domain.server import Offering
+from portico.domain.server import Asked, Offering
 from portico.protocols import DefinitionStore
 from portico.storage.memory import MemoryDefinitions
 from portico.storage.remembered_offerings import DatabaseDefinitions
@@ -27,6 +27,7 @@ OFFERING = Offering(
     resources=({"uri": "file:///x"},),
     templates=({"uriTemplate": "file:///{x}"},),
     limited="only 2 of 5",
+    asked=Asked(at=1_234.5, mark="abc"),
 )
 KINDS = ["memory", "sqlite", "postgresql"]
 
@@ -56,6 +57,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[DefinitionStore]:
 def test_an_offering_comes_back_whole(store: DefinitionStore) -> None:
     store.save(OFFERING, "1")
     assert store.load({"github": "1"}) == {"github": OFFERING}
+    assert store.load({"github": "1"})["github"].asked == OFFERING.asked
 
 
 @pytest.mark.requirement("P-STORE-CONTRACT")

@@ -65,6 +65,7 @@ TABLES = {
     "results",
     "shapes",
     "learned_words",
+    "events",
     "lookups",
     "mcp_categories",
     "mcp_servers",
@@ -323,7 +324,7 @@ def test_a_store_of_the_second_revision_is_brought_up_to_date(
     database: Database, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     database.run("DROP INDEX usage_latencies_by_day")
-    for table in ("results", "result_pieces", "shapes", "learned_words"):
+    for table in ("results", "result_pieces", "shapes", "learned_words", "events"):
         database.run(f"DROP TABLE {table}")
     database.run("UPDATE alembic_version SET version_num = '0002'")
     store = "sqlite" if database.dialect == "sqlite" else request.getfixturevalue("migrated_url")

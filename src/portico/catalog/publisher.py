@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from time import perf_counter
 from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
+from portico.domain.journal_entries import FleetEvent, OnEvent
 from portico.domain.profile import CODE
-from portico.domain.server import Offering, Server, pause_after
+from portico.domain.server import Asked, Offering, Server, pause_after
 from portico.domain.tool import ToolId
 from portico.errors import CallError, StoreError, UnknownServer
 from portico.protocols import DefinitionStore, Index, Provider
@@ -121,6 +123,7 @@ class Publisher:
     overriding: set[str] = field(default_factory=set)
     """Databases whose registered tools take the place of code tools of the same name."""
     tool_overrides: ToolOverrides = NO_OVERRIDES  # what the config changes of single tools
+    on_event: OnEvent = lambda event: None  # hears of definitions that are refused, or change under an override
     current: Published = field(init=False)  # the newest snapshot with its index
     _overridden: Mapping[ToolId, ToolId] = field(default_factory=dict)
     _accepted: dict[str, Accepted] = field(default_factory=dict)
@@ -142,7 +145,7 @@ class Publisher:
             offering = self.stamp(offering)
             if known is None or known.offering != offering:
                 accepted = accept_offering(offering, source, known, self.tool_overrides)
-                _tell_of_overrides(accepted, known)
+                self._tell_of(accepted, known)
                 self._accepted[offering.server] = accepted
                 self.aliases.setdefault(offering.server, "")
                 changed = True
@@ -152,6 +155,11 @@ class Publisher:
         """The offering with what its server's overrides met first, so that a later change can be told."""
         known = self._accepted.get(offering.server)
         return self.tool_overrides.stamp(offering, known.offering if known else None)
+
+    def asked(self, server: str) -> Asked:
+        """When a server said what is published of it."""
+        known = self._accepted.get(server)
+        return known.offering.asked if known else Asked()
 
     def withdraw(self, server: str) -> CatalogSnapshot:
         """Publish a snapshot without a server."""
@@ -176,8 +184,14 @@ class Publisher:
     def _override(self, known: Accepted) -> Accepted:
         """The same offering under the overrides of now."""
         accepted = accept_offering(self.stamp(known.offering), known.source, known, self.tool_overrides)
-        _tell_of_overrides(accepted, known)
+        self._tell_of(accepted, known)
         return accepted
+
+    def _tell_of(self, accepted: Accepted, known: Accepted | None) -> None:
+        """Say what is wrong or new with one server's definitions, to the log and to the record of events."""
+        _tell_of_overrides(accepted, known)
+        for event in _events_of(accepted, known):
+            self.on_event(event)
 
     def shelve(self, id: ToolId, category: str) -> CatalogSnapshot:
         """Put one tool on a shelf whatever the rule says, at once or when it comes."""
@@ -270,13 +284,30 @@ def _tell_of_overrides(accepted: Accepted, known: Accepted | None) -> None:
     for problem in accepted.overrides.problems:
         if (problem.where, problem.problem) not in told:
             logger.warning("override: %s", problem)
-    for name in accepted.overrides.changed:
-        before = known.originals.get(name) if known else None
-        if before is not None and before.given != accepted.originals[name].given:
-            logger.warning(
-                "%s has changed the definition of %s, which has an override; see: portico doctor %s",
-                *(accepted.offering.server, name, accepted.offering.server),
-            )
+    for name in _changed(accepted, known):
+        logger.warning(
+            "%s has changed the definition of %s, which has an override; see: portico doctor %s",
+            *(accepted.offering.server, name, accepted.offering.server),
+        )
+
+
+def _changed(accepted: Accepted, known: Accepted | None) -> list[str]:
+    """The overridden tools whose definitions the server has just changed."""
+    before = known.originals if known else {}
+    names = [name for name in accepted.overrides.changed if name in before]
+    return [name for name in names if before[name].given != accepted.originals[name].given]
+
+
+def _events_of(accepted: Accepted, known: Accepted | None) -> Iterator[FleetEvent]:
+    """What operators are told of one server's definitions, each thing once."""
+    server, told = accepted.offering.server, set(known.rejected if known else ())
+    refused = [refusal for refusal in accepted.rejected if refusal not in told]
+    if refused:
+        text = "; ".join(f"{refusal.name}: {refusal.reason}" for refusal in refused)
+        yield FleetEvent(kind="refused", server=server, text=f"{len(refused)} left out of its definitions: {text}")
+    if changed := _changed(accepted, known):
+        text = f"it defines otherwise what has an override: {', '.join(changed)}"
+        yield FleetEvent(kind="definition_changed", server=server, text=text)
 
 
 def _givers(sections: Mapping[str, ServerSection]) -> list[Server]:
@@ -318,6 +349,7 @@ class Refresher:
     """Answers that the store does not have yet: what it has of these servers is older."""
     _answered: list[tuple[Offering, Provider]] = field(default_factory=list)  # answers that the next snapshot will have
     _next: float = 0.0  # when that may be made
+    _moved: float = 0.0  # when a first question was last begun or ended
     _slots: anyio.CapacityLimiter | None = None
 
     def load(self, build_index: IndexBuilder | None = None) -> None:
@@ -379,6 +411,7 @@ class Refresher:
             raise RuntimeError("watch() comes first")
         if server not in self.pending:
             self.pending[server] = anyio.Event()
+            self._note_move(server)
             self._tasks.start_soon(self._ask_in_background, server)
 
     @property
@@ -391,12 +424,24 @@ class Refresher:
         """Whether some server is being asked for the first time."""
         return any(self._is_awaited(name) for name in self.pending)
 
-    async def wait_until_ready(self, seconds: float) -> set[str]:
-        """Wait until no server is being asked for the first time, at most so long; returns those that still are."""
+    async def wait_until_ready(self, seconds: float, *, quiet: float = inf) -> set[str]:
+        """Wait until no server is being asked for the first time, at most so long; returns those that still are.
+
+        Once anything is known, it is not waited for longer than `quiet` seconds after the last that answered: one that
+        hangs holds up nobody.
+        """
         with anyio.move_on_after(seconds):
             while waiting := [event for name, event in self.pending.items() if self._is_awaited(name)]:
-                await waiting[0].wait()
+                left = self._moved + quiet - perf_counter() if self.publisher.current.snapshot.servers else inf
+                if left <= 0:
+                    break
+                with anyio.move_on_after(left):
+                    await waiting[0].wait()
         return self.starting()
+
+    def _note_move(self, server: str) -> None:
+        if self._is_awaited(server):
+            self._moved = perf_counter()
 
     def starting(self) -> set[str]:
         """The servers that are being asked for the first time."""
@@ -481,6 +526,7 @@ class Refresher:
         if self._slots is None:
             self._slots = anyio.CapacityLimiter(PARALLEL_OFFERS)
         async with self._slots:
+            self._note_move(server)
             provider = self.providers.get(server)
             if provider is None:
                 raise UnknownServer(f"no server is called {server!r} any more")
@@ -494,6 +540,7 @@ class Refresher:
                 raise
         if not self._is_current(server, provider):
             raise UnknownServer(f"{server!r} was changed while it was asked")
+        self._note_move(server)
         self.failures.pop(server, None)
         self._answers[server] = self._answers.get(server, 0) + 1
         self._unsaved[server] = offering

@@ -216,6 +216,7 @@ def _own(fields: Fields, home: InstallationPaths) -> GatewaySettings:
             categories=fields.pairs("categories"),
             examples=fields.pairs("examples"),
             tokens=choice(("estimate", "exact"))(fields, "tokens") or "estimate",
+            renew=fields.switch("renew") is not False,
         ),
         search=SearchSettings(**fields.given("search", SEARCH), semantic=_semantic(fields)),
         capabilities=CapabilitiesSettings(**fields.given("capabilities", CAPABILITIES)),

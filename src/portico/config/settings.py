@@ -167,12 +167,14 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSettings:
-    """Pins, explicit categories, example prompts by `server.tool`, and the counter of tokens."""
+    """Pins, explicit categories, example prompts by `server.tool`, the counter of tokens, and whether to ask again."""
 
     pins: tuple[str, ...] = ()
     categories: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)
     tokens: str = "estimate"
+    renew: bool = True
+    """Whether servers are asked again whose stored definitions may be old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +230,7 @@ class GatewaySettings:
             self,
             home=read.home,
             servers=read.servers,
-            catalog=replace(read.catalog, tokens=self.catalog.tokens),
+            catalog=replace(read.catalog, tokens=self.catalog.tokens, renew=self.catalog.renew),
             problems=read.problems,
             refused=read.refused,
         )
@@ -258,6 +260,7 @@ def _values_by_key(settings: GatewaySettings) -> dict[str, object]:
         "search": replace(settings.search, semantic=None),
         "semantic": settings.search.semantic,
         "tokens": catalog.tokens,
+        "renew": catalog.renew,
         "surface": settings.surface,
         "profile": settings.profile,
         "host": http.host,

@@ -62,9 +62,56 @@ class FleetEvent:
     """The last lines that a server wrote to stderr, for operators only."""
     at: float = field(default_factory=time)
     """In seconds since 1970."""
+    gateway: str = ""
+    """The process that noticed it; told by whoever keeps it."""
+    times: int = 1
+    """How often it happened within a second; the text is that of the last time."""
 
 
 OnEvent = Callable[[FleetEvent], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventQuery:
+    """Which events: those that pass everything that is set, the newest ones first."""
+
+    server: str = ""
+    kind: str = ""
+    since: float = 0.0  # from this moment on, in seconds since 1970
+    after: int = 0  # only events with a higher number
+    limit: int = 20
+
+    def passes(self, kept: RecordedEvent) -> bool:
+        """Whether an event is one of those."""
+        event = kept.event
+        return (
+            (not self.server or event.server == self.server)
+            and (not self.kind or event.kind == self.kind)
+            and event.at >= self.since
+            and kept.number > self.after
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvent:
+    """One event that is kept, and its number there."""
+
+    number: int
+    event: FleetEvent
+
+    def as_data(self) -> dict[str, Any]:
+        """The event for a program."""
+        event = self.event
+        return {
+            "id": self.number,
+            "time": told_time(event.at),
+            "gateway": event.gateway,
+            "server": event.server,
+            "kind": event.kind,
+            "text": event.text,
+            "stderr": event.stderr,
+            "times": event.times,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

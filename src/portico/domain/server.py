@@ -86,6 +86,16 @@ class Packaging:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """When a server was asked for what it offers, and what it ran then."""
+
+    at: float = 0.0
+    """In seconds since 1970."""
+    mark: str = ""
+    """Changes with the program that was started; empty where that cannot be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
     """All that one server offers at one moment, as raw definitions."""
 
@@ -107,6 +117,7 @@ class Offering:
     """By overridden tool: the mark of the override, a colon, and the mark of the definition that it met first."""
     users: Mapping[str, Sequence[str]] | None = None
     """Who may see each tool, by name, and `*` for everybody; None where the source restricts nobody."""
+    asked: Asked = field(default=Asked(), compare=False)
 
 
 class State(StrEnum):

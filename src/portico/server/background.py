@@ -23,6 +23,7 @@ from portico.application import Application
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.config import FILE as TRUST_FILE
 from portico.config import NAMES, GatewaySettings, change_between
+from portico.domain.journal_entries import FleetEvent
 from portico.domain.server import ConfigChange
 from portico.errors import ConfigError, StoreError
 from portico.storage.change_feed import ChangeFeed
@@ -191,6 +192,8 @@ class Reloader:
     _known: FileStates = field(default_factory=dict)
     _said: str = ""
     """What was logged last."""
+    _refused: str = ""
+    """Why the config was refused when it was last read."""
 
     def __post_init__(self) -> None:
         self._known = _state(self._files)
@@ -215,12 +218,15 @@ class Reloader:
                 retired = take_over(self.application, self.settings, after) if change.is_live else ()
             except ConfigError as error:
                 said = "; ".join((str(error), *getattr(error, "__notes__", ())))
+                self._tell("reload_refused", f"nothing has changed: {said}", is_news=said != self._refused)
+                self._refused = said
                 self._log(logging.WARNING, f"the config is not taken over, and nothing has changed: {said}")
                 raise
             self.settings = self.settings.under(after)
             for provider in retired:
                 self.tasks.start_soon(retire, provider)
-            is_empty = not (change.is_live or change.restart)
+            is_empty, self._refused = not (change.is_live or change.restart), ""
+            self._tell("reload", str(change), is_news=not is_empty)
             level = logging.WARNING if change.restart else logging.DEBUG if is_empty else logging.INFO
             self._log(level, f"the config was read again: {change}", is_news=change.is_live)
             return change
@@ -257,6 +263,11 @@ class Reloader:
         if is_news or text != self._said:
             logger.log(level, "%s", text)
         self._said = text
+
+    def _tell(self, kind: str, text: str, *, is_news: bool) -> None:
+        """Record what is news: an editor may save one text several times."""
+        if is_news:
+            self.application.admin.storage.events.record(FleetEvent(kind=kind, text=text))
 
     def _check(self, after: GatewaySettings) -> None:
         """Do nothing where the config may be put in force.

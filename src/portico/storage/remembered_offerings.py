@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from portico.domain.server import Offering
+from portico.domain.server import Asked, Offering
 from portico.domain.tool import ToolId
 from portico.domain.usage_and_tiers import Learned
 from portico.errors import StoreError
@@ -125,6 +125,7 @@ def _decoded(blob: bytes) -> Offering | None:
             fields[name] = tuple(fields.get(name, ()))
         users = fields.get("users")
         fields["users"] = None if users is None else {tool: tuple(names) for tool, names in users.items()}
+        fields["asked"] = Asked(**fields.get("asked", {}))
         return Offering(**fields)
     except (orjson.JSONDecodeError, TypeError, AttributeError):
         return None

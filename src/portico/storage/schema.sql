@@ -198,4 +198,16 @@ CREATE TABLE learned_words (
  WITHOUT ROWID
 
 ;
-INSERT INTO alembic_version VALUES ('0006');
+CREATE TABLE events (
+	id INTEGER NOT NULL,
+	at DOUBLE NOT NULL,
+	gateway TEXT NOT NULL,
+	server TEXT NOT NULL,
+	kind TEXT NOT NULL,
+	text TEXT NOT NULL,
+	stderr TEXT NOT NULL,
+	times BIGINT NOT NULL,
+	PRIMARY KEY (id)
+);
+CREATE INDEX events_by_time ON events (at);
+INSERT INTO alembic_version VALUES ('0007');

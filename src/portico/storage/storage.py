@@ -20,6 +20,7 @@ from portico.protocols import DefinitionStore, Journal
 from .catalog_tables import TierRecords
 from .change_feed import ChangeFeed, FileChanges
 from .database_interface import Database, bring_up, postgres_address, sqlite_file
+from .events import DatabaseEvents, EventLog
 from .journal import StoredJournal
 from .journal_tables import CacheCounts, Ledger
 from .memory import MemoryDefinitions, MemoryJournal
@@ -52,6 +53,7 @@ class Storage:
 
     definitions: DefinitionStore = field(default_factory=MemoryDefinitions)
     journal: Journal = field(default_factory=MemoryJournal)
+    events: EventLog = field(default_factory=EventLog)
     ledger: Ledger | None = None
     tiers: TierRecords | None = None
     changes: ChangeFeed | None = None
@@ -67,6 +69,7 @@ class Storage:
 
     def start(self) -> None:
         """Let the journal begin at once, for a process that goes on until it is told to stop; does not wait."""
+        self.events.start()
         if isinstance(self.journal, StoredJournal):
             self.journal.start()
 
@@ -151,8 +154,10 @@ def open_storage(
         wait_seconds=wait_seconds,
         caches=caches,
     )
+    events = EventLog(DatabaseEvents(database, keep_days=keep_days))
     return Storage(
         definitions=DatabaseDefinitions(database),
+        events=events,
         journal=journal,
         ledger=ledger,
         tiers=TierRecords(database),
@@ -162,7 +167,7 @@ def open_storage(
         name=name,
         journal_mode=journal_mode,
         keep_days=keep_days,
-        closing=(changes.close, journal.close, database.close),
+        closing=(changes.close, events.close, journal.close, database.close),
     )
 
 

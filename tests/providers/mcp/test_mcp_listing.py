@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from time import time
 from typing import Any
 
 import anyio
 import pytest
 from upstream_world import Upstreams
 
+from portico.domain.server import Asked, ServerSpec
 from portico.errors import UpstreamError
 from portico.providers.mcp import provider as listing
+from portico.providers.mcp.stdio import program_mark
 
 pytestmark = pytest.mark.anyio
 
@@ -21,6 +26,46 @@ async def test_all_pages_of_all_lists_are_read(upstreams: Upstreams) -> None:
     assert (len(offering.prompts), len(offering.resources), len(offering.templates)) == (7, 12, 3)
     assert offering.limited == ""
     assert offering.server == "s"
+
+
+@pytest.mark.requirement("P-RENEWED")
+async def test_what_is_remembered_is_old_once_its_program_is_another_or_a_day_has_passed(
+    upstreams: Upstreams, tmp_path: Path
+) -> None:
+    program, data = tmp_path / "program", tmp_path / "data.json"
+    program.write_text("#!/bin/sh")
+    program.chmod(0o755)
+    data.write_text("1")
+    spec = ServerSpec(name="s", transport="stdio", command=str(program), args=("--x", "data.json"), cwd=str(tmp_path))
+    fresh = Asked(at=time(), mark=program_mark(spec))
+
+    async def is_outdated(asked: Asked) -> bool:
+        provider = upstreams.provide(spec)
+        provider.remember("", asked)
+        return await provider.is_outdated()
+
+    assert not await is_outdated(fresh)
+    assert await is_outdated(replace(fresh, at=time() - listing.RENEWED_AFTER - 1))
+    assert await is_outdated(Asked()), "an older Portico has not noted it"
+    data.write_text("12")
+    assert await is_outdated(fresh)
+    renewed = replace(fresh, mark=program_mark(spec))
+    assert not await is_outdated(renewed)
+    (tmp_path / "other").write_text("#!/bin/sh")
+    (tmp_path / "other").chmod(0o755)
+    (tmp_path / "other").rename(program)
+    assert await is_outdated(renewed)
+
+
+@pytest.mark.requirement("P-RENEWED")
+async def test_a_server_that_was_asked_is_not_outdated_and_a_remembered_address_is(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio()
+    offering = await provider.offer()
+    assert offering.asked.mark
+    assert not await provider.is_outdated()
+    far = upstreams.http("http://127.0.0.1:9/mcp")
+    far.remember("", Asked(at=time()))
+    assert await far.is_outdated()
 
 
 async def test_only_declared_lists_are_asked_for(upstreams: Upstreams) -> None:

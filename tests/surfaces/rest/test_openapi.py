@@ -63,6 +63,7 @@ async def test_the_document_names_every_route_and_model():
         "/api/v1/tools/{server}/{tool}",
         "/api/v1/stats",
         "/api/v1/calls",
+        "/api/v1/events",
         "/api/v1/servers",
         "/api/v1/budget",
         "/api/v1/cache",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from math import inf
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from portico.admin import Admin
 from portico.domain.call import Call, Invocation, Outcome
-from portico.domain.journal_entries import JournalState, Look, Lookup, Report, ToolLine
+from portico.domain.journal_entries import FleetEvent, JournalState, Look, Lookup, Report, ToolLine
 from portico.domain.tool import ToolId
 from portico.errors import CallError, UpstreamGone
 from portico.execution.executor import BOUNDS, Counts
@@ -21,10 +22,12 @@ from portico.protocols import Provider
 from portico.storage.memory import MemoryJournal
 from portico.storage.storage import Storage
 from portico.surfaces.capabilities.surface import Capabilities
+from portico.surfaces.rest import operators_and_monitoring
 from portico.surfaces.rest.operators_and_monitoring import (
     BudgetResponse,
     CallsResponse,
     ClearedResponse,
+    EventsResponse,
     Live,
     Ready,
     ServersResponse,
@@ -196,9 +199,34 @@ async def test_single_calls_are_listed_and_filtered_and_hold_no_values():
         assert (await rest.get(f"/api/v1/calls?{query}")).status == 422, query
 
 
-@pytest.mark.requirement("F52")
-async def test_we_are_ready_once_every_server_was_asked():
+@pytest.mark.requirement("P-EVENTS")
+async def test_events_are_listed_and_filtered():
     rest = open_rest()
+    events = rest.application.admin.storage.events
+    events.start()
+    events.record(FleetEvent(kind="started", server="serena"))
+    events.record(FleetEvent(kind="exited", server="serena", text="it ended", stderr="no cheese\n"))
+    answer = await rest.get("/api/v1/events")
+    newest, *_ = lines = EventsResponse.model_validate_json(answer.body, strict=True).events
+    assert [line.kind for line in lines] == ["exited", "started", "gateway_started"]
+    assert (newest.server, newest.text, newest.stderr, newest.times) == ("serena", "it ended", "no cheese\n", 1)
+    for query, kinds in {
+        "limit=1": ["exited"],
+        "kind=started": ["started"],
+        "server=serena": ["exited", "started"],
+        "since=2200-01-01": [],
+        f"after={lines[1].id}": ["exited"],
+    }.items():
+        told = (await rest.get(f"/api/v1/events?{query}")).json["events"]
+        assert [line["kind"] for line in told] == kinds, query
+    for query in ("limit=0", "limit=1001", "since=soon", "after=-1", "colour=red"):
+        assert (await rest.get(f"/api/v1/events?{query}")).status == 422, query
+
+
+@pytest.mark.requirement("F52", "F01")
+async def test_we_are_ready_once_every_server_was_asked_or_a_moment_has_passed(monkeypatch: pytest.MonkeyPatch):
+    rest = open_rest()
+    monkeypatch.setattr(operators_and_monitoring, "READY_SECONDS", inf)
     Live.model_validate_json((await rest.get("/livez")).body, strict=True)
     late = FakeProvider(server="late")
     cast(dict[str, Provider], rest.application.admin.providers)["late"] = late
@@ -210,6 +238,11 @@ async def test_we_are_ready_once_every_server_was_asked():
             answer = await rest.get("/readyz")
             told = Ready.model_validate_json(answer.body, strict=True)
             assert (answer.status, told.ready, told.starting) == (503, False, ["late"])
+            monkeypatch.setattr(operators_and_monitoring, "READY_SECONDS", 0.0)
+            answer = await rest.get("/readyz")
+            told = Ready.model_validate_json(answer.body, strict=True)
+            assert (answer.status, told.ready, told.starting) == (200, True, ["late"])
+            monkeypatch.setattr(operators_and_monitoring, "READY_SECONDS", inf)
             late.release()
             assert await rest.application.gateway.wait_until_ready() == set()
             answer = await rest.get("/readyz")

@@ -187,6 +187,8 @@ class ConnectionLifecycle:
             if not opening.done():
                 opening.set_result(Lost("the connection was stopped") if is_open else outcome)
             if isinstance(outcome, ServerConnection):
+                if outcome.transport.fault is None:
+                    self._connector.tell("stopped", CLOSING if self._is_closing else "nobody has used it for a while")
                 await outcome.transport.aclose()
 
     async def _open(self, tasks: TaskGroup) -> ServerConnection | ExchangeFault:
@@ -205,9 +207,10 @@ class ConnectionLifecycle:
             else:
                 self._wake.clear()
                 self._used_at = self._opened_at = asyncio.get_running_loop().time()
+                said = "started" if self.failure is None else "restarted"
                 self._has_worked, self.failure = False, None
                 self.connection = None if self._is_closing else connection
-                self._connector.tell("started", f"it speaks {connection.about.version}")
+                self._connector.tell(said, f"it speaks {connection.about.version}")
                 return connection
         if scope.cancelled_caught and not self._is_closing:
             fault = Lost(f"the server did not start within {start:g} s", "raise its `timeouts.start`")
@@ -229,7 +232,8 @@ class ConnectionLifecycle:
         self.failure = fault
         self._backoff.fail(now, parked=isinstance(fault, Unauthorized))
         words = self._connector.transport.stderr if self._connector.transport is not None else ""
-        self._connector.tell("exited" if was_open else "failed", "; ".join(fault.details), words)
+        kind = "parked" if isinstance(fault, Unauthorized) else "exited" if was_open else "failed"
+        self._connector.tell(kind, "; ".join(fault.details), words)
 
     async def _watch(self, connection: ServerConnection) -> None:
         """Return when the connection has died, is no longer used, or is to be closed."""

@@ -7,13 +7,16 @@ import hashlib
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import partial
+from time import time
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import orjson
 
 from portico.domain.call import Caller, OnProgress
 from portico.domain.journal_entries import FleetEvent, OnEvent
-from portico.domain.server import Health, Offering, ServerSpec, State
+from portico.domain.server import Asked, Health, Offering, ServerSpec, State
 from portico.errors import LAST_WORDS, CallError
 from portico.protocols import OnChange, OnNotice
 from portico.text.redaction import Redactor, certain_secrets_of, secrets_of
@@ -36,6 +39,7 @@ from .message_limits_and_errors import (
     count_values,
 )
 from .server_questions import STATE, AskableClient, Notifications, ServerQuestions
+from .stdio import program_mark
 
 PAGES = 1_000
 ITEMS = 20_000
@@ -51,6 +55,11 @@ CURSOR_LIMIT = 10_000
 SHORT = 200
 LONG = 4_000
 """Characters of what a server says of itself: its name and version, and its description."""
+
+RENEWED_AFTER = 86_400.0
+"""Seconds after which a server of which an earlier run knew is asked again, although nothing tells of a change."""
+MARK_SECONDS = 2.0
+NEVER = Asked()
 
 Items = tuple[JsonObject, ...]
 
@@ -239,6 +248,7 @@ class UpstreamProvider:
         self._lifecycle = ConnectionLifecycle(spec, self._connector)
         self._on_event = on_event
         self._was_asked = self._is_remembered = False
+        self._asked = Asked()
 
     @property
     def server(self) -> str:
@@ -283,13 +293,30 @@ class UpstreamProvider:
     async def _offer(self) -> Offering:
         try:
             self._require_enabled()
+            asked = Asked(at=time(), mark=await self._mark())  # before it starts: it may be replaced meanwhile
             found = await self._lifecycle.use(lambda live: ServerLists(live, self._timeouts).offering(self.server))
         except ExchangeFault as fault:
             raise fault.as_call_error(f"the offering of {self.server}", self._redactor) from None
         found = self._without_secrets(found)
-        self._was_asked, self._is_remembered = True, False
+        self._was_asked, self._is_remembered, self._asked = True, False, asked
         self._connector.learn_headers(found.tools)
-        return found
+        return replace(found, asked=asked)
+
+    async def is_outdated(self) -> bool:
+        """Whether what is known of the server may be old: it runs something else since, or nobody has asked it lately.
+
+        A server over HTTP of which an earlier run knew is asked at once: a connection costs little.
+        """
+        is_old = bool(self._spec.url) or time() - self._asked.at > RENEWED_AFTER
+        return (self._is_remembered and is_old) or await self._mark() != self._asked.mark
+
+    async def _mark(self) -> str:
+        """The mark of the server's program; none where it has none, or its files do not answer."""
+        if not self._spec.command:
+            return ""
+        with anyio.move_on_after(MARK_SECONDS):
+            return await anyio.to_thread.run_sync(program_mark, self._spec, abandon_on_cancel=True)
+        return self._asked.mark
 
     async def call(
         self,
@@ -325,10 +352,10 @@ class UpstreamProvider:
         except ExchangeFault as fault:
             raise fault.as_call_error(f"{method} of {self.server}", self._redactor) from None
 
-    def remember(self, protocol: str) -> None:
+    def remember(self, protocol: str, asked: Asked = NEVER) -> None:
         """Know the server from an earlier run: the revision it spoke saves the probe, its definitions may be old."""
         self._connector.era = Era.of(protocol)
-        self._is_remembered = True
+        self._is_remembered, self._asked = True, asked
 
     def retry_now(self) -> None:
         """Let the next use try again at once, although earlier ones failed."""

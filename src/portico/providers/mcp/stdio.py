@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import os
 import shutil
 import signal
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -63,6 +65,25 @@ def executable(spec: ServerSpec, environment: Mapping[str, str]) -> str:
     if os.path.exists(command) and os.path.dirname(command):
         raise Lost(f"{spec.command!r} is not an executable file", "check its permissions or the `command` field")
     raise Lost(f"the command {spec.command!r} was not found", "check PATH or the `command` field")
+
+
+def program_mark(spec: ServerSpec) -> str:
+    """Changes with the file that a server's command means, and with the files that its arguments name."""
+    try:
+        program = os.path.realpath(executable(spec, child_environment(spec.env)))
+    except Lost:
+        return ""
+    facts = [_file_facts(path) for path in (program, *(os.path.join(spec.cwd or "", word) for word in spec.args))]
+    return hashlib.sha256(repr(facts).encode(errors="replace")).hexdigest()[:32]
+
+
+def _file_facts(path: str) -> tuple[object, ...]:
+    """What changes when a file is replaced or written; nothing for what is no file."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return ()
+    return (path, found.st_size, found.st_mtime_ns, found.st_ino) if stat.S_ISREG(found.st_mode) else ()
 
 
 _ENGINES = frozenset({"docker", "podman", "nerdctl"})

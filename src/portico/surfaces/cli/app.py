@@ -33,6 +33,8 @@ COMMANDS = {
     "stats": "Show how tools were used: the most called, failing and slow ones, tokens saved, what searches "
     "found or not.",
     "calls": "Show single calls, the newest last: which tool, how it ended, how long it took; never what was in them.",
+    "events": "Show what happened to servers and to gateways, the newest last: starts, ends, failures, changes of the "
+    "config.",
     "add": "Add a server to the config.",
     "remove": "Remove a server from the config.",
     "import": "Bring in the servers of a client's config file (JSON, JSONC, YAML or TOML).",
@@ -105,7 +107,7 @@ def _module_of(command: str) -> ModuleType:
             from . import doctor_commands
 
             return doctor_commands
-        case "stats" | "calls":
+        case "stats" | "calls" | "events":
             from . import stats_commands
 
             return stats_commands

@@ -1,15 +1,15 @@
-"""The commands stats and calls."""
+"""The commands stats, calls and events."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import anyio
 import orjson
@@ -23,8 +23,10 @@ from portico.domain.journal_entries import (
     CallQuery,
     DayLine,
     Entry,
+    EventQuery,
     LearnedLine,
     RecordedCall,
+    RecordedEvent,
     Report,
     SearchLine,
     ToolLine,
@@ -36,7 +38,7 @@ from portico.domain.tool import ToolId
 from portico.domain.usage_and_tiers import DAY_SECONDS, day_of
 from portico.errors import ConfigError
 from portico.text.redaction import Redactor, certain_secrets_of
-from portico.text.untrusted import spelled_out
+from portico.text.untrusted import on_one_line, spelled_out
 
 from .context import CALLER, Json, options
 from .output_and_logs import data, in_app, say, table, warn
@@ -81,8 +83,15 @@ def calls(
         else:
             say("No call in the journal is so.")
 
-    try:
+    with _until_interrupted():
         in_app(ctx, work, complete=False)
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """Whoever follows stops with Ctrl-C, which is no failure."""
+    try:
+        yield
     except KeyboardInterrupt:
         raise typer.Exit from None
 
@@ -118,18 +127,31 @@ def _spelled(gateway: Gateway, id: ToolId) -> str:
 
 async def _follow(application: Application, query: CallQuery, *, as_json: bool) -> None:
     """Print the last calls and then those that come, each once, until somebody stops it."""
+
+    async def ask(limit: int, after: int) -> list[RecordedCall]:
+        return await application.admin.calls(replace(query, limit=limit, after=after))
+
+    async for call in _newest(ask, query.limit):
+        _print(application.gateway, call, as_json=as_json)
+
+
+Numbered = TypeVar("Numbered", RecordedCall, RecordedEvent)
+
+
+async def _newest(ask: Callable[[int, int], Awaitable[list[Numbered]]], limit: int) -> AsyncIterator[Numbered]:
+    """The last ones and then those that come, each once, for ever; `ask` takes how many, and after which number."""
     seen: set[int] = set()
-    found = (await application.admin.calls(replace(query, limit=query.limit + OVERLAP)))[::-1]
-    fresh = found[-query.limit :]
+    found = (await ask(limit + OVERLAP, 0))[::-1]
+    fresh = found[-limit:]
     while True:
-        for call in fresh:
-            _print(application.gateway, call, as_json=as_json)
-        seen |= {call.number for call in found}
+        for one in fresh:
+            yield one
+        seen |= {one.number for one in found}
         last = max(seen, default=0)
         seen = {number for number in seen if number > last - 2 * OVERLAP}
         await anyio.sleep(FOLLOW_SECONDS)
-        found = (await application.admin.calls(replace(query, after=max(last - OVERLAP, 0), limit=MOST)))[::-1]
-        fresh = [call for call in found if call.number not in seen]
+        found = (await ask(MOST, max(last - OVERLAP, 0)))[::-1]
+        fresh = [one for one in found if one.number not in seen]
 
 
 def _print(gateway: Gateway, call: RecordedCall, *, as_json: bool) -> None:
@@ -152,6 +174,48 @@ def _since(text: str) -> float:
         fix = "Write 15m, 2h or 3d, or a date such as 2026-01-31 or 2026-01-31T12:00."
         raise ConfigError(f"{text!r} is no moment", where="--since", fix=fix)
     return found
+
+
+def events(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MOST, help="How many, the newest ones.")] = 20,
+    server: Annotated[str, typer.Option(help="Only of this server.")] = "",
+    kind: Annotated[str, typer.Option(help="Only of this kind, as exited or reload.")] = "",
+    since: Annotated[str, typer.Option(help="Only since then: 15m, 2h, 3d, or a date and time.")] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with events as they happen.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what happened to servers and to gateways, the newest last: starts, ends, failures, changes of the config."""
+    query = EventQuery(server=server, kind=kind, limit=limit, since=_since(since))
+
+    async def work(application: Application) -> None:
+        async def ask(limit: int, after: int) -> list[RecordedEvent]:
+            return await application.admin.events(replace(query, limit=limit, after=after))
+
+        if follow:
+            async for event in _newest(ask, limit):
+                _print_event(event, as_json=as_json)
+        found = (await ask(limit, 0))[::-1]
+        for event in found:
+            _print_event(event, as_json=as_json)
+        if not found and not as_json:
+            say("No event is so.")
+
+    with _until_interrupted():
+        in_app(ctx, work, complete=False)
+
+
+def _print_event(kept: RecordedEvent, *, as_json: bool) -> None:
+    """One event on a line, the last words of its server indented below."""
+    event = kept.event
+    if as_json:
+        say(spelled_out(orjson.dumps(kept.as_data()).decode()))
+        return
+    often = f"({event.times:,} times)" if event.times > 1 else ""
+    cells = (told_time(event.at), event.server or event.gateway, event.kind, event.text, often)
+    say("  ".join(on_one_line(cell) for cell in cells if cell))
+    for line in event.stderr.splitlines():
+        say(f"    {line}")
 
 
 WIDTH = 20

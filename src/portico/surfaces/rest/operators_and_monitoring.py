@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Se
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import accumulate
-from time import time
+from time import monotonic, time
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -22,7 +22,7 @@ from starlette.responses import Response
 from portico.admin import Admin, ServerReport
 from portico.application import Application
 from portico.domain.call import Caller, Outcome
-from portico.domain.journal_entries import MOST, CallQuery, JournalState, read_moment
+from portico.domain.journal_entries import MOST, CallQuery, EventQuery, JournalState, read_moment
 from portico.domain.server import ConfigChange, State
 from portico.errors import ConfigError, InvalidArguments, StoreError
 from portico.execution.executor import BOUNDS, Counts
@@ -159,6 +159,35 @@ class CallsResponse(Shape):
     calls: list[CallLine]
 
 
+class Events(TierParameters):
+    """The parameters of a list of events."""
+
+    limit: int = Field(default=20, ge=1, le=MOST_CALLS, description="How many, the newest ones.")
+    server: str = ""
+    kind: str = Field(default="", description="`started`, `exited`, `reload` and so on.")
+    since: str = Field(default="", description="`15m`, `2h`, `3d`, or a date with or without a time, in UTC.")
+    after: int = Field(default=0, ge=0, le=MOST, description="Only events with a higher `id`.")
+
+
+class EventLine(Shape):
+    """One thing that happened to a server or to a gateway."""
+
+    id: int
+    time: str
+    gateway: str = Field(description="The process that noticed it: its machine and its number.")
+    server: str = Field(description="Empty where it is the gateway's own.")
+    kind: str
+    text: str
+    stderr: str = Field(description="The last lines that the server wrote to stderr.")
+    times: int = Field(description="How often it happened within a second.")
+
+
+class EventsResponse(Shape):
+    """What happened, the newest first."""
+
+    events: list[EventLine]
+
+
 class ClearedResponse(Shape):
     """The cache is empty."""
 
@@ -257,15 +286,19 @@ class OperatorRoutes:
         """Single calls out of the journal, the newest first."""
         self._check_store()
         gateway = self.tier_answers.gateway
-        since = read_moment(asked.since, time()) if asked.since else 0.0
-        if since is None:
-            wanted = f"since: 15m, 2h, 3d, or a date such as 2026-01-31T12:00, not {asked.since[:100]!r}"
-            raise InvalidArguments("calls", details=(wanted,))
+        since = _moment("calls", asked.since)
         known = gateway.view(self.caller).find(asked.tool) if asked.tool else None
         if known is not None and asked.server in ("", known.id.server):
             asked = asked.model_copy(update={"tool": known.id.name, "server": known.id.server})
         found = await self.admin.calls(CallQuery(**{**asked.model_dump(mode="json"), "since": since}))
         return _send(request, {"calls": [call.as_data(gateway.spell_id) for call in found]})
+
+    async def events(self, request: Request, asked: Annotated[Events, Query()]) -> Response:
+        """What happened to servers and to gateways, the newest first."""
+        self._check_store()
+        since = _moment("events", asked.since)
+        found = await self.admin.events(EventQuery(**{**asked.model_dump(), "since": since}))
+        return _send(request, {"events": [event.as_data() for event in found]})
 
     async def servers(self, request: Request, asked: Annotated[TierParameters, Query()]) -> Response:
         """How each server is doing, and how many tools it has."""
@@ -312,6 +345,19 @@ class OperatorRoutes:
 
         cache, place = self.tier_answers.cache, (self.caller, key)
         return answer(request, await cache.get(kind, place, made, REPORT_SECONDS, version=version, counted=False))
+
+
+def _moment(what: str, text: str) -> float:
+    """The moment that a request names, or the beginning of time.
+
+    Raises:
+        InvalidArguments: it names none.
+    """
+    found = read_moment(text, time()) if text else 0.0
+    if found is None:
+        wanted = f"since: 15m, 2h, 3d, or a date such as 2026-01-31T12:00, not {text[:100]!r}"
+        raise InvalidArguments(what, details=(wanted,))
+    return found
 
 
 def _send(request: Request, body: dict[str, Any]) -> Response:
@@ -433,8 +479,12 @@ class JournalHealth(Shape):
     lost: int
 
 
+READY_SECONDS = 0.5
+"""How long a start waits for the first answers of servers: those that hang must not make a gateway unready."""
+
+
 class Ready(Shape):
-    """Whether every server has been asked once, and what is in trouble."""
+    """Whether the gateway may be used, which servers are still to come, and what is in trouble."""
 
     ready: bool
     starting: list[str] = Field(description="Servers that are being asked for the first time.")
@@ -448,7 +498,7 @@ class HealthRoutes:
     """Says how the application is doing, without asking anybody."""
 
     def __init__(self, application: Application) -> None:
-        self._application = application
+        self._application, self.began = application, monotonic()
         # Of this application's own: two applications in one process share no number.
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(Metrics(application))
@@ -459,23 +509,24 @@ class HealthRoutes:
         return _send_fresh({"live": True})
 
     async def ready(self) -> Response:
-        """503 while servers are being asked for the first time; trouble with the store does not stop calls."""
+        """503 for a moment while servers are asked for the first time; trouble with the store does not stop calls."""
         admin, scripts = self._application.admin, self._application.scripts
         starting = sorted(admin.refresher.starting())
+        is_ready = not starting or monotonic() - self.began >= READY_SECONDS
         state = journal_state(self._application)
         trouble = admin.trouble or (state.trouble if state else "")
         waiting, dropped, lost = (state.waiting, state.dropped, state.lost) if state else (0, 0, 0)
         if scripts is not None:
             scripts.examine_soon()  # the first who asks begins to find out, and nobody waits for it
         found = {
-            "ready": not starting,
+            "ready": is_ready,
             "starting": starting,
             "store": trouble or "ok",
             "journal": {"waiting": waiting, "dropped": dropped, "lost": lost},
             "scripts": scripts.state if scripts is not None else "off",
             "degraded": bool(trouble or dropped or lost or (scripts is not None and scripts.is_degraded)),
         }
-        return _send_fresh(found, 503 if starting else 200)
+        return _send_fresh(found, 200 if is_ready else 503)
 
     async def metrics(self) -> Response:
         """Counters, gauges and a histogram, in the text format of Prometheus."""
@@ -493,6 +544,7 @@ def add_routes(app: FastAPI, operators: OperatorRoutes, health: HealthRoutes) ->
     add = partial(app.add_api_route, tags=["operators"], dependencies=[Depends(asked_once)])
     add("/api/v1/stats", operators.stats, response_model=StatsResponse, responses=away)
     add("/api/v1/calls", operators.calls, response_model=CallsResponse, responses=away)
+    add("/api/v1/events", operators.events, response_model=EventsResponse, responses=away)
     add("/api/v1/servers", operators.servers, response_model=ServersResponse, responses=invalid)
     add("/api/v1/budget", operators.budget, response_model=BudgetResponse, responses=invalid)
     clears: dict[str, Any] = {"methods": ["DELETE"], "response_model": ClearedResponse, "responses": invalid}
@@ -504,7 +556,7 @@ def add_routes(app: FastAPI, operators: OperatorRoutes, health: HealthRoutes) ->
     }
     add("/api/v1/reload", operators.reload, methods=["POST"], response_model=ReloadResponse, responses=refused)
     watch = partial(app.add_api_route, tags=["health"])
-    unready: Responses = {503: {"model": Ready, "description": "Servers are being asked for the first time."}}
+    unready: Responses = {503: {"model": Ready, "description": "It has just started and asks its servers."}}
     watch("/livez", health.live, response_model=Live)
     watch("/readyz", health.ready, response_model=Ready, responses=unready)
     watch("/metrics", health.metrics, response_class=MetricsText)
