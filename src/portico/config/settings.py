@@ -69,6 +69,8 @@ def _xdg(environ: Mapping[str, str], variable: str, default: str) -> Path:
     return Path(given) if os.path.isabs(given) else home_folder(environ) / default
 
 
+OFFICIAL_REGISTRY = "https://registry.modelcontextprotocol.io"
+"""The registry of MCP servers that is asked unless the config names others."""
 SURFACES = ("discover", "static", "search", "capabilities", "gateway")
 """The surfaces that `surface` may name."""
 
@@ -167,12 +169,14 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSettings:
-    """Pins, explicit categories, example prompts by `server.tool`, and the counter of tokens."""
+    """Pins, explicit categories, example prompts by `server.tool`, the counter of tokens, and lists of servers."""
 
     pins: tuple[str, ...] = ()
     categories: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)
     tokens: str = "estimate"
+    mcp_registries: tuple[str, ...] = (OFFICIAL_REGISTRY,)
+    """URLs of registries of MCP servers, and files in the shape of their answers; the first that has a name counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
