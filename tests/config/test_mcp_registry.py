@@ -141,6 +141,9 @@ def test_arguments_of_the_runtime_stand_before_the_package_each_once() -> None:
         package(environmentVariables=[{"name": "PATH", "value": "/tmp"}]),
         package(environmentVariables=[{"name": "LD_PRELOAD", "value": "/tmp/x.so"}]),
         package(environmentVariables=[{"name": "A=B"}]),
+        package(environmentVariables=[{"name": "npm_config_registry", "value": "https://example.com"}]),
+        package("pypi", environmentVariables=[{"name": "UV_INDEX_URL", "isRequired": True}]),
+        package("oci", "ana/sums", environmentVariables=[{"name": "DOCKER_HOST", "value": "tcp://example.com"}]),
         package(packageArguments=[positional(value="a\nb")]),
         package(packageArguments=[positional(value="a\u200bb")]),
         package(packageArguments=[positional(value="a" * 5_000)]),
@@ -159,6 +162,9 @@ def test_what_could_run_or_reach_something_else_is_refused(listed: dict[str, Any
 @pytest.mark.parametrize(
     "arguments",
     [
+        [named("--registry", value="https://example.com")],
+        [named("-p", value="another-package")],
+        [positional(value="-c")],
         [named("-c", value="touch x")],
         [named("--call", value="touch x")],
         [named("--call=touch x")],
@@ -171,6 +177,23 @@ def test_what_could_run_or_reach_something_else_is_refused(listed: dict[str, Any
 def test_a_runtime_runs_the_package_and_nothing_else(arguments: list[dict[str, Any]]) -> None:
     with pytest.raises(ConfigError, match="could run something else"):
         entry(package(runtimeArguments=arguments))
+
+
+@pytest.mark.requirement("P-ADD-UNTRUSTED")
+@pytest.mark.parametrize(
+    "listed",
+    [
+        package("pypi", runtimeArguments=[named("--from", value="another-package")]),
+        package("pypi", runtimeArguments=[named("--index-url", value="https://example.com")]),
+        package("pypi", runtimeArguments=[positional(value="--default-index=https://example.com")]),
+        package("oci", "ana/sums", runtimeArguments=[named("--entrypoint", value="sh")]),
+        package("nuget", "Ana.Sums", runtimeArguments=[named("--source", value="https://example.com")]),
+    ],
+    ids=str,
+)
+def test_a_package_comes_from_where_its_runtime_looks(listed: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="could run something else"):
+        entry(listed)
 
 
 @pytest.mark.requirement("P-ADD-UNTRUSTED")

@@ -46,12 +46,26 @@ _VERSIONS = {
 }
 _USUAL_SOURCES = frozenset({"registry.npmjs.org", "pypi.org", "api.nuget.org", "docker.io"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
-_LOADER = re.compile(r"PATH|LD_.*|DYLD_.*", re.IGNORECASE)
+_LOADER = re.compile(
+    r"PATH|HOME|SHELL|IFS|ENV|BASH_ENV|(?:LD|DYLD|UV|PIP|NPM_CONFIG|DOCKER|CONTAINER)_.*|NODE_(?:OPTIONS|PATH)"
+    r"|PYTHON(?:PATH|HOME|STARTUP)",
+    re.IGNORECASE,
+)
+"""Variables that decide which program runs, and where it comes from."""
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _HELD = re.compile(r"\0([^\0]+)\0")
 _BRACED = re.compile(r"\{([^{}]+)\}")
-_SHELL_OPTIONS = re.compile(r"-c|--call(?:=.*)?|--shell(?:=.*)?|--script-shell(?:=.*)?|-[a-z]*c[a-z]*")
+_OTHER_PROGRAMS = {
+    "npm": re.compile(r"-[a-z]*[cp].*|--(?:call|shell|script-shell|package|registry|prefix|userconfig|globalconfig)"),
+    "pypi": re.compile(
+        r"-[a-z]*[fi].*|--(?:from|index|index-url|default-index|extra-index-url|find-links|with-editable"
+        r"|with-requirements|config-file|directory|project|env-file)"
+    ),
+    "oci": re.compile(r"--(?:entrypoint|env-file)"),
+    "nuget": re.compile(r"--(?:source|add-source|configfile)"),
+}
+"""Options of the runtimes that would run something else, or take it from elsewhere."""
 _WIDE = re.compile(
     r"--privileged|-v|--volume|--mount|--net|--network|--pid|--ipc|--userns|--device|--cap-add|--security-opt"
 )
@@ -545,8 +559,8 @@ def _check_runtime_words(package: ListedPackage, words: Sequence[str]) -> None:
     """Refuse arguments of the runtime that would run something else than the package."""
     before = ""
     for word in _without(words, {"run"}, package):
-        is_shell = package.kind in ("npm", "nuget") and _SHELL_OPTIONS.fullmatch(word)
-        if is_shell or not (word.startswith("-") or before.startswith("-")):
+        is_other = _OTHER_PROGRAMS[package.kind].fullmatch(word.partition("=")[0])
+        if is_other or not (word.startswith("-") or before.startswith("-")):
             problem = f"its runtime is to be started with {word!r}, which could run something else than {package.label}"
             raise ConfigError(
                 problem, fix="Choose another of its packages with --package, or its address with --remote."

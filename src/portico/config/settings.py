@@ -262,6 +262,7 @@ def _values_by_key(settings: GatewaySettings) -> dict[str, object]:
         "search": replace(settings.search, semantic=None),
         "semantic": settings.search.semantic,
         "tokens": catalog.tokens,
+        "mcp_registries": catalog.mcp_registries,
         "surface": settings.surface,
         "profile": settings.profile,
         "host": http.host,

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import anyio
 import pytest
@@ -21,6 +22,7 @@ import pytest
 from portico.errors import UpstreamGone
 from portico.surfaces.cli.context import Exit
 from portico.surfaces.cli.install_commands import MOST_BYTES, AnswerFiles, KeptAnswer, RegistryApi
+from tests.house.source import ROOT
 from tests.journeys.running import gateway, write_config
 from tests.processes import inherited
 
@@ -127,6 +129,30 @@ def test_a_server_is_added_by_name_and_checked(shell: Shell, registry: ListingSe
     assert (called.code, called.out) == (0, "8\n")
 
 
+@pytest.mark.requirement("P-ADD-BY-NAME", "P-FIND-SERVER")
+def test_the_guide_shows_what_happens(shell: Shell, programs: Path) -> None:
+    """Its transcript, with this server in the place of the registry and this folder in that of the home."""
+    page = (ROOT / "docs" / "guides" / "add-servers.md").read_text(encoding="utf-8")
+    block = page.partition("<!-- run by: tests/surfaces/cli/test_install_by_name.py -->\n```\n")[2].partition("```")[0]
+    key = {"name": "SUMS_KEY", "isRequired": True, "isSecret": True}
+    with listing(
+        listed(
+            "io.github.ana/sums",
+            version="1.2.0",
+            description="Add and divide.",
+            repository={"url": "https://github.com/ana/sums", "source": "github"},
+            packages=[pypi("ana-sums", version="1.2.0", environmentVariables=[key])],
+        )
+    ) as registry:
+        shell.configure(json.dumps({"mcp_registries": [registry.url]}))
+        shown = block.replace("https://registry.modelcontextprotocol.io", registry.url)
+        shown = shown.replace("/home/ana/.config/portico", str(shell.home))
+        first, *others = shown.removeprefix("$ portico ").split("\n$ portico ")
+        for step in (first, *others):
+            command, _, said = step.partition("\n")
+            assert run(shell, *command.split(), path=programs).out.strip() == said.strip()
+
+
 @pytest.mark.requirement("P-ADD-BY-NAME")
 def test_without_a_terminal_and_without_yes_it_is_shown_and_nothing_is_written(
     shell: Shell, registry: ListingServer, programs: Path
@@ -178,6 +204,7 @@ def test_a_secret_is_kept_in_a_file_of_its_own_and_reaches_the_server(shell: She
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert "s'3" not in (shell.home / "portico.yaml").read_text()
     assert "3 cr" not in ended.out + ended.err
+    assert f"its variables stay in {kept}; delete" in run(shell, "remove", "calculator").out
     assert json.loads((shell.home / "seen.json").read_text())["key"] == "s'3 cr\"et#"
 
 
@@ -443,6 +470,30 @@ def test_kept_answers_are_bounded_and_damaged_ones_are_none(tmp_path: Path) -> N
     for file in tmp_path.iterdir():
         file.write_text("{")
     assert files.read("http://a/209") is None
+
+
+@pytest.mark.requirement("P-ADD-BY-NAME")
+def test_a_running_gateway_takes_a_server_over_that_is_added_by_name(
+    shell: Shell, registry: ListingServer, programs: Path
+) -> None:
+    write_config(shell.home, {})
+    with gateway(shell.home) as running:
+        ended = run(shell, "add", NAME, "--registry", registry.url, "--yes", path=programs)
+        assert ended.code == 0
+        base = running.url.removesuffix("/mcp")
+        with urlopen(Request(f"{base}/api/v1/reload", method="POST"), timeout=30) as answer:  # or it does so by itself
+            assert answer.status == 200
+        with urlopen(f"{base}/api/v1/servers", timeout=30) as answer:
+            assert "calculator" in answer.read().decode()
+
+
+@pytest.mark.requirement("P-ADD-BY-NAME")
+def test_adding_a_command_loads_no_http_client(shell: Shell) -> None:
+    code = "import sys; from portico.__main__ import main\ntry: main()\nfinally: print('aiohttp' in sys.modules)"
+    environ = {**inherited("PATH", "PYTHONPATH"), "PORTICO_HOME": str(shell.home)}
+    command = [sys.executable, "-c", code, "add", "x", "--", "ls"]
+    done = subprocess.run(command, env=environ, cwd=shell.home, capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout.splitlines()[-1] == "False", done
 
 
 @pytest.mark.requirement("P-CLI-ADD")

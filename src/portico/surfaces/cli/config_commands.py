@@ -93,6 +93,9 @@ def remove(
     with edited(file, os.environ, Path.cwd()):
         remove_server(file, name)
     say(f"removed {name} from {file}")
+    kept = known[name].get("envFile") if isinstance(known[name], dict) else None
+    if kept:
+        say(f"its variables stay in {kept}; delete that file when nothing else needs it")
 
 
 def import_(
