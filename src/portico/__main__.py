@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 from portico.domain import VERSION
 
 if TYPE_CHECKING:
+    import typer
+
     from portico.application import Application
+    from portico.surfaces.cli.context import ListedChoice
     from portico.surfaces.mcp.stdio_opening import EarlyPipe
 
 
@@ -54,7 +57,12 @@ def _run(pipe: EarlyPipe | None) -> None:
     begin_logs(os.environ.get(LEVEL_VARIABLE, ""))
     serve = partial(_serve, pipe=pipe)
     cli_context = CliContext(
-        open_app=_open_app, serve=serve, demo=_demo, version=VERSION, surface_tokens=_surface_tokens
+        open_app=_open_app,
+        serve=serve,
+        demo=_demo,
+        version=VERSION,
+        surface_tokens=_surface_tokens,
+        add_by_name=_add_by_name,
     )
     run_cli(cli_context)
 
@@ -95,6 +103,12 @@ def _demo(once: bool, port: int | None) -> None:
     from portico.samples.demo import run_demo
 
     run_demo(once=once, port=port)
+
+
+def _add_by_name(ctx: typer.Context, choice: ListedChoice) -> None:
+    from portico.surfaces.cli.install_commands import add_by_name
+
+    add_by_name(ctx, choice)
 
 
 def _surface_tokens(application: Application, surface: str) -> int:

@@ -14,7 +14,7 @@ from portico.domain.server import ConfigChange, ServerLabels, ServerSpec, ToolFi
 
 SETTINGS = GatewaySettings(home=InstallationPaths(config=Path(), data=Path()))
 NOT_OF_THE_FILE = {"home", "problems", "refused", "servers", "reload", "database_uri"}
-LIVE = {"pins", "categories", "examples"}
+LIVE = {"pins", "categories", "examples", "mcp_registries"}
 ONE = ServerSpec(name="one", transport="stdio", command="one")
 
 

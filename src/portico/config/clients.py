@@ -140,7 +140,7 @@ def _replaced(value: Any, variable: re.Pattern[str]) -> Any:
 
 OWN_KEYS = (
     "surface servers mcpServers databases python yaml pins store journal host port http log categories examples search"
-    " semantic profiles tokens renew capabilities hooks scripts results allow_superuser".split()
+    " semantic profiles tokens renew capabilities hooks scripts results allow_superuser mcp_registries".split()
 )
 """The top-level keys of a Portico config."""
 

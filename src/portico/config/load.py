@@ -217,6 +217,7 @@ def _own(fields: Fields, home: InstallationPaths) -> GatewaySettings:
             examples=fields.pairs("examples"),
             tokens=choice(("estimate", "exact"))(fields, "tokens") or "estimate",
             renew=fields.switch("renew") is not False,
+            mcp_registries=_registries(fields),
         ),
         search=SearchSettings(**fields.given("search", SEARCH), semantic=_semantic(fields)),
         capabilities=CapabilitiesSettings(**fields.given("capabilities", CAPABILITIES)),
@@ -234,6 +235,17 @@ def _sources(fields: Fields, key: str) -> tuple[str, ...]:
         if not text.strip() and not str(fields.table[key][index] or "").strip():
             fields.report("this is empty", key, index, fix="Write a module or a path, or delete it.", fatal=False)
     return tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+
+
+def _registries(fields: Fields) -> tuple[str, ...]:
+    """URLs and files that list MCP servers; the official registry where none is named."""
+    named = _sources(fields, "mcp_registries")
+    for at, name in enumerate(named):
+        if "://" in name and (not is_address(name) or "@" in urlsplit(name).netloc):
+            fix = "Write https://HOST, without a user, or the path of a file."
+            fields.report("this is not the address of a registry", "mcp_registries", at, fix=fix, fatal=False)
+    usable = tuple(name for name in named if "://" not in name or (is_address(name) and "@" not in name))
+    return usable if named else CatalogSettings().mcp_registries
 
 
 def _prefix(fields: Fields, *path: str) -> str | None:

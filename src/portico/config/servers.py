@@ -80,7 +80,9 @@ def read_server(
     if not enabled:
         fields.variables = replace(variables, lenient=True)
     _report_unknown(fields, is_ours=dialect == "portico")
-    spec = _server(name, fields, enabled)
+    if from_file := _from_file(fields):  # what the environment says counts more
+        fields.variables = replace(fields.variables, environ={**from_file, **fields.variables.environ})
+    spec = _server(name, fields, enabled, from_file)
     return EntryOutcome(spec=spec if fields.is_usable else None, problems=tuple(fields.problems))
 
 
@@ -112,7 +114,7 @@ def _report_unknown(fields: Fields, *, is_ours: bool) -> None:
             fields.report("this field is not known", key, fix=fix, fatal=fatal)
 
 
-def _server(name: str, fields: Fields, enabled: bool) -> ServerSpec:
+def _server(name: str, fields: Fields, enabled: bool, from_file: Mapping[str, str]) -> ServerSpec:
     command, args = _command_line(fields)
     url = _url(fields)
     overrides = _overrides(fields)
@@ -133,7 +135,7 @@ def _server(name: str, fields: Fields, enabled: bool) -> ServerSpec:
         transport=_transport(fields, command, url),
         command=command,
         args=args,
-        env=_environment(fields),
+        env=_environment(fields, from_file),
         cwd=_folder(fields),
         url=url,
         headers=_headers(fields),
@@ -221,9 +223,9 @@ def _url(fields: Fields) -> str:
     return url
 
 
-def _environment(fields: Fields) -> dict[str, str]:
+def _environment(fields: Fields, from_file: Mapping[str, str]) -> dict[str, str]:
     """The variables of `env`, and below them those of the file of `envFile`."""
-    env = {**_from_file(fields), **fields.pairs("env")}
+    env = {**from_file, **fields.pairs("env")}
     for name in env:
         if not name or "=" in name or "\0" in name:
             fields.report("this is not a variable's name", "env", name, fix='Write the variable as NAME: "value".')

@@ -69,6 +69,8 @@ def _xdg(environ: Mapping[str, str], variable: str, default: str) -> Path:
     return Path(given) if os.path.isabs(given) else home_folder(environ) / default
 
 
+OFFICIAL_REGISTRY = "https://registry.modelcontextprotocol.io"
+"""The registry of MCP servers that is asked unless the config names others."""
 SURFACES = ("discover", "static", "search", "capabilities", "gateway")
 """The surfaces that `surface` may name."""
 
@@ -167,7 +169,7 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSettings:
-    """Pins, explicit categories, example prompts by `server.tool`, the counter of tokens, and whether to ask again."""
+    """Pins, explicit categories, example prompts by `server.tool`, the counter of tokens, and where servers are listed."""
 
     pins: tuple[str, ...] = ()
     categories: Mapping[str, str] = field(default_factory=dict)
@@ -175,6 +177,8 @@ class CatalogSettings:
     tokens: str = "estimate"
     renew: bool = True
     """Whether servers are asked again whose stored definitions may be old."""
+    mcp_registries: tuple[str, ...] = (OFFICIAL_REGISTRY,)
+    """URLs of registries of MCP servers, and files in the shape of their answers; the first that has a name counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +265,7 @@ def _values_by_key(settings: GatewaySettings) -> dict[str, object]:
         "semantic": settings.search.semantic,
         "tokens": catalog.tokens,
         "renew": catalog.renew,
+        "mcp_registries": catalog.mcp_registries,
         "surface": settings.surface,
         "profile": settings.profile,
         "host": http.host,

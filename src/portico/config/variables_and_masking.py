@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portico.documents.document import Document, read_text
+from portico.documents.document import Document, read_text, write_atomically
 from portico.documents.values_with_positions import Node
 from portico.errors import ConfigError
 from portico.text.redaction import ASSIGNMENT, ENV_FLAGS, SECRET_NAME, TOKEN
@@ -37,6 +37,26 @@ def read_env_file(file: Path) -> dict[str, str]:
             raise ConfigError("this line is not a variable", file=str(file), line=number, fix=fix)
         found[match["name"]] = _value(match["value"])
     return found
+
+
+def write_env_file(file: Path, values: Mapping[str, str]) -> None:
+    """Write a file of variables that reads back as it was meant, for its owner alone.
+
+    Raises:
+        ConfigError: a value cannot be written so, or the file cannot be written; nothing has changed then.
+    """
+    lines = []
+    for name, value in values.items():
+        written = next((text for text in _spellings(value) if _value(text) == value), None)
+        if written is None or not _LINE.fullmatch(f"{name}={written}"):
+            raise ConfigError(f"the value of {name} cannot be written into a file of variables", file=str(file))
+        lines.append(f"{name}={written}\n")
+    write_atomically(file, "".join(lines).encode())
+
+
+def _spellings(value: str) -> tuple[str, ...]:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return (f"'{value}'", f'"{escaped}"', value)
 
 
 def _value(text: str) -> str:

@@ -35,7 +35,8 @@ COMMANDS = {
     "calls": "Show single calls, the newest last: which tool, how it ended, how long it took; never what was in them.",
     "events": "Show what happened to servers and to gateways, the newest last: starts, ends, failures, changes of the "
     "config.",
-    "add": "Add a server to the config.",
+    "find-server": "Find servers to add, in registries of MCP servers.",
+    "add": "Add a server to the config: by its command or URL, or by its name in a registry.",
     "remove": "Remove a server from the config.",
     "import": "Bring in the servers of a client's config file (JSON, JSONC, YAML or TOML).",
     "install": "Enter Portico in a client's config file, with a backup; --undo takes the entry out again.",
@@ -82,7 +83,7 @@ for _name, _help in COMMANDS.items():
 
 def load_command(name: str) -> Any:
     """A command with its options; only its own module is loaded, for the others may be slow to import."""
-    function = getattr(_module_of(name), f"{name}_" if name in ("list", "import") else name)
+    function = getattr(_module_of(name), f"{name}_" if name in ("list", "import") else name.replace("-", "_"))
     if isinstance(function, typer.Typer):
         command: Any = typer.main.get_group(function)
     else:
@@ -119,6 +120,10 @@ def _module_of(command: str) -> ModuleType:
             from . import registry_commands
 
             return registry_commands
+        case "find-server":
+            from . import install_commands
+
+            return install_commands
         case _:
             from . import config_commands
 

@@ -23,12 +23,13 @@ from portico.config.edit_and_import import (
     server_entries,
 )
 from portico.config.install import InstallPlan, apply, apply_undo, plan_install, plan_local_removal, plan_undo
+from portico.config.mcp_registry import RUNTIMES
 from portico.config.variables_and_masking import mask
 from portico.domain.server import PORT
 from portico.errors import ConfigError, UnknownServer
 from portico.text.untrusted import printable
 
-from .context import Exit, Json, complete_server, options
+from .context import Exit, Json, ListedChoice, complete_server, options
 from .output_and_logs import data, problems, say, table, warn
 
 MARKS = {"add": "+", "same": "=", "conflict": "!", "skip": "-", "problem": "x"}
@@ -38,11 +39,40 @@ MARKS = {"add": "+", "same": "=", "conflict": "!", "skip": "-", "problem": "x"}
 def add(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="What the server is to be called.")],
-    target: Annotated[list[str], typer.Argument(help="-- COMMAND ARG..., or a URL.", metavar="-- COMMAND... | URL")],
+    target: Annotated[
+        list[str] | None, typer.Argument(help="-- COMMAND ARG..., or a URL.", metavar="[-- COMMAND... | URL]")
+    ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="KEY=VALUE for the command.")] = None,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", help="'NAME: VALUE' for the URL.")] = None,
+    as_name: Annotated[str, typer.Option("--as", help="By name: what it is to be called.")] = "",
+    values: Annotated[list[str] | None, typer.Option("--set", help="By name: NAME=VALUE, or NAME for ${NAME}.")] = None,
+    package: Annotated[str, typer.Option(help="By name: npm, pypi, oci or nuget.")] = "",
+    remote: Annotated[bool, typer.Option("--remote", help="By name: its address, no package.")] = False,
+    version: Annotated[str, typer.Option(help="By name: this version, not the newest.")] = "",
+    registry: Annotated[str | None, typer.Option(help="By name: a URL or FILE, not the config's.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="By name: add it without a question.")] = False,
 ) -> None:
-    """Add a server to the config."""
+    """Add a server to the config: by its command or URL, or by its name in a registry."""
+    choice = ListedChoice(
+        name=name,
+        local_name=as_name,
+        wanted=_wanted(package, remote=remote),
+        version=version,
+        registry=registry,
+        values=_values_to_set(values or []),
+        is_confirmed=yes,
+    )
+    if not target:
+        if env or header:
+            raise typer.BadParameter("--env and --header go with a command or a URL; by name it is --set NAME=VALUE")
+        add_listed = options(ctx).cli_context.add_by_name
+        assert add_listed is not None, "the command line has been given it"
+        add_listed(ctx, choice)
+        return
+    if choice != ListedChoice(name=name):
+        raise typer.BadParameter(
+            "--as, --set, --package, --remote, --version, --registry and --yes go with a name alone"
+        )
     entry = _entry(target, env or [], header or [])
     file = config_file(ctx)
     with edited(file, os.environ, Path.cwd()):
@@ -63,6 +93,9 @@ def remove(
     with edited(file, os.environ, Path.cwd()):
         remove_server(file, name)
     say(f"removed {name} from {file}")
+    kept = known[name].get("envFile") if isinstance(known[name], dict) else None
+    if kept:
+        say(f"its variables stay in {kept}; delete that file when nothing else needs it")
 
 
 def import_(
@@ -101,6 +134,25 @@ def config_file(ctx: typer.Context) -> Path:
     """
     found = find_config(options(ctx).config, os.environ, Path.cwd())
     return found or find_paths(os.environ, Path.cwd()).config_file
+
+
+def _wanted(package: str, *, remote: bool) -> str:
+    if package and remote:
+        raise typer.BadParameter("--package and --remote exclude each other")
+    if package not in ("", *RUNTIMES):
+        raise typer.BadParameter(f"--package is one of {', '.join(RUNTIMES)}, not {package!r}")
+    return "remote" if remote else package
+
+
+def _values_to_set(pairs: list[str]) -> dict[str, list[str]]:
+    """Values by name, several where a name is repeated; a name alone stands for the variable of that name."""
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not (equals or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)):
+            raise typer.BadParameter("--set takes NAME=VALUE, or NAME for the variable of that name")
+        found.setdefault(name, []).append(value if equals else f"${{{name}}}")
+    return found
 
 
 def _entry(target: list[str], env: list[str], headers: list[str]) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +33,20 @@ class Exit(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedChoice:
+    """A server that a registry lists, as `portico add` was told it: by name, and what to do about it."""
+
+    name: str
+    local_name: str = ""
+    wanted: str = ""
+    """The kind of package to start it from, or `remote`; empty for whatever works here."""
+    version: str = ""
+    registry: str | None = None
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    is_confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CliContext:
     """Functions that commands call to open, serve and show an application."""
 
@@ -42,6 +56,8 @@ class CliContext:
     demo: Callable[[bool, int | None], None]
     version: str
     surface_tokens: Callable[[Application, str], int]
+    add_by_name: Callable[[typer.Context, ListedChoice], None] | None = None
+    """Adds a server that a registry lists; it brings an HTTP client, which other commands must not load."""
 
 
 @dataclass(slots=True, kw_only=True)
