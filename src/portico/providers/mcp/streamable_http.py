@@ -387,7 +387,11 @@ class HttpTransport(Transport):
                 if method == "initialize":
                     self._session = response.headers.get(SESSION, "")
                 if kind.startswith("application/json"):
-                    return _find_answer(await self._read_body(response, request.timeouts))
+                    answer = _find_answer(await self._read_body(response, request.timeouts), request.id)
+                    if self._is_of_another(answer, request.id):
+                        said = "the server answered another request than the one that it was sent"
+                        raise ExchangeFault(said, sent=Sent.UNKNOWN)
+                    return answer
                 if kind.startswith("text/event-stream"):
                     return await self._read_stream(response, request)
             raise await self._refused(response, method)
@@ -425,13 +429,16 @@ class HttpTransport(Transport):
     async def _read_events(self, response: aiohttp.ClientResponse, request: HttpRequest) -> JsonObject | None:
         """Read one stream up to the answer of the request, or to its end."""
         parser, slot = EventParser(request.timeouts.bounds), LargeAnswerSlot(self._large)
+        misspelled: JsonObject | None = None
         try:
             async for chunk in response.content.iter_any():
                 for piece in split_chunk(chunk):
                     for event in parser.feed(piece):
                         request.event_id = event.id or request.event_id
                         answer = await self._take(event.data, request)
-                        if answer is not None:
+                        if answer is not None and str(answer.get("id")) != str(request.id):
+                            misspelled = misspelled or answer
+                        elif answer is not None:
                             if not response.content.at_eof():
                                 with anyio.move_on_after(LINGER):
                                     while await response.content.readany():
@@ -443,7 +450,8 @@ class HttpTransport(Transport):
                 request.retry = request.retry if parser.retry is None else parser.retry
         finally:
             slot.release()
-        return None
+        # Who answers nothing else on this stream has answered this request, however the number is spelled.
+        return misspelled
 
     async def _take(self, data: bytes | bytearray, request: HttpRequest) -> JsonObject | None:
         """Take one event; the answer, if it is the one of this request."""
@@ -457,8 +465,7 @@ class HttpTransport(Transport):
             return None
         method, params = message.get("method"), message.get("params")
         if "method" not in message:
-            # A server that answers on this stream answers this request, however it spells the number.
-            return message if request.id else None
+            return message if request.id and not self._is_of_another(message, request.id) else None
         if message.get("id") is not None:
             # What comes by the session's own stream belongs to no call, says the specification.
             reply = self._notifications.answer(message, self._tell, is_own_stream=True)
@@ -469,6 +476,11 @@ class HttpTransport(Transport):
         elif isinstance(method, str):
             self._notifications.receive(method, params)
         return None
+
+    def _is_of_another(self, message: JsonObject, id: int) -> bool:
+        """Whether an answer has the number of another request of ours, open or done."""
+        number = message.get("id")
+        return type(number) is int and 0 < number <= self._last_id and number != id
 
     async def _progress(self, params: JsonObject, request: HttpRequest) -> None:
         token = params.get("progressToken")
@@ -559,15 +571,16 @@ class HttpTransport(Transport):
         return fault
 
 
-def _find_answer(body: bytes | bytearray) -> JsonObject:
+def _find_answer(body: bytes | bytearray, id: int) -> JsonObject:
     try:
         found = decode(body)
     except GarbledMessage as error:
         said = "an empty body" if not body or body.isspace() else "what is not valid JSON"
         raise ExchangeFault(f"the server answered with {said}", sent=Sent.ANSWERED) from error
-    for message in found if isinstance(found, list) else (found,):
-        if isinstance(message, dict) and "method" not in message:
-            return message
+    given = found if isinstance(found, list) else (found,)
+    answers = [message for message in given if isinstance(message, dict) and "method" not in message]
+    if answers:
+        return next((answer for answer in answers if str(answer.get("id")) == str(id)), answers[0])
     raise ExchangeFault("the server's answer is no JSON-RPC response", sent=Sent.ANSWERED)
 
 
