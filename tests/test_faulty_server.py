@@ -76,6 +76,7 @@ EXPECTED = {
 """By kind, what the caller of the tool gets, and how often the tool has run."""
 
 
+@pytest.mark.requirement("F06", "F14", "F15", "F17", "F20")
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("kind", EXPECTED)
 async def test_a_fault_of_a_call_is_what_its_kind_says_and_the_next_call_works(
@@ -157,11 +158,12 @@ async def test_starts_are_counted_over_the_life_of_a_log(tmp_path: Path) -> None
         await provider.aclose()
 
 
+@pytest.mark.requirement("F04", "F05")
 @pytest.mark.parametrize(
     "fault",
     [
         PlannedFault(kind="write", at="start", text="\ufeffStarting 99 %\r\n", count=100),
-        PlannedFault(kind="stderr", at="start", size=4 << 20, text="the end"),
+        PlannedFault(kind="stderr", at="start", size=100 << 20, text="the end"),
         PlannedFault(kind="delay", at="start", seconds=0.1),
         PlannedFault(kind="stay", at="start"),
     ],

@@ -19,7 +19,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -45,7 +45,7 @@ class PlannedFault:
     """`start`, `handshake`, `list` or `call`."""
     tool: str = ""
     """The only tool whose calls it meets."""
-    numbers: tuple[int, ...] = ()
+    numbers: Sequence[int] = ()
     """The only starts, or requests of one start at this moment, that it meets; the first is 1."""
     chance: float = 1.0
     """The share of them that it meets, by the plan's seed."""
@@ -165,6 +165,11 @@ class FaultyServer:
     def executions(self) -> Counter[str]:
         """How often each tool has run."""
         return Counter(entry["ran"] for entry in self._entries() if "ran" in entry)
+
+    @property
+    def runs(self) -> list[tuple[str, JsonObject]]:
+        """Every run of a tool with its arguments, the oldest first."""
+        return [(entry["ran"], entry["arguments"]) for entry in self._entries() if "ran" in entry]
 
     @property
     def starts(self) -> list[int]:
@@ -296,8 +301,9 @@ class _Asked:
         if self.method == "tools/list":
             return {"result": {"tools": plan.definitions()}}
         if self.tool in {tool["name"] for tool in plan.definitions()}:
-            self.server.log.add(ran=self.tool)
-            text = json.dumps(self.params.get("arguments") or {})
+            arguments = self.params.get("arguments") or {}
+            self.server.log.add(ran=self.tool, arguments=arguments)
+            text = json.dumps(arguments)
             return {"result": {"content": [{"type": "text", "text": text}]}}
         if self.method in ("ping", "logging/setLevel"):
             return {"result": {}}

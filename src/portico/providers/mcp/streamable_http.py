@@ -60,6 +60,12 @@ EXCERPT, EXCERPT_READ = 200, 65_536
 """Characters of a refusal that are told, and bytes of it that are read."""
 
 
+PROXY_WANTS_CREDENTIALS = 407
+PROXY_FIX = "put the user and the password of the proxy into HTTP_PROXY and HTTPS_PROXY"
+CERTIFICATES = {9: "tls_expired", 10: "tls_expired", 62: "tls_host", 63: "tls_host", 64: "tls_host"}
+"""The causes that OpenSSL's codes for certificates mean: one out of its time, or for another host."""
+
+
 def parse_url(spec: ServerSpec) -> URL:
     """The address of a server.
 
@@ -101,7 +107,8 @@ def network_fault(error: BaseException, url: str) -> ExchangeFault:
 
     Only a connection that was never made is known to have carried nothing.
     """
-    where, cause = public_url(url), getattr(error, "os_error", None) or error
+    where = public_url(url)
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
 
     def reason(error: BaseException) -> str:
         return " ".join(str(error).split())[:300] or type(error).__name__
@@ -110,13 +117,19 @@ def network_fault(error: BaseException, url: str) -> ExchangeFault:
         return Lost(
             f"the TLS certificate or handshake of {where} was not accepted: {reason(cause)}",
             "check the `url`; for a private certificate authority set SSL_CERT_FILE",
+            cause=CERTIFICATES.get(getattr(cause, "verify_code", 0), "tls"),
         )
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Lost(f"the host name of {where} cannot be found", "check the `url` and your DNS")
+        return Lost(f"the host name of {where} cannot be found", "check the `url` and your DNS", cause="dns")
     if isinstance(cause, ConnectionRefusedError):
-        return Lost(f"{where} refused the connection", "check that the server runs and that the `url` has its port")
+        fix = "check that the server runs and that the `url` has its port"
+        return Lost(f"{where} refused the connection", fix, cause="refused")
+    if isinstance(error, aiohttp.ClientHttpProxyError) and error.status == PROXY_WANTS_CREDENTIALS:
+        return Lost(f"the proxy before {where} does not accept our credentials", PROXY_FIX, cause="proxy_auth")
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ClientHttpProxyError):
-        return Lost(f"{where} cannot be reached: {reason(cause)}", "check the `url`, the network and the proxy")
+        kind = "timeout" if isinstance(error, aiohttp.ConnectionTimeoutError) else "unreachable"
+        fix = "check the `url`, the network and the proxy"
+        return Lost(f"{where} cannot be reached: {reason(cause)}", fix, cause=kind)
     if isinstance(error, ValueError):
         return Lost(f"the request cannot be sent: {reason(error)}", "check the `url` and the `headers`")
     return ExchangeFault(f"the connection to {where} broke off: {reason(error)}", sent=Sent.UNKNOWN)
@@ -131,6 +144,9 @@ async def read_refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Ex
             fix = "the `Authorization` header of this server is set but not accepted: put a valid token there"
         said = f"{where} answered HTTP {status}: it does not accept our credentials"
         return Unauthorized(said, fix, sent=Sent.ANSWERED)
+    if status == PROXY_WANTS_CREDENTIALS:
+        said = f"the proxy before {where} does not accept our credentials"
+        return BadStatus(status, said, PROXY_FIX, cause="proxy_auth")
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -146,7 +162,8 @@ async def read_refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Ex
             return RpcError.read(message["error"])
     if status < 300:
         what = "an empty body" if not body else f"{kind} instead of JSON"
-        return BadStatus(status, f"{where} answered with {what}: it is not an MCP endpoint", "check the `url`")
+        said = f"{where} answered with {what}: it is not an MCP endpoint"
+        return BadStatus(status, said, "check the `url`", cause="not_mcp")
     return _bad_status(response, where, body.decode("utf-8", "replace"))
 
 
