@@ -52,6 +52,8 @@ PROMISES = {
     "P-PASS-PROGRESS": "Progress reaches the client, over both transports and in both eras.",
     "P-PASS-ERRORS": "A tool's own error stays a result.",
     "P-PASS-CANCEL": "A cancelled call leaves the server free.",
+    "P-CAUSES": "The reason that a server cannot be used is told in one word, too, for programs.",
+    "P-FAULT-KIT": "A server of `portico.testing` misbehaves as its plan says, and counts what it has run.",
     "P-UPSTREAM-BOUNDS": "No answer, list or flood of a server takes more than 200 MB, and other calls go on.",
     "P-PASS-PROMPTS": "Prompts and completion are passed through.",
     "P-PASS-RESOURCES": "Resources and templates are passed through.",

@@ -169,7 +169,7 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSettings:
-    """Pins, explicit categories, example prompts by `server.tool`, the counter of tokens, and where servers are listed."""
+    """Pins, categories, example prompts by `server.tool`, the counter of tokens, and where servers are listed."""
 
     pins: tuple[str, ...] = ()
     categories: Mapping[str, str] = field(default_factory=dict)

@@ -140,6 +140,8 @@ class Health:
     reason: str = ""
     stderr: str = ""
     pid: int | None = None
+    cause: str = ""
+    """The reason in one word for programs, where it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

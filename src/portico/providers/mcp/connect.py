@@ -179,6 +179,7 @@ def _unknown_revision(named: str) -> Lost:
     return Lost(
         f"the server speaks protocol revision {named}, which is not known here",
         f"known are {', '.join((*HANDSHAKE, MODERN))}: use a version of the server that speaks one of them",
+        cause="revision",
     )
 
 
@@ -411,4 +412,5 @@ class Connector:
                 f"the server did not answer the handshake within {self._spec.timeouts.start:g} s",
                 *([where] if transport.stderr.strip() else []),
                 "raise `timeouts.start` of this server if it needs longer",
+                cause="timeout",
             ) from None

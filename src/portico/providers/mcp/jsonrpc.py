@@ -133,7 +133,7 @@ class JsonRpcTransport(Transport):
     ) -> dict[str, Any]:
         """Send one request and return the result object of its answer."""
         if self.fault is not None:
-            raise Lost(*self.fault.details)
+            raise Lost(*self.fault.details, cause=self.fault.cause)
         self._last_id = id = self._last_id + 1
         params = add_envelope(params, self.dialect.envelope, None if on_progress is None else id)
         pending = self._pending[id] = PendingRequest(timeouts)
@@ -159,7 +159,7 @@ class JsonRpcTransport(Transport):
         """Take the news that the other end is gone."""
         if self.fault is None:
             self.fault = fault
-            self._fail_all(Lost(*fault.details, sent=Sent.UNKNOWN))
+            self._fail_all(Lost(*fault.details, sent=Sent.UNKNOWN, cause=fault.cause))
             self._on_lost()
 
     def close_requests(self) -> None:

@@ -203,7 +203,7 @@ class ConnectionLifecycle:
             except ExchangeFault as found:
                 # The call that waits for this connection has not been sent, whatever the handshake sent.
                 kind = Unauthorized if isinstance(found, Unauthorized) else Lost
-                fault = kind(*found.details)
+                fault = kind(*found.details, cause=found.cause)
             else:
                 self._wake.clear()
                 self._used_at = self._opened_at = asyncio.get_running_loop().time()
@@ -213,7 +213,7 @@ class ConnectionLifecycle:
                 self._connector.tell(said, f"it speaks {connection.about.version}")
                 return connection
         if scope.cancelled_caught and not self._is_closing:
-            fault = Lost(f"the server did not start within {start:g} s", "raise its `timeouts.start`")
+            fault = Lost(f"the server did not start within {start:g} s", "raise its `timeouts.start`", cause="timeout")
         self._fail(fault)
         return fault
 

@@ -95,10 +95,13 @@ class ExchangeFault(Exception):
     """An exchange that failed, in sentences for whoever can fix it."""
 
     error: type[CallError] = UpstreamGone
+    usual_cause = ""
 
-    def __init__(self, *details: str, sent: Sent = Sent.NOTHING) -> None:
+    def __init__(self, *details: str, sent: Sent = Sent.NOTHING, cause: str = "") -> None:
         super().__init__("; ".join(details))
         self.details, self.sent = details, sent
+        self.cause = cause or self.usual_cause
+        """What went wrong in one word for programs, where it is known."""
 
     def as_call_error(self, subject: str, redactor: Redactor) -> CallError:
         """The same, as the error of one call, without secrets."""
@@ -109,6 +112,7 @@ class Expired(ExchangeFault):
     """No answer in time."""
 
     error = UpstreamTimeout
+    usual_cause = "timeout"
 
 
 class RpcError(ExchangeFault):
@@ -135,8 +139,10 @@ class RpcError(ExchangeFault):
 class BadStatus(ExchangeFault):
     """An HTTP status that is no answer."""
 
-    def __init__(self, status: int, *details: str, sent: Sent = Sent.ANSWERED) -> None:
-        super().__init__(*details, sent=sent)
+    usual_cause = "http"
+
+    def __init__(self, status: int, *details: str, sent: Sent = Sent.ANSWERED, cause: str = "") -> None:
+        super().__init__(*details, sent=sent, cause=cause)
         self.status = status
 
 
@@ -146,6 +152,8 @@ class Lost(ExchangeFault):
 
 class Unauthorized(Lost):
     """Our credentials are not accepted; only a person can change that."""
+
+    usual_cause = "credentials"
 
 
 class TooLarge(ExchangeFault):

@@ -277,7 +277,8 @@ class UpstreamProvider:
         if connection is not None:
             return Health(state=State.RUNNING, stderr=words, pid=connection.transport.pid)
         if failure is not None:
-            return Health(state=State.FAILED, reason=self._redactor.text("; ".join(failure.details)), stderr=words)
+            reason = self._redactor.text("; ".join(failure.details))
+            return Health(state=State.FAILED, reason=reason, stderr=words, cause=failure.cause)
         return Health(state=State.READY if self._was_asked else State.UNKNOWN, stderr=words)
 
     async def offer(self) -> Offering:

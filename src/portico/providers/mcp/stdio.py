@@ -55,7 +55,7 @@ def executable(spec: ServerSpec, environment: Mapping[str, str]) -> str:
         Lost: there is none, or the working directory is missing.
     """
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
-        raise Lost(f"the working directory {spec.cwd!r} does not exist", "check the `cwd` field")
+        raise Lost(f"the working directory {spec.cwd!r} does not exist", "check the `cwd` field", cause="command")
     command = os.path.expanduser(spec.command)
     if os.path.dirname(command):
         command = os.path.join(spec.cwd or "", command)
@@ -63,8 +63,12 @@ def executable(spec: ServerSpec, environment: Mapping[str, str]) -> str:
     if found is not None:
         return os.path.abspath(found)
     if os.path.exists(command) and os.path.dirname(command):
-        raise Lost(f"{spec.command!r} is not an executable file", "check its permissions or the `command` field")
-    raise Lost(f"the command {spec.command!r} was not found", "check PATH or the `command` field")
+        raise Lost(
+            f"{spec.command!r} is not an executable file",
+            "check its permissions or the `command` field",
+            cause="command",
+        )
+    raise Lost(f"the command {spec.command!r} was not found", "check PATH or the `command` field", cause="command")
 
 
 def program_mark(spec: ServerSpec) -> str:
@@ -187,7 +191,8 @@ class StdioTransport(JsonRpcTransport, asyncio.SubprocessProtocol):
             return
         # Its report follows the end of a pipe within moments.
         with anyio.move_on_after(5 * LAST_WORDS):
-            raise Lost(*(await asyncio.shield(self._reported)).details)
+            reported = await asyncio.shield(self._reported)
+            raise Lost(*reported.details, cause=reported.cause)
         raise Lost("the server's process has ended")
 
     def send_soon(self, data: bytes) -> None:
@@ -292,7 +297,7 @@ class StdioTransport(JsonRpcTransport, asyncio.SubprocessProtocol):
         # What it wrote itself is for operators, and not part of an error that agents read.
         hint = f"what it wrote to stderr is shown by: portico doctor {self._spec.name}"
         hint = hint if words else "it wrote nothing to stderr; run the command by hand to see why"
-        self._give_up(Lost(f"the process of {self._spec.command!r} is gone: {happened}", hint))
+        self._give_up(Lost(f"the process of {self._spec.command!r} is gone: {happened}", hint, cause="exited"))
 
     def _give_up(self, fault: Lost) -> None:
         if not self._is_lost:

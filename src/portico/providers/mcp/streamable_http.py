@@ -60,6 +60,12 @@ EXCERPT, EXCERPT_READ = 200, 65_536
 """Characters of a refusal that are told, and bytes of it that are read."""
 
 
+PROXY_WANTS_CREDENTIALS = 407
+PROXY_FIX = "put the user and the password of the proxy into HTTP_PROXY and HTTPS_PROXY"
+CERTIFICATES = {9: "tls_expired", 10: "tls_expired", 62: "tls_host", 63: "tls_host", 64: "tls_host"}
+"""The causes that OpenSSL's codes for certificates mean: one out of its time, or for another host."""
+
+
 def parse_url(spec: ServerSpec) -> URL:
     """The address of a server.
 
@@ -101,7 +107,8 @@ def network_fault(error: BaseException, url: str) -> ExchangeFault:
 
     Only a connection that was never made is known to have carried nothing.
     """
-    where, cause = public_url(url), getattr(error, "os_error", None) or error
+    where = public_url(url)
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
 
     def reason(error: BaseException) -> str:
         return " ".join(str(error).split())[:300] or type(error).__name__
@@ -110,13 +117,19 @@ def network_fault(error: BaseException, url: str) -> ExchangeFault:
         return Lost(
             f"the TLS certificate or handshake of {where} was not accepted: {reason(cause)}",
             "check the `url`; for a private certificate authority set SSL_CERT_FILE",
+            cause=CERTIFICATES.get(getattr(cause, "verify_code", 0), "tls"),
         )
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Lost(f"the host name of {where} cannot be found", "check the `url` and your DNS")
+        return Lost(f"the host name of {where} cannot be found", "check the `url` and your DNS", cause="dns")
     if isinstance(cause, ConnectionRefusedError):
-        return Lost(f"{where} refused the connection", "check that the server runs and that the `url` has its port")
+        fix = "check that the server runs and that the `url` has its port"
+        return Lost(f"{where} refused the connection", fix, cause="refused")
+    if isinstance(error, aiohttp.ClientHttpProxyError) and error.status == PROXY_WANTS_CREDENTIALS:
+        return Lost(f"the proxy before {where} does not accept our credentials", PROXY_FIX, cause="proxy_auth")
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ClientHttpProxyError):
-        return Lost(f"{where} cannot be reached: {reason(cause)}", "check the `url`, the network and the proxy")
+        kind = "timeout" if isinstance(error, aiohttp.ConnectionTimeoutError) else "unreachable"
+        fix = "check the `url`, the network and the proxy"
+        return Lost(f"{where} cannot be reached: {reason(cause)}", fix, cause=kind)
     if isinstance(error, ValueError):
         return Lost(f"the request cannot be sent: {reason(error)}", "check the `url` and the `headers`")
     return ExchangeFault(f"the connection to {where} broke off: {reason(error)}", sent=Sent.UNKNOWN)
@@ -131,6 +144,9 @@ async def read_refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Ex
             fix = "the `Authorization` header of this server is set but not accepted: put a valid token there"
         said = f"{where} answered HTTP {status}: it does not accept our credentials"
         return Unauthorized(said, fix, sent=Sent.ANSWERED)
+    if status == PROXY_WANTS_CREDENTIALS:
+        said = f"the proxy before {where} does not accept our credentials"
+        return BadStatus(status, said, PROXY_FIX, cause="proxy_auth")
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -146,7 +162,8 @@ async def read_refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Ex
             return RpcError.read(message["error"])
     if status < 300:
         what = "an empty body" if not body else f"{kind} instead of JSON"
-        return BadStatus(status, f"{where} answered with {what}: it is not an MCP endpoint", "check the `url`")
+        said = f"{where} answered with {what}: it is not an MCP endpoint"
+        return BadStatus(status, said, "check the `url`", cause="not_mcp")
     return _bad_status(response, where, body.decode("utf-8", "replace"))
 
 
@@ -387,7 +404,11 @@ class HttpTransport(Transport):
                 if method == "initialize":
                     self._session = response.headers.get(SESSION, "")
                 if kind.startswith("application/json"):
-                    return _find_answer(await self._read_body(response, request.timeouts))
+                    answer = _find_answer(await self._read_body(response, request.timeouts), request.id)
+                    if self._is_of_another(answer, request.id):
+                        said = "the server answered another request than the one that it was sent"
+                        raise ExchangeFault(said, sent=Sent.UNKNOWN)
+                    return answer
                 if kind.startswith("text/event-stream"):
                     return await self._read_stream(response, request)
             raise await self._refused(response, method)
@@ -425,13 +446,16 @@ class HttpTransport(Transport):
     async def _read_events(self, response: aiohttp.ClientResponse, request: HttpRequest) -> JsonObject | None:
         """Read one stream up to the answer of the request, or to its end."""
         parser, slot = EventParser(request.timeouts.bounds), LargeAnswerSlot(self._large)
+        misspelled: JsonObject | None = None
         try:
             async for chunk in response.content.iter_any():
                 for piece in split_chunk(chunk):
                     for event in parser.feed(piece):
                         request.event_id = event.id or request.event_id
                         answer = await self._take(event.data, request)
-                        if answer is not None:
+                        if answer is not None and str(answer.get("id")) != str(request.id):
+                            misspelled = misspelled or answer
+                        elif answer is not None:
                             if not response.content.at_eof():
                                 with anyio.move_on_after(LINGER):
                                     while await response.content.readany():
@@ -443,7 +467,8 @@ class HttpTransport(Transport):
                 request.retry = request.retry if parser.retry is None else parser.retry
         finally:
             slot.release()
-        return None
+        # Who answers nothing else on this stream has answered this request, however the number is spelled.
+        return misspelled
 
     async def _take(self, data: bytes | bytearray, request: HttpRequest) -> JsonObject | None:
         """Take one event; the answer, if it is the one of this request."""
@@ -457,8 +482,7 @@ class HttpTransport(Transport):
             return None
         method, params = message.get("method"), message.get("params")
         if "method" not in message:
-            # A server that answers on this stream answers this request, however it spells the number.
-            return message if request.id else None
+            return message if request.id and not self._is_of_another(message, request.id) else None
         if message.get("id") is not None:
             # What comes by the session's own stream belongs to no call, says the specification.
             reply = self._notifications.answer(message, self._tell, is_own_stream=True)
@@ -469,6 +493,11 @@ class HttpTransport(Transport):
         elif isinstance(method, str):
             self._notifications.receive(method, params)
         return None
+
+    def _is_of_another(self, message: JsonObject, id: int) -> bool:
+        """Whether an answer has the number of another request of ours, open or done."""
+        number = message.get("id")
+        return type(number) is int and 0 < number <= self._last_id and number != id
 
     async def _progress(self, params: JsonObject, request: HttpRequest) -> None:
         token = params.get("progressToken")
@@ -559,15 +588,16 @@ class HttpTransport(Transport):
         return fault
 
 
-def _find_answer(body: bytes | bytearray) -> JsonObject:
+def _find_answer(body: bytes | bytearray, id: int) -> JsonObject:
     try:
         found = decode(body)
     except GarbledMessage as error:
         said = "an empty body" if not body or body.isspace() else "what is not valid JSON"
         raise ExchangeFault(f"the server answered with {said}", sent=Sent.ANSWERED) from error
-    for message in found if isinstance(found, list) else (found,):
-        if isinstance(message, dict) and "method" not in message:
-            return message
+    given = found if isinstance(found, list) else (found,)
+    answers = [message for message in given if isinstance(message, dict) and "method" not in message]
+    if answers:
+        return next((answer for answer in answers if str(answer.get("id")) == str(id)), answers[0])
     raise ExchangeFault("the server's answer is no JSON-RPC response", sent=Sent.ANSWERED)
 
 

@@ -242,6 +242,7 @@ def report_data(report: ServerReport, *, with_tools: bool) -> dict[str, Any]:
         "identifier": report.server.identifier if report.server else None,
         "state": report.health.state,
         "reason": report.health.reason,
+        "cause": report.health.cause,
         "source": report.source,
         "target": report.target,
         "protocol": report.server.protocol if report.server else None,

@@ -217,6 +217,7 @@ class ServerLine(Shape):
     name: str
     state: State
     reason: str
+    cause: str = Field(description="The reason in one word where it is known, such as `dns` or `timeout`.")
     source: str
     target: str
     title: str
@@ -374,6 +375,7 @@ def _server(report: ServerReport) -> dict[str, Any]:
         "name": report.name,
         "state": report.health.state,
         "reason": report.health.reason,
+        "cause": report.health.cause,
         "source": report.source,
         "target": report.target,
         "title": server.title if server else "",
