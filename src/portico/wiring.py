@@ -349,10 +349,10 @@ def _load_stored(application: Application, upstreams: Mapping[str, UpstreamProvi
             upstreams[name].remember(server.protocol)
 
 
-def _announce(listeners: Iterable[OnNotice], server: str, method: str, params: Mapping[str, Any]) -> None:
+def _announce(listeners: Iterable[OnNotice], *notice: Any) -> None:
     """Pass a server's announcement to all who listen."""
     for listener in listeners:
-        listener(server, method, params)
+        listener(*notice)
 
 
 @asynccontextmanager

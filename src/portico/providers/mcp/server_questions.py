@@ -263,6 +263,11 @@ class ServerQuestions:
             said = self._assign(question, self._only_call())
         return refusal(question.id, said) if said else None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call waits for its client's answers."""
+        return bool(self._suspended)
+
     def close(self) -> None:
         """End the calls that wait for answers."""
         for state in list(self._suspended):
