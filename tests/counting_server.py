@@ -52,6 +52,8 @@ class Session:
         return None if result is None else {"jsonrpc": "2.0", "id": id, **result}
 
     def _take_answer(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        if message.get("id") == "late":
+            self.text = json.dumps({key: message[key] for key in ("result", "error") if key in message})
         if (waiting := self.asked.pop(message.get("id"), None)) is None:
             return None
         said = {key: message[key] for key in ("result", "error") if key in message}

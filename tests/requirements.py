@@ -42,7 +42,7 @@ PROMISES = {
     "P-AUDIT": "An audit is clean only when every package was really checked.",
     "P-HOUSE-MANIFEST": "Every claimed id has a test, every marked test has an id, everything else is a named gap.",
     "P-IMPORT": "An unmodified client config with eight real servers is imported whole.",
-    "P-CLIENT-SESSIONS": "With a session per client, no client gets state, answers or questions of another.",
+    "P-CLIENT-SESSIONS": "With a session per client, nobody gets state, answers or questions of another client.",
     "P-CLIENT-SESSIONS-BOUNDED": "Sessions per client are bounded in number and time; none in use gives way.",
     "P-EVERY-TOOL": "Every tool of eight real servers is found and called, on both surfaces, transports and eras.",
     "P-START-COLD": "A start with known servers spawns no process; a server starts on its first call.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from portico.domain.call import Caller, OnProgress
@@ -20,6 +20,9 @@ OnNotice = Callable[..., None]
 
 Where each client has a session of its own with the server, the fourth argument says which client it is for.
 """
+
+OnQuestion = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Called with a client and a server's question to it that belongs to no call; answers as the server is answered."""
 
 
 class Provider(Protocol):

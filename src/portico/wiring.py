@@ -50,7 +50,7 @@ from portico.storage.storage import Storage, open_storage
 from portico.text.redaction import target_of
 from portico.tiers.tier_requests import TierAnswers
 
-from .protocols import OnNotice, Provider, TokenCounter
+from .protocols import OnNotice, OnQuestion, Provider, TokenCounter
 
 if TYPE_CHECKING:
     from portico.providers.local_sources import LocalSources
@@ -268,6 +268,7 @@ def _add_upstreams(application: Application, specs: Iterable[ServerSpec]) -> Map
             spec,
             on_change=application.admin.refresher.changed,
             on_notice=partial(_announce, application.listeners),
+            on_question=partial(_ask, application.askers),
             client_version=VERSION,
         )
         for spec in specs
@@ -353,6 +354,14 @@ def _announce(listeners: Iterable[OnNotice], *notice: Any) -> None:
     """Pass a server's announcement to all who listen."""
     for listener in listeners:
         listener(*notice)
+
+
+async def _ask(askers: Iterable[OnQuestion], client: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Have a client asked by the surface that it is connected to; an error where it is connected to none."""
+    for ask in askers:
+        if answer := await ask(client, question):
+            return answer
+    return {"error": {"code": -32601, "message": "the client cannot be asked outside of its calls"}}
 
 
 @asynccontextmanager

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from tests.counting_server import URI, Sessions, counting_over_http
+from tests.counting_server import Sessions, counting_over_http
 from tests.journeys.running import ERAS, Gateway, client, gateway, text_of, write_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("P-CLIENT-SESSIONS")]
@@ -104,11 +105,15 @@ async def test_prompts_and_resources_are_those_of_the_clients_session(era: str, 
             assert str(prompt.messages[0].content.text).endswith(f" {before + times}")  # type: ignore[union-attr]
 
 
+async def uri_of(one: Client, server: str) -> str:
+    """The count of a server, as the gateway lists it."""
+    listed = [str(resource.uri) for resource in (await one.list_resources()).resources]
+    return next(uri for uri in listed if f"//{server}/" in uri)
+
+
 async def resource_of(one: Client, server: str) -> str:
-    listed = (await one.list_resources()).resources
-    uris = [str(resource.uri) for resource in listed if server in str(resource.uri) or str(resource.uri) == URI]
-    found = next((uri for uri in uris if server in uri), uris[0])
-    return str((await one.read_resource(found)).contents[0].text)  # type: ignore[union-attr]
+    read = await one.read_resource(await uri_of(one, server))
+    return str(read.contents[0].text)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -166,6 +171,85 @@ async def test_a_question_reaches_the_client_whose_call_it_is(era: str, running:
         for number in range(CLIENTS):
             tasks.start_soon(ask, number)
     assert strayed == []
+
+
+@pytest.mark.requirement("T16")
+async def test_a_question_outside_of_calls_reaches_the_client_whose_session_it_is(
+    running: Gateway, tmp_path: Path
+) -> None:
+    asked: dict[str, list[str]] = {}
+    async with AsyncExitStack() as stack:
+        opened = {}
+        for name in ("late ana", "late ben", "late cleo"):
+            asked[name] = []
+
+            async def elicited(context: Any, params: Any, own: str = name) -> types.ElicitResult:
+                asked[own].append(params.message)
+                return types.ElicitResult(action="accept", content={"name": own})
+
+            one = client(
+                "http",
+                "2025-11-25",
+                surface="static",
+                running=running,
+                client_info=types.Implementation(name=name, version="1"),
+                **({"elicitation_callback": elicited} if name != "late cleo" else {}),
+            )
+            opened[name] = await stack.enter_async_context(one)
+        go_on = tmp_path / "go on"
+        for name, connected in opened.items():
+            await connected.call_tool("process__later", {"until": str(go_on), "text": f"for {name}"})
+            await connected.call_tool("process__ask", {})  # by now its event stream is open
+        go_on.touch()
+        for name, connected in opened.items():
+            answer = ""
+            with anyio.fail_after(10):
+                while not answer:
+                    answer = text_of(await connected.call_tool("process__get", {}))
+            assert (name if name != "late cleo" else "error") in answer
+    assert asked == {"late ana": ["for late ana"], "late ben": ["for late ben"], "late cleo": []}
+
+
+@pytest.mark.filterwarnings("ignore:resources/subscribe is removed")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_changed_resource_is_told_to_the_client_that_watches_it_in_its_session(
+    era: str, running: Gateway
+) -> None:
+    told: dict[str, list[str]] = {}
+    async with AsyncExitStack() as stack:
+        opened = {}
+        for number in range(CLIENTS):
+            name = f"watches {number}"
+            told[name] = []
+            opened[name] = await stack.enter_async_context(watching(running, era, name, told[name]))
+        for _ in range(3):
+            for name in list(opened)[:2]:
+                await opened[name].call_tool("process__touch", {})
+        with anyio.fail_after(10):
+            while sum(map(len, told.values())) < 6:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        for connected in opened.values():  # whatever else was on its way has come by then
+            await connected.call_tool("process__count", {})
+    assert [len(lines) for lines in told.values()] == [3, 3, 0, 0]
+
+
+@asynccontextmanager
+async def watching(running: Gateway, era: str, name: str, told: list[str]) -> AsyncIterator[Client]:
+    """A client that watches the count of its session."""
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            told.append(str(message.params.uri))
+
+    info = types.Implementation(name=name, version="1")
+    async with client("http", era, surface="static", running=running, client_info=info, message_handler=hear) as one:
+        uri = await uri_of(one, "process")
+        if era == "2025-11-25":
+            await one.subscribe_resource(uri)
+            yield one
+            return
+        async with one.listen(resource_subscriptions=[uri]):
+            yield one
 
 
 @pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
@@ -238,24 +322,13 @@ async def test_two_hundred_clients_with_the_same_request_ids_get_their_own_answe
     strays: Counter[str] = Counter()
 
     async def ask(http: aiohttp.ClientSession, number: int) -> None:
-        async def post(message: dict[str, Any]) -> tuple[str, Any]:
-            async with http.post(running.path("static"), data=json.dumps(message), headers=headers) as reply:
-                text = await reply.text()
-                assert reply.status in (200, 202), text
-                data = text.partition("data: ")[2] if text.startswith(("event", "data", "id")) else text
-                return reply.headers.get("mcp-session-id", ""), json.loads(data) if data else None
-
-        headers = dict(HEADERS)
-        info = {"name": "same", "version": "1"}
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
-        headers["mcp-session-id"], _ = await post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
-        await post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        session = await open_session(http, running)
         for tool, given in (("put", {"text": f"canary {number}"}), *[("get", {})] * 4):
             asked = {"name": f"remote__{tool}", "arguments": given}
-            _, answer = await post({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked})
-            text = answer["result"]["content"][0]["text"]
+            answer = await post(http, running, session, {"id": 1, "method": "tools/call", "params": asked})
             strays["answers"] += 1
-            strays["foreign"] += text not in ("done", f"canary {number}")
+            strays["foreign"] += answer["result"]["content"][0]["text"] not in ("done", f"canary {number}")
+        headers = {**HEADERS, "mcp-session-id": session}
         async with http.delete(running.path("static"), headers=headers) as reply:
             assert reply.status == 200
 
@@ -264,3 +337,101 @@ async def test_two_hundred_clients_with_the_same_request_ids_get_their_own_answe
         for number in range(200):
             tasks.start_soon(ask, http, number)
     assert strays == {"answers": 1_000, "foreign": 0}
+
+
+def own_process(**more: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-S", "-E", SERVER], "sessions": "per_client", **more}
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def ended(pids: Iterable[int]) -> None:
+    with anyio.fail_after(15):
+        while any(map(is_running, pids)):  # noqa: ASYNC110
+            await anyio.sleep(0.02)
+
+
+@pytest.mark.requirement("P-CLIENT-SESSIONS-BOUNDED", "F09")
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
+async def test_no_session_outlives_the_gateway(sig: signal.Signals, tmp_path: Path) -> None:
+    write_config(tmp_path, {"process": own_process()})
+    with gateway(tmp_path) as started:
+        pids = [await pid_of(started, number) for number in range(3)]
+        assert len(set(pids)) == 3
+        started.process.send_signal(sig)
+        await ended(pids)
+
+
+async def pid_of(running: Gateway, number: int) -> int:
+    """The process that a client of 2026-07-28 has, which has no session that would end."""
+    info = types.Implementation(name=f"pid {number}", version="1")
+    async with client("http", "2026-07-28", surface="static", running=running, client_info=info) as one:
+        return int(text_of(await one.call_tool("process__pid", {})))
+
+
+@pytest.mark.requirement("P-CLIENT-SESSIONS-BOUNDED")
+async def test_the_session_of_a_client_without_one_ends_when_it_is_unused(tmp_path: Path) -> None:
+    write_config(tmp_path, {"process": own_process(sessions={"per": "client", "idle_s": 0.5})})
+    with gateway(tmp_path) as started:
+        pid = await pid_of(started, 1)
+        await ended([pid])
+        assert await pid_of(started, 1) != pid
+
+
+@pytest.mark.requirement("P-CLIENT-SESSIONS-BOUNDED")
+@pytest.mark.parametrize("limits", [{"session_idle_s": 1}, {"sessions": 1}])
+async def test_a_gateway_session_that_expires_or_gives_way_takes_its_server_session_along(
+    limits: dict[str, Any], tmp_path: Path
+) -> None:
+    write_config(tmp_path, {"process": own_process()}, http=limits)
+    with gateway(tmp_path) as started:
+        async with aiohttp.ClientSession() as http:
+            await open_session(http, started)
+            session = await open_session(http, started)
+            asked = {"name": "process__pid", "arguments": {}}
+            answer = await post(http, started, session, {"id": 1, "method": "tools/call", "params": asked})
+            pid = int(answer["result"]["content"][0]["text"])
+            if "sessions" in limits:
+                assert is_running(pid)
+                await open_session(http, started)
+            await ended([pid])
+
+
+async def open_session(http: aiohttp.ClientSession, running: Gateway) -> str:
+    """A session of the handshake era without an event stream; its id."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bare", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    async with http.post(running.path("static"), data=json.dumps(message), headers=HEADERS) as reply:
+        session = reply.headers["mcp-session-id"]
+        await reply.read()
+    await post(http, running, session, {"method": "notifications/initialized"})
+    return session
+
+
+async def post(http: aiohttp.ClientSession, running: Gateway, session: str, message: dict[str, Any]) -> Any:
+    headers = {**HEADERS, "mcp-session-id": session}
+    body = json.dumps({"jsonrpc": "2.0", **message})
+    async with http.post(running.path("static"), data=body, headers=headers) as reply:
+        text = await reply.text()
+        assert reply.status in (200, 202), text
+    return json.loads(text.partition("data: ")[2] if text.startswith("event") else text or "null")
+
+
+@pytest.mark.requirement("P-RELOAD")
+async def test_a_changed_setting_is_in_force_without_a_restart(tmp_path: Path) -> None:
+    write_config(tmp_path, {"process": own_process(sessions="shared")})
+    with gateway(tmp_path) as started:
+        assert await pid_of(started, 1) == await pid_of(started, 2)
+        write_config(tmp_path, {"process": own_process()})
+        with anyio.fail_after(10):
+            while await pid_of(started, 1) == await pid_of(started, 2):  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        pids = [await pid_of(started, number) for number in (1, 2)]
+        write_config(tmp_path, {"process": own_process(sessions="shared")})
+        await ended(pids)
+        assert await pid_of(started, 1) == await pid_of(started, 2)

@@ -235,6 +235,7 @@ def follow_changes(application: Application, tasks: anyio.abc.TaskGroup, servers
     application.gateway.publisher.subscribe(announce)
     application.gateway.standings.subscribe(announce_tiers)
     application.listeners.append(forward_notice)
+    application.askers.extend(server.ask_client for server in servers.values())
     watch(application, tasks)
     if application.local_sources is not None and application.is_reloading:
         tasks.start_soon(reload_on_change, application.local_sources, partial(offer_local_tools, application))

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -14,7 +15,7 @@ from portico.domain.call import Caller, OnProgress
 from portico.domain.journal_entries import FleetEvent, OnEvent
 from portico.domain.server import ClientSessionLimits, Health, Offering, ServerSpec, State
 from portico.errors import LAST_WORDS, CallError
-from portico.protocols import OnChange, OnNotice
+from portico.protocols import OnChange, OnNotice, OnQuestion
 from portico.text.redaction import Redactor, certain_secrets_of, secrets_of
 
 from .client_sessions import HTTP_SESSIONS, STDIO_SESSIONS, ClientSessions, ServerSession
@@ -215,6 +216,7 @@ class UpstreamProvider:
         client_version: str,
         protocol: str = "",
         on_event: OnEvent = lambda event: None,
+        on_question: OnQuestion | None = None,
     ) -> None:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
@@ -226,7 +228,7 @@ class UpstreamProvider:
             for name, own in spec.labels.overrides.items()
             if own.timeout
         }
-        self._on_notice, self._on_event = on_notice, on_event
+        self._on_notice, self._on_event, self._on_question = on_notice, on_event, on_question
         self._client_info = {"name": "portico", "title": "Portico", "version": client_version}
         limits = spec.limits.client_sessions
         self._main = self._new_session(spec, Era.of(protocol), None if limits is None else "")
@@ -375,7 +377,8 @@ class UpstreamProvider:
 
     def _new_session(self, spec: ServerSpec, era: Era, client: str | None) -> ServerSession:
         """A session that is not open yet; notices over it are for one client, or for all where it is None."""
-        questions = ServerQuestions(self._timeouts)
+        ask = partial(self._on_question, client) if self._on_question is not None and client else None
+        questions = ServerQuestions(self._timeouts, ask)
         whose = () if client is None else (client,)
 
         def pass_notice(server: str, method: str, params: JsonObject) -> None:

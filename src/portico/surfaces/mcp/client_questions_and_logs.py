@@ -115,16 +115,36 @@ async def until_complete(
     raise MCPError(types.INTERNAL_ERROR, f"the server asked for more input after {ROUNDS} rounds")
 
 
-async def _ask(ctx: Context, request: object) -> dict[str, Any]:
+async def ask_beside_calls(connection: Connection, request: JsonObject) -> JsonObject:
+    """Ask a client of the handshake era what belongs to none of its calls; its answer, or the error of a refusal."""
+    method, params = str(request.get("method")), request.get("params")
+    declared = askable_of(connection.client_capabilities).get(method.partition("/")[0])
+    mode = params.get("mode", "form") if isinstance(params, Mapping) and method.startswith("elicit") else None
+    try:
+        if declared is None or (mode is not None and mode not in (declared or ("form",))):
+            raise MCPError(types.METHOD_NOT_FOUND, f"the client does not support {method}")
+        typed = _parse_question(request, connection.protocol_version)
+        answer = await connection.send_request(typed, result_type=_Answer)
+    except MCPError as error:
+        return {"error": error.error.model_dump(exclude_none=True)}
+    return dict(answer.model_dump(by_alias=True))
+
+
+def _parse_question(request: object, version: str) -> Any:
+    """A server's question as the SDK sends it."""
     if not isinstance(request, Mapping) or not isinstance(request.get("method"), str):
         raise MCPError(types.INTERNAL_ERROR, "the server asked for input in a way that is not MCP's")
     method = request["method"]
     try:
-        typed = parse_server_request(method, ctx.protocol_version, request.get("params"))
+        return parse_server_request(method, version, request.get("params"))
     except (KeyError, ValueError, ValidationError) as error:
         raise MCPError(types.INTERNAL_ERROR, f"this client cannot be asked {method!r}") from error
+
+
+async def _ask(ctx: Context, request: object) -> dict[str, Any]:
+    typed = _parse_question(request, ctx.protocol_version)
     route = ServerMessageMetadata(related_request_id=ctx.request_id)
-    answer = await ctx.session.send_request(typed, _Answer, metadata=route)  # type: ignore[arg-type]
+    answer = await ctx.session.send_request(typed, _Answer, metadata=route)
     return answer.model_dump(by_alias=True)
 
 

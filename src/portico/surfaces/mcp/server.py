@@ -40,6 +40,7 @@ from portico.tiers.tier_requests import TierAnswers
 from .client_questions_and_logs import (
     Context,
     Logs,
+    ask_beside_calls,
     askable_of,
     client_of,
     connection_of,
@@ -241,6 +242,8 @@ class SurfaceServer(Server[Any]):
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self.sessions: dict[str, Connection] = {}
         """Open sessions of the handshake era over HTTP, by their id."""
+        self.is_listening: Callable[[str], bool] = lambda session: False
+        """Whether the event stream of a session is open; whoever serves over HTTP knows."""
         super().__init__(
             NAME,
             version=version,
@@ -349,6 +352,16 @@ class SurfaceServer(Server[Any]):
                 await self._updated(listed, {**params, "uri": listed}, client)
         elif method == "notifications/message":
             await self._logs.deliver(server, params, client)
+
+    async def ask_client(self, client: str, question: JsonObject) -> JsonObject:
+        """The answer of a client to what a server asks outside of its calls; nothing if it is none of this surface.
+
+        Only a client of the handshake era whose event stream is open can be asked so.
+        """
+        connection = self.sessions.get(client)
+        if connection is None or not self.is_listening(client):
+            return {}
+        return await ask_beside_calls(connection, question)
 
     async def _updated(self, uri: str, params: JsonObject, client: str | None = None) -> None:
         """Tell clients of both eras, or one client alone, that a resource is no longer what it was."""
