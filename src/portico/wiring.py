@@ -100,6 +100,7 @@ def assemble(parts: Parts) -> Application:
         counter=counter,
         results=Results(limits=settings.storage.results, store=storage.results),
         servers=_result_tokens(settings),
+        per_client=_per_client(settings),
     )
     executor = Executor(
         providers=parts.providers,
@@ -213,6 +214,10 @@ def _result_tokens(settings: GatewaySettings) -> dict[str, int]:
     return {spec.name: spec.result_tokens for spec in settings.servers}
 
 
+def _per_client(settings: GatewaySettings) -> frozenset[str]:
+    return frozenset(spec.name for spec in settings.servers if spec.limits.client_sessions is not None)
+
+
 def _packaging(settings: GatewaySettings) -> dict[str, Packaging]:
     return {spec.name: packaging_of(spec) for spec in settings.servers}
 
@@ -297,7 +302,7 @@ def take_over(application: Application, before: GatewaySettings, after: GatewayS
     admin.configure(_targets(after, application.registries), _disabled(after))
     gateway.standings.replace_packaging(_packaging(after))
     if gateway.executor.truncator is not None:
-        gateway.executor.truncator.configure(_result_tokens(after))
+        gateway.executor.truncator.configure(_result_tokens(after), _per_client(after))
     if isinstance(gateway.views.policy, CatalogPolicy):
         gateway.views.policy.configure(_filters(after))
     gateway.views.configure(after.catalog.pins)
