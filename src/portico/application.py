@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from portico.admin import Admin
 from portico.errors import ConfigError
 from portico.gateway import Gateway
-from portico.protocols import OnNotice
+from portico.protocols import OnNotice, OnQuestion
 from portico.tiers.tier_requests import TierAnswers
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Application:
     """The surface that the config chooses."""
     listeners: list[OnNotice] = field(default_factory=list)
     """Called with what upstream servers announce: server, method and parameters."""
+    askers: list[OnQuestion] = field(default_factory=list)
+    """Asked to pass questions beside calls on to clients; the one whose client it is answers, others with nothing."""
     script_runner: ScriptsOnDemand | None = None
     """Opens what runs agents' scripts; None where they are switched off."""
     local_sources: LocalSources | None = None

@@ -425,7 +425,7 @@ class Gateway:
     async def _read_item(self, view: CatalogView, call: Call) -> Result:
         """A prompt or resource as the result of a call; the journal knows it as a lookup."""
         started = perf_counter()
-        read = await self.item_search.read(view.snapshot, call, view.facets.servers.keys())
+        read = await self.item_search.read(view.snapshot, call, view.facets.servers.keys(), view.caller)
         result = await self.truncate(view.caller, call, read)
         answer = AnswerSize(tokens=self.counter.count(result.text), shown=1, total=1)
         self.record_lookup(view, Look.DESCRIBE, str(call.arguments), answer, since=started)
@@ -457,13 +457,26 @@ class Gateway:
         server = self.snapshot.servers.get(id.server)
         return f"{server.short_name(self.publisher.aliases)}::{id.name}" if server else str(id)
 
-    async def forward(self, item: Item, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Forward a prompt or resource request to the server that the item belongs to.
+    def client_at(self, server: str, client: str) -> str:
+        """The client as a server knows it: nobody where the server has one session for all."""
+        provider = self.executor.providers.get(server)
+        return client if getattr(provider, "is_per_client", False) else ""
+
+    def forget_client(self, client: str) -> None:
+        """Let servers close what they have opened for a client that is gone."""
+        for provider in list(self.executor.providers.values()):
+            if getattr(provider, "is_per_client", False):
+                provider.forget_client(client)  # type: ignore[attr-defined]
+
+    async def forward(
+        self, item: Item, method: str, params: Mapping[str, Any], caller: Caller | None = None
+    ) -> Mapping[str, Any]:
+        """Forward a prompt or resource request of a caller to the server that the item belongs to.
 
         Raises:
             CallError: the server could not answer it.
         """
-        return await self.executor.provider_of(item.server).request(method, params)
+        return await self.executor.provider_of(item.server).request(method, params, caller=caller)
 
     def _card(self, tool: Tool, level: Level, spell: Spell) -> Variants:
         """A card from one level down; a full one also says what the tool has returned and how its calls went."""

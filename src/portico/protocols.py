@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from portico.domain.call import Caller, OnProgress
@@ -15,8 +15,14 @@ from portico.domain.usage_and_tiers import LearnedWords, Usage
 OnChange = Callable[[str], None]
 """Called with a server's name when its definitions have changed at the source."""
 
-OnNotice = Callable[[str, str, Mapping[str, Any]], None]
-"""Called with server, notification method and parameters for what is passed on to clients."""
+OnNotice = Callable[..., None]
+"""Called with server, notification method and parameters for what is passed on to clients.
+
+Where each client has a session of its own with the server, the fourth argument says which client it is for.
+"""
+
+OnQuestion = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Called with a client and a server's question to it that belongs to no call; answers as the server is answered."""
 
 
 class Provider(Protocol):
@@ -68,8 +74,10 @@ class Provider(Protocol):
         """
         ...
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Pass on one other request (`resources/read`, `prompts/get`, `completion/complete`...)."""
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, caller: Caller | None = None
+    ) -> Mapping[str, Any]:
+        """Pass on one other request (`resources/read`, `prompts/get`, `completion/complete`...) of a caller."""
         ...
 
     async def aclose(self) -> None:

@@ -50,7 +50,7 @@ from portico.storage.storage import Storage, open_storage
 from portico.text.redaction import target_of
 from portico.tiers.tier_requests import TierAnswers
 
-from .protocols import OnNotice, Provider, TokenCounter
+from .protocols import OnNotice, OnQuestion, Provider, TokenCounter
 
 if TYPE_CHECKING:
     from portico.providers.local_sources import LocalSources
@@ -100,6 +100,7 @@ def assemble(parts: Parts) -> Application:
         counter=counter,
         results=Results(limits=settings.storage.results, store=storage.results),
         servers=_result_tokens(settings),
+        per_client=_per_client(settings),
     )
     executor = Executor(
         providers=parts.providers,
@@ -215,6 +216,10 @@ def _result_tokens(settings: GatewaySettings) -> dict[str, int]:
     return {spec.name: spec.result_tokens for spec in settings.servers}
 
 
+def _per_client(settings: GatewaySettings) -> frozenset[str]:
+    return frozenset(spec.name for spec in settings.servers if spec.limits.client_sessions is not None)
+
+
 def _packaging(settings: GatewaySettings) -> dict[str, Packaging]:
     return {spec.name: packaging_of(spec) for spec in settings.servers}
 
@@ -270,6 +275,7 @@ def _add_upstreams(application: Application, specs: Iterable[ServerSpec]) -> Map
             spec,
             on_change=application.admin.refresher.changed,
             on_notice=partial(_announce, application.listeners),
+            on_question=partial(_ask, application.askers),
             client_version=VERSION,
             on_event=application.admin.storage.events.record,
         )
@@ -299,7 +305,7 @@ def take_over(application: Application, before: GatewaySettings, after: GatewayS
     admin.configure(_targets(after, application.registries), _disabled(after))
     gateway.standings.replace_packaging(_packaging(after))
     if gateway.executor.truncator is not None:
-        gateway.executor.truncator.configure(_result_tokens(after))
+        gateway.executor.truncator.configure(_result_tokens(after), _per_client(after))
     if isinstance(gateway.views.policy, CatalogPolicy):
         gateway.views.policy.configure(_filters(after))
     gateway.views.configure(after.catalog.pins)
@@ -353,10 +359,18 @@ def _load_stored(application: Application, upstreams: Mapping[str, UpstreamProvi
             upstreams[name].remember(server.protocol, admin.refresher.publisher.asked(name))
 
 
-def _announce(listeners: Iterable[OnNotice], server: str, method: str, params: Mapping[str, Any]) -> None:
+def _announce(listeners: Iterable[OnNotice], *notice: Any) -> None:
     """Pass a server's announcement to all who listen."""
     for listener in listeners:
-        listener(server, method, params)
+        listener(*notice)
+
+
+async def _ask(askers: Iterable[OnQuestion], client: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Have a client asked by the surface that it is connected to; an error where it is connected to none."""
+    for ask in askers:
+        if answer := await ask(client, question):
+            return answer
+    return {"error": {"code": -32601, "message": "the client cannot be asked outside of its calls"}}
 
 
 @asynccontextmanager

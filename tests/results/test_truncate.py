@@ -10,7 +10,8 @@ import pytest
 from anyio import create_task_group, fail_after, lowlevel
 
 from portico.domain.call import Call, Caller, Result, ResultLimits
-from portico.domain.server import ServerSpec
+from portico.domain.server import ClientSessionLimits, ServerLimits, ServerSpec
+from portico.errors import UnknownResult
 from portico.rendering.budget import TokenEstimate
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 
@@ -188,6 +189,24 @@ async def test_the_smaller_of_what_caller_and_server_say_is_the_limit() -> None:
     assert costs[0] > 700
     application = make_test_app({"fake": [LIST]}, result_limits=ResultLimits(tokens=2_000))
     assert 1_500 < COUNTER.count((await call(application, raw, AGENT)).text) <= 2_000
+
+
+@pytest.mark.requirement("P-CLIENT-SESSIONS", "T15")
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_handle_from_a_session_of_ones_own_opens_nothing_for_another_client(is_own: bool) -> None:
+    limits = ServerLimits(client_sessions=ClientSessionLimits() if is_own else None)
+    spec = ServerSpec(name="fake", transport="stdio", command="x", limits=limits)
+    application = make_test_app({"fake": [LIST]}, specs=[spec], result_limits=ResultLimits(tokens=600))
+    raw = {"content": [text("word " * 20_000)]}
+    ana, ben = (Caller(name="local", client=client) for client in ("session of ana", "session of ben"))
+    found = re.search(r"r_[\w-]{16}", (await call(application, raw, ana)).text)
+    assert found is not None
+    assert "word" in (await application.gateway.read_result(ana, found[0])).text
+    if is_own:
+        with pytest.raises(UnknownResult):
+            await application.gateway.read_result(ben, found[0])
+    else:
+        assert "word" in (await application.gateway.read_result(ben, found[0])).text
 
 
 @pytest.mark.requirement("P-RESULTS-FIT")

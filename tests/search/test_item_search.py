@@ -85,7 +85,7 @@ def told(application: FakeApplication, answers: Mapping[str, Any]) -> list[tuple
 
 
 def request_of(request: Any) -> Any:
-    async def asked(self: object, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def asked(self: object, method: str, params: Mapping[str, Any], *, caller: Any) -> Mapping[str, Any]:
         return await request(method, params)  # type: ignore[no-any-return]
 
     return asked

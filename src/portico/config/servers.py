@@ -14,7 +14,16 @@ from urllib.parse import urlsplit
 
 from portico.documents.document import Document
 from portico.documents.values_with_positions import TreePath
-from portico.domain.server import DatabaseSpec, ServerLabels, ServerSpec, Timeouts, ToolFilter, Transport
+from portico.domain.server import (
+    ClientSessionLimits,
+    DatabaseSpec,
+    ServerLabels,
+    ServerLimits,
+    ServerSpec,
+    Timeouts,
+    ToolFilter,
+    Transport,
+)
 from portico.domain.tool import Effect, ToolOverride, WrittenAt
 from portico.errors import ConfigError
 
@@ -25,7 +34,7 @@ from .variables_and_masking import Variables, read_env_file
 
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"
-    " result_tokens envFile answer_values overrides"
+    " result_tokens envFile answer_values overrides sessions"
 ).split()
 """The fields of a server entry."""
 
@@ -145,7 +154,10 @@ def _server(name: str, fields: Fields, enabled: bool, from_file: Mapping[str, st
         tools=ToolFilter(**fields.given("tools", {"allow": Fields.texts, "deny": Fields.texts})),
         timeouts=_timeouts(fields),
         result_tokens=fields.whole("result_tokens", least=LEAST_TOKENS, most=MOST_TOKENS) or 0,
-        answer_values=fields.whole("answer_values", least=1_000, most=50_000_000) or 0,
+        limits=ServerLimits(
+            answer_values=fields.whole("answer_values", least=1_000, most=50_000_000) or 0,
+            client_sessions=_client_sessions(fields),
+        ),
     )
 
 
@@ -270,6 +282,29 @@ def _timeouts(fields: Fields) -> Timeouts:
     if "call" in given:
         given.setdefault("total", max(given["call"], Timeouts().total))
     return Timeouts(**given)
+
+
+_SHARING = ("shared", "per_client")
+_WRITE_SHARING = "Write sessions: per_client, or sessions: {per: client, limit: 8}."
+SESSIONS: Mapping[str, Kind] = {"per": choice(("client",)), "limit": whole(1, 1_000), "idle_s": number()}
+"""The fields of `sessions`, where it is a table."""
+
+
+def _client_sessions(fields: Fields) -> ClientSessionLimits | None:
+    """The bounds of sessions for each client; None where one is shared.
+
+    What cannot be read is fatal: clients that are meant to be apart must not share.
+    """
+    written = fields.table.get("sessions")
+    if isinstance(written, dict):
+        given = fields.given("sessions", SESSIONS)
+        if "per" not in written:
+            fields.report("this table does not say whose the sessions are", "sessions", fix=_WRITE_SHARING)
+        return ClientSessionLimits(most=given.get("limit", 0), idle=given.get("idle_s"))
+    word = fields.word("sessions")
+    if word not in (None, *_SHARING):
+        fields.report("this is neither `shared` nor `per_client`", "sessions", fix=_WRITE_SHARING)
+    return ClientSessionLimits() if word == "per_client" else None
 
 
 def _plain_timeout(fields: Fields, *path: str) -> float | None:

@@ -46,6 +46,26 @@ class ServerLabels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSessionLimits:
+    """The bounds of the sessions that a server's clients have of their own."""
+
+    most: int = 0
+    """How many are open at once; 0 leaves it to the default of the transport."""
+    idle: float | None = None
+    """Seconds that one stays open unused, 0 without an end; None leaves it to `timeouts.idle`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """The most of a server's answers and sessions."""
+
+    answer_values: int = 0
+    """JSON values that one answer may have; 0 leaves it to the default."""
+    client_sessions: ClientSessionLimits | None = None
+    """None where all clients share one session of the server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
     """One upstream server of the config, with every variable already expanded."""
 
@@ -65,8 +85,12 @@ class ServerSpec:
     timeouts: Timeouts = Timeouts()
     result_tokens: int = 0
     """The most tokens of one result; 0 leaves it to the default."""
-    answer_values: int = 0
-    """JSON values that one answer may have; 0 leaves it to the default."""
+    limits: ServerLimits = ServerLimits()
+
+    @property
+    def answer_values(self) -> int:
+        """The most JSON values of one answer; 0 leaves it to the default."""
+        return self.limits.answer_values
 
     def runs_like(self, other: ServerSpec) -> bool:
         """Whether the same process or connection serves both: they differ at most in what we make of its answers.
@@ -142,6 +166,8 @@ class Health:
     pid: int | None = None
     cause: str = ""
     """The reason in one word for programs, where it is known."""
+    client_sessions: int | None = None
+    """Sessions of single clients that are open; None where all clients share one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from secrets import token_urlsafe
 from sys import getsizeof
 from threading import Lock
@@ -46,11 +47,23 @@ class Results:
     _used: int = 0
     _lock: Lock = field(default_factory=Lock)
 
-    def keep(self, caller: Caller, tool: str, parts: tuple[Part, ...], seen: int = 0, tokens: int = 0) -> str:
-        """Keep a result, and say its handle; empty when there is no room for it anywhere. May block."""
+    def keep(
+        self,
+        caller: Caller,
+        tool: str,
+        parts: tuple[Part, ...],
+        seen: int = 0,
+        tokens: int = 0,
+        *,
+        is_clients_own: bool = False,
+    ) -> str:
+        """Keep a result, and say its handle; empty when there is no room for it anywhere. May block.
+
+        One that is its client's own is given to no other client of the same name.
+        """
         kept = Kept(
             id=f"r_{token_urlsafe(ID_BYTES)}",
-            caller=caller.name,
+            caller=_client_of(caller) if is_clients_own else caller.name,
             tool=tool,
             parts=parts,
             seen=seen,
@@ -71,7 +84,7 @@ class Results:
         held = self._kept.get(id)
         kept = held.kept if held else self._stored(id)
         is_over = held is None and kept is not None and kept.expires_at <= self.now()
-        if kept is None or is_over or kept.caller != caller.name:
+        if kept is None or is_over or kept.caller not in (caller.name, _client_of(caller)):
             reason = (
                 f"nothing is kept for you under {id[:80]!r}: results are kept for {self.limits.expire_s / 60:g} minutes"
             )
@@ -120,6 +133,11 @@ class Results:
         except StoreError as error:
             logger.warning("a result cannot be read: %s", error)
             raise store_unreadable(id) from error
+
+
+def _client_of(caller: Caller) -> str:
+    """One of several clients of a name, by a digest: the id of its session must not stand in a store."""
+    return f"{caller.name} {blake2b(caller.client.encode(), digest_size=16).hexdigest()}"
 
 
 def store_unreadable(id: str) -> UnknownResult:

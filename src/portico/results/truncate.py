@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -68,13 +68,15 @@ class Truncator:
     results: Results = field(default_factory=Results)
     servers: Mapping[str, int] = field(default_factory=dict)
     """Tokens that a result of one server may cost, where the config says so."""
+    per_client: Set[str] = frozenset()
+    """Servers with a session for each client: what they return is that client's alone."""
     outputs: OutputCheck = field(default_factory=OutputCheck)
     large: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LARGE_AT_ONCE))
     """Holds back large results, so that many at once take neither all memory nor all threads."""
 
-    def configure(self, servers: Mapping[str, int]) -> None:
-        """Let results of servers cost so much from now on."""
-        self.servers = servers
+    def configure(self, servers: Mapping[str, int], per_client: Set[str] = frozenset()) -> None:
+        """Let results of servers cost so much from now on, and keep those of some for single clients."""
+        self.servers, self.per_client = servers, per_client
 
     def limit(self, caller: Caller, tool: Tool | None = None) -> int:
         """Tokens that one result may cost: the smaller of what the caller and the tool or its server say.
@@ -134,7 +136,8 @@ class Truncator:
         if all(piece.shown is piece.text for piece in pieces):
             return replace(result, raw=self._with_structured(dict(result.raw), call, tool, limit))
         parts = tuple(piece.outline.part for piece in pieces)
-        id = self.results.keep(caller, tool.handle if tool else call.tool, parts, _seen(pieces), limit)
+        handle, is_own = (tool.handle, tool.id.server in self.per_client) if tool else (call.tool, False)
+        id = self.results.keep(caller, handle, parts, _seen(pieces), limit, is_clients_own=is_own)
         notice = own_block(_notice(pieces, narrow, shape, id))
         raw = {**result.raw, "content": [*_content(result.content, pieces), notice]}
         return replace(result, raw=self._with_structured(raw, call, tool, limit))

@@ -293,7 +293,7 @@ class ScriptSession:
             wanted = 'its URI, as in: _gateway.read_resource("file:///notes.txt"):await()'
             raise InvalidArguments("_gateway.read_resource", details=(wanted,))
         item = self.gateway.item_search.resource(self.gateway.snapshot, uri)
-        answer = await self.gateway.forward(item, "resources/read", {"uri": item.original})
+        answer = await self.gateway.forward(item, "resources/read", {"uri": item.original}, self.caller)
         contents = answer.get("contents")
         only = contents[0] if isinstance(contents, list) and len(contents) == 1 else {}
         text = only.get("text") if isinstance(only, Mapping) else None

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from portico.catalog.prompts_and_resources import Item, ItemKind, Items
 from portico.catalog.snapshot import CatalogSnapshot
-from portico.domain.call import Call, Result
+from portico.domain.call import Call, Caller, Result
 from portico.domain.profile import OPEN, Profile
 from portico.domain.search_answers import Level, Query
 from portico.domain.tool import Effect, Tool, ToolId
@@ -25,17 +25,17 @@ JsonObject = Mapping[str, Any]
 _MEDIA = {"image/": "image", "audio/": "audio"}
 
 
-async def read_item(provider: Provider, item: Item, arguments: JsonObject) -> JsonObject:
-    """The result of reading one item, as a tool would return it.
+async def read_item(provider: Provider, item: Item, arguments: JsonObject, caller: Caller | None = None) -> JsonObject:
+    """The result of reading one item for a caller, as a tool would return it.
 
     Raises:
         CallError: its server cannot be asked, or refuses.
     """
     if item.kind is ItemKind.PROMPT:
         own = {"arguments": dict(arguments)} if arguments else {}
-        raw = await provider.request("prompts/get", {"name": item.original, **own})
+        raw = await provider.request("prompts/get", {"name": item.original, **own}, caller=caller)
         return {"content": list(_messages(item, raw))}
-    raw = await provider.request("resources/read", {"uri": item.original})
+    raw = await provider.request("resources/read", {"uri": item.original}, caller=caller)
     return {"content": [_block(part) for part in _listed(item, raw, "contents")]}
 
 
@@ -278,7 +278,9 @@ class ItemSearch:
             allowed = {name for name in allowed if _is_called(snapshot, name, query.server)}
         return self.entries.search(items, query.text, allowed, limit)
 
-    async def read(self, snapshot: CatalogSnapshot, call: Call, servers: Set[str]) -> Result:
+    async def read(
+        self, snapshot: CatalogSnapshot, call: Call, servers: Set[str], caller: Caller | None = None
+    ) -> Result:
         """A resource or prompt as the result of a tool.
 
         Raises:
@@ -294,7 +296,7 @@ class ItemSearch:
         if missing:
             details = [f"missing: {name} (string)" for name in missing]
             raise InvalidArguments(item.listed, details=details, next_call=reading_call(item))
-        return Result(await read_item(self.provider_of(item.server), item, arguments))
+        return Result(await read_item(self.provider_of(item.server), item, arguments, caller))
 
     def _wanted(self, snapshot: CatalogSnapshot, call: Call, servers: Set[str]) -> Item:
         items = self.items(snapshot)

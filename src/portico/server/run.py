@@ -224,9 +224,9 @@ def follow_changes(application: Application, tasks: anyio.abc.TaskGroup, servers
             # At once and in order, or a list that changes and changes back between two looks would look the same.
             tasks.start_soon(server.tell, server.publish(before, snapshot))
 
-    def forward_notice(name: str, method: str, params: Mapping[str, Any]) -> None:
+    def forward_notice(name: str, method: str, params: Mapping[str, Any], client: str | None = None) -> None:
         for server in servers.values():
-            tasks.start_soon(server.pass_notice, name, method, params)
+            tasks.start_soon(server.pass_notice, name, method, params, client)
 
     def announce_tiers() -> None:
         for server in servers.values():
@@ -235,6 +235,7 @@ def follow_changes(application: Application, tasks: anyio.abc.TaskGroup, servers
     application.gateway.publisher.subscribe(announce)
     application.gateway.standings.subscribe(announce_tiers)
     application.listeners.append(forward_notice)
+    application.askers.extend(server.ask_client for server in servers.values())
     watch(application, tasks)
     if application.local_sources is not None and application.is_reloading:
         tasks.start_soon(reload_on_change, application.local_sources, partial(offer_local_tools, application))

@@ -119,7 +119,9 @@ class FakeProvider:
         await self._pass()
         return self._results.get(name, {"content": [{"type": "text", "text": f"{name} was called"}]})
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, caller: Caller | None = None
+    ) -> Mapping[str, Any]:
         """The request itself, so that a test can see what was passed on."""
         await self._pass()
         return {"method": method, "params": dict(params)}

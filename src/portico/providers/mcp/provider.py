@@ -16,15 +16,15 @@ import orjson
 
 from portico.domain.call import Caller, OnProgress
 from portico.domain.journal_entries import FleetEvent, OnEvent
-from portico.domain.server import Asked, Health, Offering, ServerSpec, State
+from portico.domain.server import Asked, ClientSessionLimits, Health, Offering, ServerSpec, State
 from portico.errors import LAST_WORDS, CallError
-from portico.protocols import OnChange, OnNotice
+from portico.protocols import OnChange, OnNotice, OnQuestion
 from portico.text.redaction import Redactor, certain_secrets_of, secrets_of
 
+from .client_sessions import HTTP_SESSIONS, STDIO_SESSIONS, ClientSessions, ServerSession
 from .connect import Connector, Era, ServerConnection
 from .lifecycle import ConnectionLifecycle
 from .message_limits_and_errors import (
-    CAPABILITIES_KEY,
     COUNTED_FROM,
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
@@ -38,7 +38,7 @@ from .message_limits_and_errors import (
     TooLarge,
     count_values,
 )
-from .server_questions import STATE, AskableClient, Notifications, ServerQuestions
+from .server_questions import Notifications, ServerQuestions
 from .stdio import program_mark
 
 PAGES = 1_000
@@ -225,10 +225,11 @@ class UpstreamProvider:
         client_version: str,
         protocol: str = "",
         on_event: OnEvent = lambda event: None,
+        on_question: OnQuestion | None = None,
     ) -> None:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
-        self._redactor = redactor = Redactor(secrets_of(spec))
+        self._redactor = Redactor(secrets_of(spec))
         bounds = Bounds(values=spec.answer_values or VALUES_LIMIT)
         self._timeouts = ExchangeTimeouts(spec.timeouts.call, spec.timeouts.total, bounds)
         self._tool_timeouts = {
@@ -236,17 +237,12 @@ class UpstreamProvider:
             for name, own in spec.labels.overrides.items()
             if own.timeout
         }
-        self._questions = ServerQuestions(self._timeouts)
-        self._notifications = Notifications(
-            spec.name,
-            on_change,
-            lambda server, method, params: on_notice(server, method, redactor.data(params)),
-            self._questions,
-        )
-        client = {"name": "portico", "title": "Portico", "version": client_version}
-        self._connector = Connector(spec, self._notifications, client, Era.of(protocol), self._tell)
-        self._lifecycle = ConnectionLifecycle(spec, self._connector)
-        self._on_event = on_event
+        self._on_notice, self._on_event, self._on_question = on_notice, on_event, on_question
+        self._client_info = {"name": "portico", "title": "Portico", "version": client_version}
+        limits = spec.limits.client_sessions
+        self._main = self._new_session(spec, Era.of(protocol), None if limits is None else "")
+        self._clients = None if limits is None else self._client_sessions(limits)
+        self._sessions = self._main if self._clients is None else self._clients
         self._was_asked = self._is_remembered = False
         self._asked = Asked()
 
@@ -269,13 +265,16 @@ class UpstreamProvider:
 
     def health(self) -> Health:
         """The state of the server, without starting it."""
-        connection, failure = self._lifecycle.connection, self._lifecycle.failure
-        transport = self._connector.transport
+        connection, failure = self._main.lifecycle.connection, self._main.lifecycle.failure
+        transport = self._main.connector.transport
         words = self._redactor.text(transport.stderr) if transport is not None else ""
         if not self._spec.enabled:
             return Health(state=State.DISABLED, reason="it is switched off in the config")
-        if connection is not None:
-            return Health(state=State.RUNNING, stderr=words, pid=connection.transport.pid)
+        own = None if self._clients is None else len(self._clients.open)
+        if connection is not None or own:
+            pid = None if connection is None else connection.transport.pid
+            told = f"{own} of at most {self._clients.most} sessions of single clients are open" if self._clients else ""
+            return Health(state=State.RUNNING, reason=told, stderr=words, pid=pid, client_sessions=own)
         if failure is not None:
             reason = self._redactor.text("; ".join(failure.details))
             return Health(state=State.FAILED, reason=reason, stderr=words, cause=failure.cause)
@@ -295,12 +294,12 @@ class UpstreamProvider:
         try:
             self._require_enabled()
             asked = Asked(at=time(), mark=await self._mark())  # before it starts: it may be replaced meanwhile
-            found = await self._lifecycle.use(lambda live: ServerLists(live, self._timeouts).offering(self.server))
+            found = await self._main.lifecycle.use(lambda live: ServerLists(live, self._timeouts).offering(self.server))
         except ExchangeFault as fault:
             raise fault.as_call_error(f"the offering of {self.server}", self._redactor) from None
         found = self._without_secrets(found)
         self._was_asked, self._is_remembered, self._asked = True, False, asked
-        self._connector.learn_headers(found.tools)
+        self._main.connector.learn_headers(found.tools)
         return replace(found, asked=asked)
 
     async def is_outdated(self) -> bool:
@@ -345,66 +344,86 @@ class UpstreamProvider:
         # Only what failed is read: a result is the tool's, and would take time to look through.
         return self._redactor.data(result) if result.get("isError") and self._redactor else result
 
-    async def request(self, method: str, params: JsonObject) -> JsonObject:
+    async def request(self, method: str, params: JsonObject, *, caller: Caller | None = None) -> JsonObject:
         """Pass on one other request."""
         try:
             self._require_enabled()
-            return await self._exchange(method, params, None, None)
+            return await self._sessions.exchange(method, params, self._timeouts, None, caller)
         except ExchangeFault as fault:
             raise fault.as_call_error(f"{method} of {self.server}", self._redactor) from None
 
     def remember(self, protocol: str, asked: Asked = NEVER) -> None:
         """Know the server from an earlier run: the revision it spoke saves the probe, its definitions may be old."""
-        self._connector.era = Era.of(protocol)
+        self._main.connector.era = Era.of(protocol)
         self._is_remembered, self._asked = True, asked
 
     def retry_now(self) -> None:
         """Let the next use try again at once, although earlier ones failed."""
-        self._lifecycle.retry_now()
+        self._sessions.retry_now()
+
+    @property
+    def is_per_client(self) -> bool:
+        """Whether each client has a session of its own with the server."""
+        return self._clients is not None
+
+    def forget_client(self, client: str) -> None:
+        """Close what was opened for a client that is gone; does not wait."""
+        if self._clients is not None:
+            self._clients.forget(client)
 
     async def wait_until_idle(self) -> None:
         """Return when no call is in flight; each of them is bounded by its own timeouts."""
-        await self._lifecycle.wait_until_idle()
+        await self._sessions.wait_until_idle()
 
     async def aclose(self) -> None:
         """Let calls in flight end, for a bounded time, and stop what was started."""
-        self._questions.close()
-        await self._lifecycle.aclose()
-        self._notifications.close()
+        await self._sessions.aclose()
 
     async def _run(self, params: JsonObject, on_progress: OnProgress | None, caller: Caller | None) -> JsonObject:
+        timeouts = self._tool_timeouts.get(params["name"], self._timeouts)
         try:
-            return await self._exchange(CALL, params, on_progress, caller)
+            return await self._sessions.exchange(CALL, params, timeouts, on_progress, caller)
         except RpcError as error:
-            if error.code != HEADER_MISMATCH or self._connector.header_maps:
+            if error.code != HEADER_MISMATCH or self._main.connector.header_maps:
                 raise
         # The tool wants headers that only its definition names; the server refused before it did anything.
         await self._offer()
-        return await self._exchange(CALL, params, on_progress, caller)
+        return await self._sessions.exchange(CALL, params, timeouts, on_progress, caller)
 
-    async def _exchange(
-        self, method: str, params: JsonObject, on_progress: OnProgress | None, caller: Caller | None
-    ) -> dict[str, Any]:
-        """Send one request; a server of the handshake era may ask its client something meanwhile."""
-        connection = self._lifecycle.connection
-        timeouts = self._timeouts
-        if method == CALL and self._tool_timeouts:
-            timeouts = self._tool_timeouts.get(params["name"], timeouts)
-        if connection is not None and connection.transport.dialect.is_modern:
-            return await self._lifecycle.request(method, params, timeouts, on_progress)
-        state = params.get("requestState")
-        askable = params.get("_meta", {}).get(CAPABILITIES_KEY)
-        if not askable and state is None:
-            return await self._questions.run(self._lifecycle.request(method, params, timeouts, on_progress))
-        whose = None if caller is None else (caller.name, caller.surface)
-        bound = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
-        client = AskableClient.of(askable, whose, method, bound)
-        if isinstance(state, str) and state.startswith(STATE):
-            return await self._questions.resume(state, client, params.get("inputResponses"), on_progress)
-        # What a server asks at its start belongs to no call, and is refused before this one is under way.
-        await self._lifecycle.use(ServerConnection.settle)
-        run = partial(self._lifecycle.request, method, params)
-        return await self._questions.converse(client, run, on_progress, timeouts)
+    def _client_sessions(self, limits: ClientSessionLimits) -> ClientSessions:
+        """The bounded sessions of single clients; what one connection has learned of the server helps all others."""
+        spec, idle = self._spec, limits.idle
+        own = spec if idle is None else replace(spec, timeouts=replace(spec.timeouts, idle=idle))
+
+        def new_session(client: str) -> ServerSession:
+            session = self._new_session(own, self._main.connector.era, client)
+            session.connector.header_maps = self._main.connector.header_maps
+            return session
+
+        default = STDIO_SESSIONS if spec.transport == "stdio" else HTTP_SESSIONS
+        return ClientSessions(main=self._main, most=limits.most or default, new_session=new_session)
+
+    def _new_session(self, spec: ServerSpec, era: Era, client: str | None) -> ServerSession:
+        """A session that is not open yet; notices over it are for one client, or for all where it is None."""
+        ask = partial(self._on_question, client) if self._on_question is not None and client else None
+        questions = ServerQuestions(self._timeouts, ask)
+        whose = () if client is None else (client,)
+
+        def pass_notice(server: str, method: str, params: JsonObject) -> None:
+            self._on_notice(server, method, self._redactor.data(params), *whose)
+
+        def tell(kind: str, text: str, stderr: str = "") -> None:
+            self._tell(kind, f"the session of one client: {text}" if client else text, stderr)
+
+        notifications = Notifications(spec.name, self._on_change, pass_notice, questions)
+        connector = Connector(spec, notifications, self._client_info, era, tell)
+        return ServerSession(
+            connector=connector,
+            lifecycle=ConnectionLifecycle(spec, connector),
+            questions=questions,
+            notifications=notifications,
+            is_one_clients=bool(client),
+        )
 
     def _tell(self, kind: str, text: str, stderr: str = "") -> None:
         """Pass on what happened to the server, without the secrets that the config gave it."""

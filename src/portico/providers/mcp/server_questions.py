@@ -184,11 +184,19 @@ class _Suspended:
     expiry: asyncio.TimerHandle
 
 
+AskClient = Callable[[JsonObject], Awaitable[JsonObject]]
+"""Asks one client a question of a server beside its calls; the answer, or an error as a server is told it."""
+
+
 @dataclass(slots=True)
 class ServerQuestions:
     """The questions of one server, and the calls that they belong to."""
 
     timeouts: ExchangeTimeouts
+    ask_client: AskClient | None = None
+    """Asks the client whose session this is what belongs to no call; None where nobody can be asked."""
+    _beside: set[asyncio.Task[None]] = field(default_factory=set)
+    """Questions beside calls that wait for their answers."""
     _is_serial: bool = False
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _undisturbed: int = 0
@@ -263,10 +271,17 @@ class ServerQuestions:
             said = self._assign(question, self._only_call())
         return refusal(question.id, said) if said else None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether anything waits for a client's answer."""
+        return bool(self._suspended or self._beside)
+
     def close(self) -> None:
         """End the calls that wait for answers."""
         for state in list(self._suspended):
             self._expire(state)
+        for asking in self._beside:
+            asking.cancel()
 
     async def _advance(
         self,
@@ -288,6 +303,7 @@ class ServerQuestions:
             self._active.remove(call)
             self._end_turn(has_turn)
         if result is not None:
+            self._pass_on(call)
             return result
         state = STATE + secrets.token_urlsafe(24)
         expiry = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._expire, state)
@@ -307,6 +323,8 @@ class ServerQuestions:
 
     def _assign(self, question: ServerQuestion, call: OpenCall | None) -> str:
         """Give a question to the call that it belongs to; why it is refused, or nothing."""
+        if call is None and self.ask_client is not None and not self._undisturbed:
+            return self._ask_beside(question, self.ask_client)
         if call is None:
             what = "has a client that cannot be asked" if self._undisturbed else "is not under way"
             return f"{question.method} belongs to a call, and its call {what}"
@@ -317,6 +335,35 @@ class ServerQuestions:
         if len(call.pending) >= PENDING_LIMIT or len(self._suspended) >= SUSPENDED_LIMIT:
             return TOO_MANY
         call.ask(question)
+        return ""
+
+    def _pass_on(self, call: OpenCall) -> None:
+        """See to questions that a call has ended without: they were another's, or nobody's."""
+        for question in call.pending.values():
+            said = "the call that this seemed to belong to has ended"
+            if self.ask_client is not None:
+                said = self._ask_beside(question, self.ask_client)
+            if said:
+                question.refuse_soon(said)
+        call.pending.clear()
+
+    def _ask_beside(self, question: ServerQuestion, ask: AskClient) -> str:
+        """Ask the client of this session what belongs to none of its calls; why it is refused, or nothing."""
+        if len(self._beside) >= PENDING_LIMIT:
+            return TOO_MANY
+
+        async def pass_answer() -> None:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    answer = await ask(question.as_request())
+                await question.answer(answer)
+            except Exception as error:  # noqa: BLE001  the client is gone, or the server
+                logger.debug("a question beside calls has no answer: %s", type(error).__name__)
+                question.refuse_soon("the client has not answered in time, or is gone")
+
+        asking = asyncio.get_running_loop().create_task(pass_answer())
+        self._beside.add(asking)
+        asking.add_done_callback(self._beside.discard)
         return ""
 
     def _hold(self, question: ServerQuestion) -> str:

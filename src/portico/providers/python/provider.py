@@ -453,7 +453,9 @@ class LocalProvider:
             return 0 if tool.is_async else self.workers.limit
         return 0 if tool is None or inspect.iscoroutinefunction(tool.run) else self.workers.limit
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, caller: Caller | None = None
+    ) -> Mapping[str, Any]:
         """Answer a request that is not a call, if something was put there to answer it."""
         handler = self.handlers.get(method)
         if handler is None:

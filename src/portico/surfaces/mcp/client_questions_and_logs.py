@@ -51,6 +51,11 @@ def client_of(ctx: Context, params: JsonObject) -> str:
     return f"{address[0]} {str(info.get('name', ''))[:NAME_LENGTH]} {str(info.get('version', ''))[:NAME_LENGTH]}"
 
 
+def is_client(connection: Connection, client: str) -> bool:
+    """Whether a connection of the handshake era is that client's, as `client_of` names it."""
+    return (connection.session_id or "") == client
+
+
 def envelope_of(ctx: Context, params: JsonObject) -> Envelope:
     """The caller's own `_meta`, progress, what it can be asked, and its answers to what it was asked."""
     meta = params.get("_meta")
@@ -110,16 +115,36 @@ async def until_complete(
     raise MCPError(types.INTERNAL_ERROR, f"the server asked for more input after {ROUNDS} rounds")
 
 
-async def _ask(ctx: Context, request: object) -> dict[str, Any]:
+async def ask_beside_calls(connection: Connection, request: JsonObject) -> JsonObject:
+    """Ask a client of the handshake era what belongs to none of its calls; its answer, or the error of a refusal."""
+    method, params = str(request.get("method")), request.get("params")
+    declared = askable_of(connection.client_capabilities).get(method.partition("/")[0])
+    mode = params.get("mode", "form") if isinstance(params, Mapping) and method.startswith("elicit") else None
+    try:
+        if declared is None or (mode is not None and mode not in (declared or ("form",))):
+            raise MCPError(types.METHOD_NOT_FOUND, f"the client does not support {method}")
+        typed = _parse_question(request, connection.protocol_version)
+        answer = await connection.send_request(typed, result_type=_Answer)
+    except MCPError as error:
+        return {"error": error.error.model_dump(exclude_none=True)}
+    return dict(answer.model_dump(by_alias=True))
+
+
+def _parse_question(request: object, version: str) -> Any:
+    """A server's question as the SDK sends it."""
     if not isinstance(request, Mapping) or not isinstance(request.get("method"), str):
         raise MCPError(types.INTERNAL_ERROR, "the server asked for input in a way that is not MCP's")
     method = request["method"]
     try:
-        typed = parse_server_request(method, ctx.protocol_version, request.get("params"))
+        return parse_server_request(method, version, request.get("params"))
     except (KeyError, ValueError, ValidationError) as error:
         raise MCPError(types.INTERNAL_ERROR, f"this client cannot be asked {method!r}") from error
+
+
+async def _ask(ctx: Context, request: object) -> dict[str, Any]:
+    typed = _parse_question(request, ctx.protocol_version)
     route = ServerMessageMetadata(related_request_id=ctx.request_id)
-    answer = await ctx.session.send_request(typed, _Answer, metadata=route)  # type: ignore[arg-type]
+    answer = await ctx.session.send_request(typed, _Answer, metadata=route)
     return answer.model_dump(by_alias=True)
 
 
@@ -134,7 +159,8 @@ class Logs:
     """The number of calls that each server is at work on."""
     levels: weakref.WeakKeyDictionary[Connection, str] = field(default_factory=weakref.WeakKeyDictionary)
     """The level that each client of the handshake era asked for."""
-    _listening: list[tuple[str, Context]] = field(default_factory=list)
+    _listening: list[tuple[str, str, Context]] = field(default_factory=list)
+    """Requests that want messages, each with the server that it calls and its client."""
 
     async def set_level(self, ctx: Context, params: JsonObject) -> JsonObject:
         """A client of the handshake era says which messages it wants."""
@@ -152,34 +178,39 @@ class Logs:
         return replace(envelope, meta={**envelope.meta, types.LOG_LEVEL_META_KEY: level})
 
     @contextmanager
-    def listening(self, ctx: Context, server_of: Callable[[], str]) -> Iterator[None]:
+    def listening(self, ctx: Context, client: str, server_of: Callable[[], str]) -> Iterator[None]:
         """While this is open, messages of the server that is called may belong to this request."""
         if not self._level(ctx):
             yield
             return
-        entry = (server_of(), ctx)
+        entry = (server_of(), client, ctx)
         self._listening.append(entry)
         try:
             yield
         finally:
             self._listening.remove(entry)
 
-    async def deliver(self, server: str, params: JsonObject) -> None:
-        """Pass one message on, when it is plain whose it is."""
-        listening = [ctx for name, ctx in self._listening if name == server]
+    async def deliver(self, server: str, params: JsonObject, client: str | None = None) -> None:
+        """Pass one message on, when it is plain whose it is; it is one client's where each has a session of its own."""
         level = params.get("level")
-        if len(listening) != 1 or self.running.get(server, 0) != 1 or level not in LEVELS:
+        if level not in LEVELS:
             return
-        ctx = listening[0]
-        if LEVELS.index(str(level)) < LEVELS.index(self._level(ctx)):
+        calls = [ctx for name, whose, ctx in self._listening if name == server and client in (None, whose)]
+        if client is None and (len(calls) != 1 or self.running.get(server, 0) != 1):
             return
         try:
-            typed = types.LoggingMessageNotification(
-                params=types.LoggingMessageNotificationParams.model_validate(dict(params))
-            )
+            message = types.LoggingMessageNotificationParams.model_validate(dict(params))
         except ValidationError:
             return
-        await ctx.session.send_notification(typed, related_request_id=ctx.request_id)
+        rank = LEVELS.index(str(level))
+        if calls:
+            if rank >= LEVELS.index(self._level(calls[-1])):
+                typed = types.LoggingMessageNotification(params=message)
+                await calls[-1].session.send_notification(typed, related_request_id=calls[-1].request_id)
+            return
+        told = [one for one in self.levels if is_client(one, client or "")]
+        if len(told) == 1 and rank >= LEVELS.index(self.levels[told[0]]):
+            await told[0].notify("notifications/message", dict(params))
 
     def _level(self, ctx: Context) -> str:
         if not is_modern(ctx):

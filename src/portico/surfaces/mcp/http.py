@@ -85,6 +85,7 @@ class BoundedSessions(StreamableHTTPSessionManager):
         )
         self._sessions = sessions
         self.max_sessions = sessions.most  # what the SDK says in its refusal
+        app.is_listening = self.is_listening
 
     def is_of(self, session: str, scope: Scope) -> bool:
         """Whether an open session belongs to whoever sent this request."""

@@ -6,7 +6,7 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -26,7 +26,7 @@ from portico.tiers.compose_tiers import RESOURCES
 from portico.tiers.tier_requests import TierAnswers
 from portico.tiers.token_budgets import LARGEST_PAGE, SMALLEST_BUDGET
 
-from .client_questions_and_logs import Context, connection_of, envelope_of, until_complete
+from .client_questions_and_logs import Context, client_of, connection_of, envelope_of, until_complete
 from .surface import JsonObject
 
 HOT, CATEGORIES = RESOURCES.hot, RESOURCES.categories
@@ -230,9 +230,11 @@ class ItemHandlers:
 
     gateway: Gateway
     catalog: CatalogResources | None = None
+    caller: Caller = field(default_factory=Caller)
+    """Who asks, as far as that is the same for all clients."""
     _subscribers: dict[str, weakref.WeakSet[Connection]] = field(default_factory=dict)
-    _watched: Counter[str] = field(default_factory=Counter)
-    """The number of clients that watch each resource."""
+    _watched: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often each resource is watched; with the client where each has a session of its own with the server."""
     _held: weakref.WeakKeyDictionary[Connection, dict[str, Item]] = field(default_factory=weakref.WeakKeyDictionary)
     """The subscriptions of each client of the handshake era."""
     _marks: dict[str, bytes] = field(default_factory=dict)
@@ -269,7 +271,7 @@ class ItemHandlers:
         held = self._held.get(connection)
         if held is None:
             held = self._held[connection] = {}
-            connection.exit_stack.push_async_callback(self._release, held)
+            connection.exit_stack.push_async_callback(self._release, connection, held, client_of(ctx, params))
         if len(held) >= MOST_WATCHED:
             raise _too_many()
         await self._mark_own(_text(params, "uri"))
@@ -277,7 +279,7 @@ class ItemHandlers:
         if item.listed not in held:
             held[item.listed] = item
             try:
-                await self._watch(item)
+                await self._watch(item, client_of(ctx, params))
             except BaseException:
                 held.pop(item.listed, None)
                 raise
@@ -289,19 +291,20 @@ class ItemHandlers:
         item = self._resource(params)
         if self._held.get(connection_of(ctx), {}).pop(item.listed, None) is not None:
             self._subscribers.get(item.listed, weakref.WeakSet()).discard(connection_of(ctx))
-            await self._unwatch(item)
+            await self._unwatch(item, client_of(ctx, params))
         return {}
 
-    async def _release(self, held: dict[str, Item]) -> None:
+    async def _release(self, connection: Connection, held: dict[str, Item], client: str) -> None:
         """End what a client has subscribed to and not ended itself."""
         while held:
-            _, item = held.popitem()
+            listed, item = held.popitem()
+            self._subscribers.get(listed, weakref.WeakSet()).discard(connection)
             with suppress(CallError):
-                await self._unwatch(item)
+                await self._unwatch(item, client)
 
     @asynccontextmanager
-    async def watching(self, uris: Iterable[str]) -> AsyncIterator[None]:
-        """While this is open, the servers of these resources tell us when one of them changes."""
+    async def watching(self, uris: Iterable[str], client: str) -> AsyncIterator[None]:
+        """While this is open, the servers of these resources tell us when one of them changes for the client."""
         items, uris = [], list(uris)
         if len(uris) > MOST_WATCHED:
             raise _too_many()
@@ -310,13 +313,13 @@ class ItemHandlers:
                 with suppress(CallError):  # a resource that nobody has is honoured, and never changes
                     await self._mark_own(uri)
                     item = self._resource({"uri": uri})
-                    await self._watch(item)
+                    await self._watch(item, client)
                     items.append(item)
             yield
         finally:
             with anyio.CancelScope(shield=True), suppress(CallError):
                 for item in items:
-                    await self._unwatch(item)
+                    await self._unwatch(item, client)
 
     def subscribers(self, uri: str) -> Iterable[Connection]:
         """The connections that want to hear of a resource, by its listed URI."""
@@ -325,33 +328,38 @@ class ItemHandlers:
     async def changed_own(self) -> list[str]:
         """Those of our own watched resources that are no longer what their watchers know; from now on they know."""
         changed = []
-        for uri in [uri for uri in self._watched if self.catalog and is_ours(uri)]:
+        for uri in [uri for uri, _ in self._watched if self.catalog and is_ours(uri)]:
             try:
                 mark = await self.catalog.mark(uri) if self.catalog else b""
             except CallError:  # it is gone, which its watchers want to hear too
                 mark = b""
-            if self._marks.get(uri) != mark and uri in self._watched:
+            if self._marks.get(uri) != mark and (uri, "") in self._watched:
                 self._marks[uri] = mark
                 changed.append(uri)
         return changed
 
-    async def _watch(self, item: Item) -> None:
-        self._watched[item.listed] += 1
-        if self._watched[item.listed] == 1 and item.server != OURS:
+    async def _watch(self, item: Item, client: str) -> None:
+        watched = item.listed, self.gateway.client_at(item.server, client)
+        self._watched[watched] += 1
+        if self._watched[watched] == 1 and item.server != OURS:
             try:
-                await self.gateway.forward(item, "resources/subscribe", {"uri": item.original})
+                await self._forward_plain(item, "resources/subscribe", {"uri": item.original}, client)
             except CallError:
-                self._watched[item.listed] -= 1
+                self._watched[watched] -= 1
                 raise
 
-    async def _unwatch(self, item: Item) -> None:
-        self._watched[item.listed] -= 1
-        if self._watched[item.listed] <= 0:
-            del self._watched[item.listed]
-            self._marks.pop(item.listed, None)
-            self._subscribers.pop(item.listed, None)
-            if item.server != OURS:
-                await self.gateway.forward(item, "resources/unsubscribe", {"uri": item.original})
+    async def _unwatch(self, item: Item, client: str) -> None:
+        own = item.listed, client
+        watched = own if own in self._watched else (item.listed, "")
+        self._watched[watched] -= 1
+        if self._watched[watched] <= 0:
+            del self._watched[watched]
+            if not self._subscribers.get(item.listed):
+                self._subscribers.pop(item.listed, None)
+            if item.server == OURS:
+                self._marks.pop(item.listed, None)
+            else:
+                await self._forward_plain(item, "resources/unsubscribe", {"uri": item.original}, client)
 
     async def complete(self, ctx: Context, params: JsonObject) -> JsonObject:
         """Completion for a prompt's or a template's argument, from its server."""
@@ -370,15 +378,18 @@ class ItemHandlers:
             item = items.template(_text(ref, "uri"))
             own = {**ref, "uri": item.original}
         rest = {key: value for key, value in params.items() if key not in ("ref", "_meta")}
-        return await self.gateway.forward(item, "completion/complete", {"ref": own, **rest})
+        return await self._forward_plain(item, "completion/complete", {"ref": own, **rest}, client_of(ctx, params))
+
+    async def _forward_plain(self, item: Item, method: str, params: JsonObject, client: str) -> JsonObject:
+        return await self.gateway.forward(item, method, params, replace(self.caller, client=client))
 
     async def _forward(self, ctx: Context, params: JsonObject, item: Item, method: str, own: JsonObject) -> JsonObject:
         """Send a request on with what travels beside it; a server may ask the client something first."""
-        envelope = envelope_of(ctx, params)
+        envelope, client = envelope_of(ctx, params), client_of(ctx, params)
         beside = {"_meta": envelope.meta} if envelope.meta else {}
 
         async def again(answers: JsonObject | None) -> JsonObject:
-            return await self.gateway.forward(item, method, {**own, **beside, **(answers or {})})
+            return await self._forward_plain(item, method, {**own, **beside, **(answers or {})}, client)
 
         return await until_complete(ctx, await again(envelope.answers), again)
 

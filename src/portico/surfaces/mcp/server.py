@@ -23,6 +23,7 @@ from mcp.server.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
     ResourceUpdated,
+    ServerEvent,
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
@@ -39,10 +40,12 @@ from portico.tiers.tier_requests import TierAnswers
 from .client_questions_and_logs import (
     Context,
     Logs,
+    ask_beside_calls,
     askable_of,
     client_of,
     connection_of,
     envelope_of,
+    is_client,
     is_modern,
     until_complete,
 )
@@ -103,8 +106,9 @@ class Tools:
             raise MCPError(types.INVALID_PARAMS, "tools/call needs `name`: the name of a listed tool, or server.tool")
         given = params.get("arguments")
         envelope = self.logs.with_level(ctx, envelope_of(ctx, params))
-        with self.logs.listening(ctx, lambda: self._server_of(name, given)):
-            caller = self._caller(client_of(ctx, params))
+        client = client_of(ctx, params)
+        with self.logs.listening(ctx, client, lambda: self._server_of(name, given)):
+            caller = self._caller(client)
             result = await self._call(caller, name, given, envelope)
             return await until_complete(
                 ctx, result, lambda answers: self._call(caller, name, given, replace(envelope, answers=answers))
@@ -170,6 +174,34 @@ def _read_arguments(name: str, arguments: object) -> Request:
     return unwrap({"name": name, "arguments": arguments}, lambda spelling: None)
 
 
+@dataclass(frozen=True)
+class UpdatedFor(ResourceUpdated):
+    """A resource has changed as one client sees it."""
+
+    client: str = ""
+
+
+@dataclass(slots=True)
+class ClientBus:
+    """The changes that one client hears: its own, and those of all."""
+
+    bus: InMemorySubscriptionBus
+    client: str
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Tell everybody whom a change concerns."""
+        await self.bus.publish(event)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Hear of changes until the function that is returned is called."""
+
+        def hear(event: ServerEvent) -> None:
+            if not isinstance(event, UpdatedFor) or event.client == self.client:
+                listener(event)
+
+        return self.bus.subscribe(hear)
+
+
 Handler = Callable[[Context, JsonObject], Awaitable[JsonObject]]
 
 HEARD = "portico/heard"
@@ -179,6 +211,8 @@ _CAN_BE_ASKED = "portico/can-be-asked"
 _KNOWN = "portico/known"
 """The version of each list when a client last asked for it, in its own state."""
 NOTIFY_SECONDS = 30.0
+MOST_LISTENING = 1_024
+"""Streams of changes that clients of 2026-07-28 may have open on one surface."""
 _CHANGES: Mapping[str, type[ToolsListChanged | PromptsListChanged | ResourcesListChanged]] = {
     "tools": ToolsListChanged,
     "prompts": PromptsListChanged,
@@ -197,16 +231,19 @@ class SurfaceServer(Server[Any]):
         self, gateway: Gateway, surface: Surface, version: str, tier_answers: TierAnswers | None = None
     ) -> None:
         self._bus = InMemorySubscriptionBus()
-        self._listens = ListenHandler(self._bus)
+        self._listening = 0
         self.surface, self.caller, self._gateway = surface, Caller(surface=surface.name), gateway
         self._logs = Logs(gateway.executor.running)
         self._tools = Tools(gateway, surface, self.caller, self._logs)
-        self._items = ItemHandlers(gateway, CatalogResources(tier_answers, self.caller) if tier_answers else None)
+        catalog = CatalogResources(tier_answers, self.caller) if tier_answers else None
+        self._items = ItemHandlers(gateway, catalog, caller=self.caller)
         self._versions = dict.fromkeys(_CHANGES, 0)
         """The number of times that each list has changed."""
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self.sessions: dict[str, Connection] = {}
         """Open sessions of the handshake era over HTTP, by their id."""
+        self.is_listening: Callable[[str], bool] = lambda session: False
+        """Whether the event stream of a session is open; whoever serves over HTTP knows."""
         super().__init__(
             NAME,
             version=version,
@@ -307,27 +344,47 @@ class SurfaceServer(Server[Any]):
             raise MCPError(types.INTERNAL_ERROR, "the tool asks for input, which this client cannot be asked for")
         return result
 
-    async def pass_notice(self, server: str, method: str, params: JsonObject) -> None:
-        """Pass on a notification that an upstream server sent."""
+    async def pass_notice(self, server: str, method: str, params: JsonObject, client: str | None = None) -> None:
+        """Pass on a notification that an upstream server sent, to one client or to all whom it may concern."""
         uri = params.get("uri")
         if method == "notifications/resources/updated" and isinstance(uri, str):
             for listed in self._gateway.snapshot.items.spellings(server, uri):
-                await self._updated(listed, {**params, "uri": listed})
+                await self._updated(listed, {**params, "uri": listed}, client)
         elif method == "notifications/message":
-            await self._logs.deliver(server, params)
+            await self._logs.deliver(server, params, client)
 
-    async def _updated(self, uri: str, params: JsonObject) -> None:
-        """Tell clients of both eras that a resource is no longer what it was."""
-        await self._bus.publish(ResourceUpdated(uri=uri))
+    async def ask_client(self, client: str, question: JsonObject) -> JsonObject:
+        """The answer of a client to what a server asks outside of its calls; nothing if it is none of this surface.
+
+        Only a client of the handshake era whose event stream is open can be asked so.
+        """
+        connection = self.sessions.get(client)
+        if connection is None or not self.is_listening(client):
+            return {}
+        return await ask_beside_calls(connection, question)
+
+    async def _updated(self, uri: str, params: JsonObject, client: str | None = None) -> None:
+        """Tell clients of both eras, or one client alone, that a resource is no longer what it was."""
+        await self._bus.publish(ResourceUpdated(uri=uri) if client is None else UpdatedFor(uri=uri, client=client))
         for connection in self._items.subscribers(uri):
-            await connection.notify("notifications/resources/updated", dict(params))
+            if client is None or is_client(connection, client):
+                await connection.notify("notifications/resources/updated", dict(params))
 
     async def _listen(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """One stream of changes for a client of 2026-07-28; servers are asked to watch what it watches."""
-        async with self._items.watching(params.notifications.resource_subscriptions or ()):
-            return await self._listens(ctx, params)
+        client = client_of(ctx, ctx.params or {})
+        if self._listening >= MOST_LISTENING:
+            raise MCPError(
+                types.INTERNAL_ERROR, f"{MOST_LISTENING:,} streams of changes are open, the most there may be"
+            )
+        self._listening += 1
+        try:
+            async with self._items.watching(params.notifications.resource_subscriptions or (), client):
+                return await ListenHandler(ClientBus(self._bus, client))(ctx, params)
+        finally:
+            self._listening -= 1
 
     async def _notify(self, connections: list[Connection], name: str) -> None:
         """Send a notification; a client that does not read keeps no other from hearing it."""
@@ -358,6 +415,7 @@ class SurfaceServer(Server[Any]):
         self._connections.add(connection)
         await self.catch_up(connection)
         if connection.session_id:
+            connection.exit_stack.callback(self._gateway.forget_client, connection.session_id)
             connection.state[HEARD] = monotonic()
             connection.state[_CAN_BE_ASKED] = bool(askable_of(connection.client_capabilities))
             self.sessions[connection.session_id] = connection

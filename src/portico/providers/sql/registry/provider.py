@@ -176,7 +176,9 @@ class RegistryProvider:
             if not run.is_over:  # nobody waits for it any more
                 Thread(target=run.stop, name="portico stop", daemon=True).start()
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, caller: Caller | None = None
+    ) -> Mapping[str, Any]:
         """A registry has nothing but tools."""
         raise UpstreamError(self.server, rpc_code=-32601, message=f"{method} is not offered", sent=Sent.NOTHING)
 
