@@ -14,7 +14,7 @@ from portico.config.mcp_registry import (
     ListedEntry,
     ListedServer,
     choose,
-    is_private_host,
+    has_public_name,
     make_entry,
     questions,
     read_list,
@@ -307,9 +307,12 @@ def test_a_registry_elsewhere_sends_nobody_into_this_network(url: str) -> None:
 
 
 @pytest.mark.requirement("P-ADD-UNTRUSTED")
-def test_hosts_of_this_network_are_known_by_any_spelling() -> None:
-    assert not any(map(is_private_host, ("example.com", "8.8.8.8", "2606:4700::1111", "1password.com")))
-    assert all(map(is_private_host, ("LOCALHOST.", "127.1", "0177.0.0.1", "fe80::1%eth0", "a.local", "192.168.0.1")))
+def test_only_a_name_of_the_internet_is_public() -> None:
+    assert all(map(has_public_name, ("example.com", "MCP.Example.com.", "1password.com", "xn--bcher-kva.example")))
+    numbers = "127.1 0177.0.0.1 0x7f.0x1 8.8.8.8 fe80::1%eth0 2606:4700::1 64:ff9b::7f00:1"
+    wide = "\uff11\uff12\uff17.0.0.1 127\u30020\u30020\u30021"
+    names = "localhost LOCALHOST. a.local a.localhost db.internal intranet %31%32%37.0.0.1 exa%6dple.com"
+    assert not any(map(has_public_name, ["", *numbers.split(), *wide.split(), *names.split()]))
 
 
 @pytest.mark.requirement("P-ADD-UNTRUSTED")

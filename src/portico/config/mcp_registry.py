@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,6 +52,7 @@ _LOADER = re.compile(
 )
 """Variables that decide which program runs, and where it comes from."""
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_PUBLIC_NAME = re.compile(r"(?:[a-z0-9_-]+\.)+[a-z][a-z0-9-]+")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _HELD = re.compile(r"\0([^\0]+)\0")
 _BRACED = re.compile(r"\{([^{}]+)\}")
@@ -590,23 +590,19 @@ def _check_address(url: str, *, is_local_list: bool) -> None:
     if is_local_list:
         return
     parts = urlsplit(plain)
-    if parts.scheme != "https" or is_private_host(parts.hostname or ""):
+    if parts.scheme != "https" or not has_public_name(parts.hostname or ""):
         raise ConfigError(f"{_written(url)} is not encrypted, or an address within this network", fix=by_hand)
 
 
-def is_private_host(host: str) -> bool:
-    """Whether a host is plainly of this machine or network: by its address, or by a name that is no public one."""
-    host = host.rstrip(".").casefold()
-    try:
-        return not ipaddress.ip_address(host.partition("%")[0]).is_global
-    except ValueError:
-        is_odd_number = bool(re.fullmatch(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+))*", host))
-        return is_odd_number or "." not in host or host.endswith((".localhost", ".local", ".internal"))
+def has_public_name(host: str) -> bool:
+    """Whether a host is spelled as a name of the internet: no number, and no name of a local network."""
+    plain = host.rstrip(".").casefold()
+    return bool(_PUBLIC_NAME.fullmatch(plain)) and not plain.endswith((".localhost", ".local", ".internal", ".arpa"))
 
 
 def local_name(server: ListedServer, taken: Sequence[str]) -> str:
     """A name for a config: the last part of the server's own, with a number where it is taken."""
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", server.short_name).strip("-_") or "server"
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", server.short_name).strip("-_")[:64] or "server"
     number, name = 2, plain
     while name in taken:
         number, name = number + 1, f"{plain}-{number}"

@@ -75,6 +75,7 @@ def test_servers_are_found_by_words_over_all_pages(shell: Shell) -> None:
         assert found.out.count("io.example/weather-") == 5
         assert "io.example/weather-0 1.0.0  pypi\n    Adds numbers.\n" in found.out
         assert found.out.endswith("next: portico add NAME, which shows what it would do\n")
+        assert found.out.splitlines()[-2] == "2 more: --limit 10"
         as_data = shell.run("find-server", "weather", "other", "--registry", registry.url, "--json").json
         assert len(as_data) == 8
         assert {row["registry"] for row in as_data} == {registry.url}
@@ -170,6 +171,7 @@ def test_names_of_the_config_are_unique_or_chosen(shell: Shell, registry: Listin
     for expected in ("calculator", "calculator-2"):
         ended = run(shell, "add", NAME, "--registry", registry.url, "--yes", path=programs)
         assert f"added {expected} to" in ended.out
+    assert ended.err == "note: calculator runs the same already\n"
     assert (
         "added sums to" in run(shell, "add", NAME, "--registry", registry.url, "-y", "--as", "sums", path=programs).out
     )
@@ -410,6 +412,28 @@ def test_a_registry_that_never_answers_is_given_up(registry: ListingServer, tmp_
     registry.behaviour = Handler.hang
     with pytest.raises(UpstreamGone, match=r"no answer within 0\.2 s"):
         anyio.run(api(registry, tmp_path, [], seconds=0.2).search, ["calculator"])
+
+
+@pytest.mark.requirement("P-REGISTRY-AWAY")
+def test_a_search_ends_however_many_pages_come_slowly(registry: ListingServer, tmp_path: Path) -> None:
+    def slowly(handler: Handler) -> None:
+        handler.told.ended.wait(0.3)
+        handler.say({"servers": [], "metadata": {"nextCursor": str(len(registry.requests))}})
+
+    registry.behaviour = slowly
+    with pytest.raises(UpstreamGone, match=r"came within 4 s|no answer within 1 s"):
+        anyio.run(api(registry, tmp_path, [], seconds=1).search, list("abcde"))
+
+
+@pytest.mark.requirement("P-ADD-UNTRUSTED")
+def test_no_server_is_added_by_name_to_a_file_that_spells_variables_otherwise(
+    shell: Shell, registry: ListingServer, programs: Path
+) -> None:
+    file = shell.home / "opencode.json"
+    text = json.dumps({"mcp": {"one": {"type": "local", "command": ["ls"]}}, "mcpServers": {"x": {"command": "ls"}}})
+    file.write_text(text)
+    ended = run(shell, "--config", str(file), "add", NAME, "--registry", registry.url, "--yes", path=programs)
+    assert (ended.code, file.read_text()) == (Exit.CONFIG, text)
 
 
 @pytest.mark.requirement("P-REGISTRY-AWAY")

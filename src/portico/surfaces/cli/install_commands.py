@@ -24,13 +24,14 @@ import typer
 from yarl import URL
 
 from portico.config import edited, find_paths, load_settings
+from portico.config.clients import recognise
 from portico.config.edit_and_import import add_server, server_entries
 from portico.config.mcp_registry import (
     AskedValue,
     ListedEntry,
     ListedServer,
     choose,
-    is_private_host,
+    has_public_name,
     local_name,
     make_entry,
     matching,
@@ -57,6 +58,8 @@ SEARCH_SECONDS, DETAILS_SECONDS = 3_600, 86_400
 """How long an answer to a search, and one about a single server, is used without asking again."""
 PAGE, PAGES, WORDS = 100, 5, 5
 """Servers of one page, and the pages and words that one search asks for."""
+SEARCH_ANSWERS = 4
+"""The time of so many answers is what all pages of a search may take."""
 KEPT_FILES, KEPT_BYTES = 200, 32 * 2**20
 _NO_LIST = "what it answers is not a list of MCP servers"
 
@@ -114,7 +117,7 @@ class RegistryApi:
     def __init__(self, url: str, files: AnswerFiles, tell: Callable[[str], None], *, seconds: float = SECONDS) -> None:
         self.name = re.sub(r"(?:/v0(?:\.1)?(?:/servers)?)?/*$", "", url)
         self._files, self._tell, self._seconds = files, tell, seconds
-        self.is_local = is_private_host(urlsplit(self.name).hostname or "")
+        self.is_local = not has_public_name(urlsplit(self.name).hostname or "")
 
     async def search(self, words: Sequence[str]) -> list[ListedServer]:
         """The newest versions of the servers whose names hold one of the words.
@@ -123,9 +126,13 @@ class RegistryApi:
             UpstreamGone: it cannot be asked, and no earlier answer is kept.
         """
         found = list[ListedServer]()
-        async with self._session() as session:
-            for word in words[:WORDS]:
-                found += await self._pages(session, word)
+        try:
+            with anyio.fail_after(SEARCH_ANSWERS * self._seconds):
+                async with self._session() as session:
+                    for word in words[:WORDS]:
+                        found += await self._pages(session, word)
+        except TimeoutError:
+            raise self._away(f"not all answers came within {SEARCH_ANSWERS * self._seconds:g} s") from None
         return found
 
     async def find(self, name: str, version: str) -> ListedServer | None:
@@ -280,7 +287,8 @@ def find_server(
     """Find servers to add, in registries of MCP servers."""
     sources = _sources(ctx, registry)
     found = anyio.run(_search, sources, [part for word in words for part in word.split()])
-    shown = [(server, source) for server, source in found if server.status != "deleted"][:limit]
+    usable = [(server, source) for server, source in found if server.status != "deleted"]
+    shown = usable[:limit]
     if as_json:
         data([_server_data(server, source) for server, source in shown])
     for server, source in () if as_json else shown:
@@ -288,6 +296,8 @@ def find_server(
     if not shown:
         raise UnknownServer(f"no server fits {' '.join(words)!r} in {', '.join(source.name for source in sources)}")
     if not as_json:
+        if len(usable) > limit:
+            say(f"{len(usable) - limit} more: --limit {min(2 * limit, PAGE * PAGES)}")
         say("next: portico add NAME, which shows what it would do")
 
 
@@ -362,7 +372,7 @@ def add_by_name(ctx: typer.Context, choice: ListedChoice) -> None:
         said = f": {server.status_message}" if server.status_message else ""
         raise ConfigError(f"{server.name} {server.version} was deleted from {source.name}{said}", fix="Choose another.")
     file = config_file(ctx)
-    taken = server_entries(file)
+    taken = _entries(file)
     name = choice.local_name or local_name(server, list(taken))
     if name in taken:
         raise ConfigError(f"a server is called {name!r} already", file=str(file), fix="Give another name with --as.")
@@ -371,10 +381,26 @@ def add_by_name(ctx: typer.Context, choice: ListedChoice) -> None:
     given = _answered(asked, choice, server)
     made = make_entry(chosen, given, name, is_local_list=source.is_local)
     _show(server, source, made, name, file)
+    for other, entry in taken.items():
+        if isinstance(entry, dict) and all(entry.get(key) == made.entry.get(key) for key in ("command", "args", "url")):
+            warn(f"note: {other} runs the same already")
     _confirm(choice)
     _write(file, name, made)
     say(f"added {name} to {file}")
     _check(ctx, name)
+
+
+def _entries(file: Path) -> dict[str, Any]:
+    """The servers of the config by name.
+
+    Raises:
+        ConfigError: it is a file of a client that fills in variables of other spellings than ours.
+    """
+    found = server_entries(file)
+    if found and recognise(read_document(file)) not in ("portico", "mcpServers"):
+        fix = "Keep a portico.yaml of your own, for example with: portico import FILE --write"
+        raise ConfigError("this is a client's own file, to which no server is added by name", file=str(file), fix=fix)
+    return found
 
 
 async def _find(sources: Sequence[Source], choice: ListedChoice) -> tuple[ListedServer, Source]:
@@ -441,7 +467,7 @@ def _missing(missing: Sequence[AskedValue], choice: ListedChoice, server: Listed
 
 
 def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
 
 
 def _show(server: ListedServer, source: Source, made: ListedEntry, name: str, file: Path) -> None:
