@@ -201,7 +201,7 @@ PARTLY = {
     "T10": "remote references and foreign endpoints are refused; addresses that resolve to internal ones are not",
     "T14": "users are told apart by what stands before the gateway; it asks nobody itself until callers have names",
     "T15": "all clients are one caller over HTTP; the tests have two callers in one process",
-    "T16": "a hundred calls at once, not 20,000 of 200 clients with faults",
+    "T16": "200 clients with the same request ids get 1,000 answers of their own, not 20,000 with faults",
     "T17": "figures and reports for operators are for everybody until callers have names",
     "T18": "our states of waiting calls are random, bound and used once; a server's own is passed through",
     "T20": "heads, bodies and values are bounded in size and time; what others wait meanwhile is not measured",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,45 @@ async def test_a_question_reaches_the_client_whose_session_it_is(upstreams: Upst
                 tool, {"text": f"for {who}"}, meta=ASKS, on_progress=None, answers=given, caller=client(who)
             )
             assert said(done)["result"] == {"said": f"by {who}"}
+
+
+@OWN
+async def test_what_a_server_asks_while_it_starts_goes_to_the_call_that_has_started_it(upstreams: Upstreams) -> None:
+    limits = ServerLimits(client_sessions=ClientSessionLimits())
+    provider = upstreams.provide(replace(upstreams.spec(asks_at_start="roots/list"), limits=limits))
+    arguments = {"seconds": 0.5}
+    asked = await provider.call("sleep", arguments, meta=ASKS, on_progress=None, caller=client("ana"))
+    (key,) = asked["inputRequests"]
+    assert asked["inputRequests"][key]["method"] == "roots/list"
+    answers = {"requestState": asked["requestState"], "inputResponses": {key: {"roots": []}}}
+    done = await provider.call("sleep", arguments, meta=ASKS, on_progress=None, answers=answers, caller=client("ana"))
+    assert said(done) == "slept"
+
+
+@OWN
+async def test_a_question_outside_of_calls_goes_to_the_client_whose_session_it_is(upstreams: Upstreams) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def ask(who: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append((who, question["params"]["message"]))
+        return {"action": "accept", "content": {"who": who}}
+
+    limits = ServerLimits(client_sessions=ClientSessionLimits())
+    spec = ServerSpec(
+        name="s", transport="stdio", command=sys.executable, args=("-S", "-E", SERVER), timeouts=QUICK, limits=limits
+    )
+    provider = upstreams.provide(spec, on_question=ask)
+    now = str(upstreams.log.parent)  # which is there already
+    for who in ("ana", "ben"):
+        await call(provider, who, "later", until=now, text=f"for {who}")
+    await until(lambda: len(asked) == 2)
+    assert sorted(asked) == [("ana", "for ana"), ("ben", "for ben")]
+    for who in ("ana", "ben"):
+        answer = ""
+        with anyio.fail_after(10):
+            while not answer:
+                answer = await call(provider, who, "get")
+        assert who in str(answer)
 
 
 @BOUNDED

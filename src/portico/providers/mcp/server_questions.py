@@ -323,7 +323,7 @@ class ServerQuestions:
 
     def _assign(self, question: ServerQuestion, call: OpenCall | None) -> str:
         """Give a question to the call that it belongs to; why it is refused, or nothing."""
-        if call is None and self.ask_client is not None and not self._undisturbed:
+        if call is None and self.ask_client is not None:
             return self._ask_beside(question, self.ask_client)
         if call is None:
             what = "has a client that cannot be asked" if self._undisturbed else "is not under way"
