@@ -226,7 +226,7 @@ PARTLY = {
     "F29": "seconds; an hour by `make chaos ARGS='--only soak'`, and nobody has let it run for a day",
     "F34": "shown without an upstream that keeps its own log",
     "F36": "a failing step is undone; the process is not killed at each step",
-    "F37": "what restricts and cannot be read ends the start; a config that was cut off before it cannot be noticed",
+    "F37": "what restricts and cannot be read ends the start; YAML cut off before it or behind its key is not noticed",
     "F39": "shown for files of tools; the config is not loaded again",
     "F48": "seconds; ten minutes in `make chaos`, without a full disk and a clock that jumps",
     "F49": "shown for both transports, not for each revision over HTTP",

@@ -97,15 +97,16 @@ def _abandoned(
 ) -> tuple[list[float], float, float, tuple[int, int, int]]:
     """Of each session: KB kept by later rounds, KB while it lives, objects kept; and what is more than before."""
     kept: list[float] = []
-    with serving({"sessions": count + 1, "session_idle_s": max(1.0, count / 200)}, environ) as gateway:
+    idle = max(1.0, count / 200)
+    with serving({"sessions": count + 1, "session_idle_s": idle}, environ) as gateway:
         start = gateway.holdings()
         asyncio.run(_open_sessions(gateway, count))
         living = (resident(gateway.process.pid) - start.rss) / count / 1024
-        first = gateway.settled(start, 3 * WITHIN)
+        first = gateway.settled(start, idle + 3 * WITHIN)
         last = first
         for _ in range(rounds - 1):
             asyncio.run(_open_sessions(gateway, count))
-            last = gateway.settled(start, 3 * WITHIN)
+            last = gateway.settled(start, idle + 3 * WITHIN)
             # The first round makes the memory that all others use again.
             grown = last.traced - first.traced if environ else last.rss - first.rss
             kept.append(grown / count / (len(kept) + 1) / 1024)

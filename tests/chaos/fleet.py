@@ -40,7 +40,8 @@ TOUCHED = ("pipe3", "pipe4", "web3", "web4")
 MOODS = ("slow", "mute", "broken", "cut", "garbage", "flood")
 PACE = 1.0
 """Seconds between two calls of one client, on average."""
-CALL_SECONDS = 3
+PATIENCE, CALL_SECONDS = 25, 3
+"""Seconds that a call may take: at an untouched server so many that a machine with much to do loses none."""
 VANISH, PROGRESS, SEARCH = 0.01, 0.1, 0.1
 """How often a client breaks off in the middle of a call, how often it asks for progress, and how often it searches."""
 SETTLE_SECONDS, RECOVERY_SECONDS, IDLE_SECONDS = 15.0, 40.0, 10.0
@@ -67,12 +68,15 @@ class Tally:
 
 def config_of(folder: Path, ports: dict[str, int], *, without: str = "") -> dict[str, Any]:
     """The config, perhaps without one server."""
-    timeouts = {"start": 10, "call": CALL_SECONDS, "idle": 0}
+    patient, short = ({"start": 10, "call": seconds, "idle": 0} for seconds in (PATIENCE, CALL_SECONDS))
+    timeouts = {name: patient if name in UNTOUCHED else short for name in OVER_STDIO + OVER_HTTP}
     servers: dict[str, Any] = {
-        name: {"command": sys.executable, "args": ["-S", str(UPSTREAM), name, str(folder)], "timeouts": timeouts}
+        name: {"command": sys.executable, "args": ["-S", str(UPSTREAM), name, str(folder)], "timeouts": timeouts[name]}
         for name in OVER_STDIO
     }
-    servers |= {name: {"url": f"http://127.0.0.1:{port}/mcp", "timeouts": timeouts} for name, port in ports.items()}
+    servers |= {
+        name: {"url": f"http://127.0.0.1:{port}/mcp", "timeouts": timeouts[name]} for name, port in ports.items()
+    }
     servers.pop(without, None)
     return {"servers": servers, "http": {"session_idle_s": 5.0, "requests": 400}}
 
