@@ -68,6 +68,15 @@ def test_a_restriction_that_cannot_be_read_ends_the_start(home: Home, text: str)
     assert caught.value.file == str(home.project / ("nowhere.yml" if "nowhere" in text else "portico.yaml"))
 
 
+@pytest.mark.requirement("P-RESTRICTIONS", "F37")
+def test_a_config_in_json_that_is_cut_off_anywhere_ends_the_start(home: Home) -> None:
+    text = '{"servers": {"s": {"command": "a", "tools": {"deny": ["drop_*"]}}}, "hooks": ["guard.py"]}'
+    for length in range(1, len(text)):
+        home.write("project/portico.yaml", text[:length])
+        with pytest.raises(ConfigError):
+            home.load()
+
+
 @pytest.mark.requirement("P-RESTRICTIONS")
 @pytest.mark.parametrize(
     ("field", "allow", "deny"),

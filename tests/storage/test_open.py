@@ -425,7 +425,7 @@ def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(tmp_path: Path) -
         open_database(f"sqlite:///{link}", home)
 
 
-@pytest.mark.requirement("P-STORE-FOREIGN")
+@pytest.mark.requirement("P-STORE-FOREIGN", "F37")
 def test_a_damaged_store_that_the_config_names_is_refused_and_the_default_is_moved(tmp_path: Path) -> None:
     for store, file in ((f"sqlite:///{tmp_path}/named.db", "named.db"), ("sqlite", "portico.db")):
         database = open_database(store, tmp_path)

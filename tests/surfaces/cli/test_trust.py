@@ -114,7 +114,7 @@ def test_a_config_that_is_named_is_used_without_trust(clone: Hostile) -> None:
     assert "trust" not in done.stderr
 
 
-@pytest.mark.requirement("P-TRUST")
+@pytest.mark.requirement("P-TRUST", "F37")
 @pytest.mark.parametrize("written", ["", "{", "[]", '{"version": 1, "trusted": {"a": []}}', '{"version": 2}'])
 def test_a_damaged_trust_file_trusts_nothing(clone: Hostile, written: str) -> None:
     clone.run("trust")

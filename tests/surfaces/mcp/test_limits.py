@@ -9,8 +9,12 @@ from contextlib import suppress
 
 import anyio
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 from tests.surfaces.mcp.listening import Listening, Reply, hello, listening, mcp_headers, read_reply
 
+from portico.domain.server import MEGABYTE
+from portico.surfaces.mcp import http_checks
 from portico.surfaces.mcp.http_checks import MOST_VALUES, has_too_many_values
 
 SLOW = pytest.mark.requirement("P-HTTP-TIME")
@@ -263,3 +267,36 @@ async def test_unfinished_bodies_share_a_memory_and_the_oldest_gives_way():
         assert (reply.status, error_of(reply)) == (503, "busy")
         for _, closing in [(reader, writer), *others]:
             closing.close()
+
+
+@pytest.mark.requirement("P-SLOW-READER")
+async def test_those_who_leave_the_most_unread_for_longest_give_way_and_the_next_is_answered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(http_checks, "UNREAD", 50 * MEGABYTE)
+    monkeypatch.setattr(http_checks, "UNREAD_S", 0.0)
+
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(b"x" * 30 * MEGABYTE)(scope, receive, send)
+
+    async with listening(api=large) as gateway:
+        clients = [await gateway.connect() for _ in range(3)]
+        for reader, writer in clients:
+            writer.write(f"GET /x HTTP/1.1\r\nHost: {gateway.host}\r\n\r\n".encode())
+            with anyio.fail_after(10):
+                assert b" 200 " in await reader.readline()
+        with anyio.fail_after(30):
+            assert await _is_whole(clients[2][0], 30 * MEGABYTE)
+            assert not await _is_whole(clients[0][0], 30 * MEGABYTE)
+        for _, writer in clients:
+            writer.transport.abort()
+    assert "closed a connection" in caplog.text
+
+
+async def _is_whole(reader: asyncio.StreamReader, size: int) -> bool:
+    """Whether an answer of this size comes to its end."""
+    try:
+        await reader.readuntil(b"\r\n\r\n")
+        return len(await reader.readexactly(size)) == size
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from typing import Any
 
 import anyio
@@ -120,6 +121,18 @@ async def test_many_sessions_leave_no_more_than_there_may_be():
                 await anyio.lowlevel.checkpoint()
         gc.collect()
         assert len(gateway.servers["discover"]._connections) <= 6
+
+
+@pytest.mark.requirement("P-SESSION-IDLE")
+async def test_a_session_in_use_stays_open_and_an_unused_one_ends_by_the_clock():
+    async with listening(session_idle_s=1.0) as gateway:
+        session, opened = await gateway.open_session(), time.monotonic()
+        while time.monotonic() < opened + 2.5:
+            assert await _is_open(gateway, session)
+        assert session in gateway.servers["discover"].sessions
+        with anyio.fail_after(10):
+            while gateway.servers["discover"].sessions:  # noqa: ASYNC110  the clock ends them
+                await anyio.sleep(0.01)
 
 
 @pytest.mark.requirement("P-SESSION-COUNT")

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from time import monotonic
+from math import inf
 from types import FrameType
 from typing import Any
 
@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from portico.domain.server import HttpLimits, HttpSettings
 
 from .http_checks import BoundedBodies, HostCheck, HttpRefusal, OpenRequests, connection_class, replay
-from .server import HEARD, SurfaceServer
+from .server import SurfaceServer
 
 OPENING_BYTES = 64 * 1024
 """The body of a request that opens a session: an `initialize`."""
@@ -83,7 +83,7 @@ class BoundedSessions(StreamableHTTPSessionManager):
             max_request_body_size=limits.max_body,
             max_sessions=None,
         )
-        self._sessions = sessions
+        self._sessions, self._idle_s = sessions, limits.session_idle_s
         self.max_sessions = sessions.most  # what the SDK says in its refusal
         app.is_listening = self.is_listening
 
@@ -105,6 +105,22 @@ class BoundedSessions(StreamableHTTPSessionManager):
         """Whether nobody waits for anything of a session."""
         transport = self._server_instances.get(session)
         return transport is None or not transport._requests_in_flight
+
+    @contextmanager
+    def in_use(self, session: str) -> Iterator[None]:
+        """Keep a session open during a call that the SDK does not see, and count its idle time from the end of it."""
+        transport = self._server_instances.get(session)
+        if transport is None or (idle := transport.idle_scope) is None or idle.cancel_called:
+            yield
+            return
+        transport._requests_in_flight += 1
+        idle.deadline = inf
+        try:
+            yield
+        finally:
+            transport._requests_in_flight -= 1
+            if not transport._requests_in_flight:
+                idle.deadline = anyio.current_time() + self._idle_s
 
     def close_soon(self, session: str) -> None:
         """Forget a session now; what it holds is let go in the background."""
@@ -148,10 +164,6 @@ def bounded_opening(body: bytes) -> bytes | HttpRefusal:
         named = {key: info[key] for key in ("name", "title", "version") if key in info}
         kept["clientInfo"] = {k: v[:NAME_LENGTH] if isinstance(v, str) else v for k, v in named.items()}
     return orjson.dumps({**message, "params": kept})
-
-
-SDK_EVERY_SECONDS = 60.0
-"""The longest time without a call to the SDK, which closes sessions that it does not hear from."""
 
 
 @dataclass(slots=True)
@@ -198,9 +210,9 @@ class SurfaceEndpoint:
         if self._cancels(session, message):
             await Response(status_code=202)(scope, receive, send)
         elif self._is_plain(message, connection):
-            await self._answer(session, message, scope, receive, send)
+            with self.manager.in_use(session):
+                await self._answer(session, message, scope, receive, send)
         else:
-            connection.state[HEARD] = monotonic()
             await self._pass_to_sdk(body, message.get("method") == "initialize", scope, receive, send)
 
     async def _listen(self, session: str, connection: Connection, scope: Scope, receive: Receive, send: Send) -> None:
@@ -267,15 +279,14 @@ class SurfaceEndpoint:
             return {"error": error.error.model_dump(exclude_none=True)}
 
     def _is_plain(self, message: Mapping[str, Any], connection: Connection) -> bool:
-        """Whether nothing but the result can come of this call, and the SDK has heard of the session lately."""
+        """Whether nothing but the result can come of this call."""
         params = message.get("params")
         if message.get("method") != "tools/call" or not isinstance(params, dict):
             return False
         meta = params.get("_meta")
         wants_progress = isinstance(meta, dict) and "progressToken" in meta
         is_well_formed = isinstance(message.get("id"), int | str) and isinstance(params.get("name"), str)
-        is_recent = monotonic() - connection.state[HEARD] < SDK_EVERY_SECONDS
-        if not is_well_formed or not is_recent:
+        if not is_well_formed:
             return False
         is_script = self.server.runs_script(params["name"])  # whose tools reach no client, whatever they would tell it
         return is_script or not (wants_progress or self.server.may_interrupt(connection))

@@ -202,6 +202,10 @@ def _shown(value: bytes) -> str:
 MOST_HEADERS = 200
 DISCARDED = 128 * 1024 * 1024
 """Bytes of a body that are read and thrown away after its request was refused, so that the client sees the answer."""
+UNREAD = 256 * MEGABYTE
+"""Bytes of answers that clients may leave unread, all together; one larger answer is let through."""
+UNREAD_S = 5.0
+"""Seconds in which an answer may be unread, however many there are."""
 SPARE_FILES = 128
 """File descriptors that connections leave for everything else."""
 MALFORMED = HttpRefusal(status=400, code="malformed", message="this is not an HTTP request that can be read")
@@ -244,6 +248,7 @@ class _BoundedConnection(HttpToolsProtocol):
         self._discarded = 0
         self._began = self._heard = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._unread_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -255,6 +260,20 @@ class _BoundedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Take note that the client reads more slowly than we answer, and see to it that not too much is unread."""
+        super().pause_writing()
+        self._unread_since = self.loop.time()
+        paused = (other for other in self.connections if isinstance(other, _BoundedConnection))
+        slow = sorted((other for other in paused if other.flow.write_paused), key=lambda other: other._unread_since)
+        unread = sum(other.transport.get_write_buffer_size() for other in slow)
+        for other in slow:
+            if unread <= UNREAD or other is self or self._unread_since - other._unread_since < UNREAD_S:
+                return
+            logger.warning("closed a connection: its client has not read its answer, and others need the memory")
+            unread -= other.transport.get_write_buffer_size()
+            other.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, and see to it that the rest comes soon."""

@@ -7,7 +7,6 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from time import monotonic
 from typing import Any, Protocol
 
 import anyio
@@ -204,8 +203,6 @@ class ClientBus:
 
 Handler = Callable[[Context, JsonObject], Awaitable[JsonObject]]
 
-HEARD = "portico/heard"
-"""The time at which the SDK last heard from a session, in the session's own state."""
 _CAN_BE_ASKED = "portico/can-be-asked"
 """Whether a client can be asked anything, in its own state."""
 _KNOWN = "portico/known"
@@ -416,7 +413,6 @@ class SurfaceServer(Server[Any]):
         await self.catch_up(connection)
         if connection.session_id:
             connection.exit_stack.callback(self._gateway.forget_client, connection.session_id)
-            connection.state[HEARD] = monotonic()
             connection.state[_CAN_BE_ASKED] = bool(askable_of(connection.client_capabilities))
             self.sessions[connection.session_id] = connection
             connection.exit_stack.callback(self.sessions.pop, connection.session_id, None)
