@@ -46,6 +46,7 @@ def main() -> int:
         ("A script", ["scripts.py"]),
         ("Tools that live in a database", ["registry.py", *quick]),
         ("A script beside single calls", ["journey.py"]),
+        ("Healthy servers among sick ones", ["fleet.py", *quick]),
         ("A call, client of 2026-07-28", ["overhead.py", *quick, "--stdio"]),
         ("A call, client of 2025-11-25", ["overhead.py", *quick, "--stdio", "--era", "2025-11-25"]),
     ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Set
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Set
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
@@ -318,6 +319,8 @@ def _givers(sections: Mapping[str, ServerSection]) -> list[Server]:
 
 PARALLEL_OFFERS = 8
 """Servers asked at the same time: a cold start of a hundred must not start a hundred processes at once."""
+TURN_SECONDS = 1.0
+"""A server that has not answered in this time lets the next one begin: those that hang must not hold up all others."""
 
 REST, LONGEST_REST = 4.0, 1.0
 """How many times as long as a snapshot took, and how many seconds at most, the next one is put off."""
@@ -350,7 +353,7 @@ class Refresher:
     _answered: list[tuple[Offering, Provider]] = field(default_factory=list)  # answers that the next snapshot will have
     _next: float = 0.0  # when that may be made
     _moved: float = 0.0  # when a first question was last begun or ended
-    _slots: anyio.CapacityLimiter | None = None
+    _slots: asyncio.Semaphore | None = None
 
     def load(self, build_index: IndexBuilder | None = None) -> None:
         """Publish what the store remembers, and note which servers it does not know; starts nothing.
@@ -523,9 +526,7 @@ class Refresher:
 
     async def _ask(self, server: str) -> tuple[Provider, Offering]:
         """The answer of a server, and the provider that gave it; one that is no longer its provider fails silently."""
-        if self._slots is None:
-            self._slots = anyio.CapacityLimiter(PARALLEL_OFFERS)
-        async with self._slots:
+        async with self._turn():
             self._note_move(server)
             provider = self.providers.get(server)
             if provider is None:
@@ -545,6 +546,26 @@ class Refresher:
         self._answers[server] = self._answers.get(server, 0) + 1
         self._unsaved[server] = offering
         return provider, offering
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One of few turns to be asked, until the end or for a second: what then still waits costs hardly anything."""
+        slots = self._slots = self._slots or asyncio.Semaphore(PARALLEL_OFFERS)
+        await slots.acquire()
+        is_held = True
+
+        def release() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                slots.release()
+
+        timer = asyncio.get_running_loop().call_later(TURN_SECONDS, release)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            release()
 
     async def save_rest(self) -> None:
         """Let the store have what it could not be given when it came.

@@ -14,6 +14,8 @@ import anyio
 import pytest
 from upstream_world import Upstreams, said, use
 
+from portico.application import Application
+from portico.catalog import publisher
 from portico.config.settings import GatewaySettings
 from portico.domain.server import ServerSpec, Timeouts
 from portico.errors import CallError
@@ -27,8 +29,6 @@ MUTATIONS = int(os.environ.get("PORTICO_MUTATIONS", "2000"))
 """Damaged answers of one test; 100000 takes minutes."""
 AT_ONCE = 50
 COLD, COLD_SECONDS = 100, 0.5
-STARTING = 16
-"""The most servers that may be starting at the same time."""
 METACHARACTERS = ("$({})", "`{}`", "; {}", "| {}", "&& {}", "\n{}\n", "' ; {} '", '" ; {} "')
 
 
@@ -140,7 +140,10 @@ async def test_no_call_of_a_thousand_that_go_wrong_runs_twice(upstreams: Upstrea
 
 @pytest.mark.requirement("F03")
 @pytest.mark.timeout(180)
-async def test_a_hundred_cold_servers_are_all_connected_few_at_a_time(tmp_path: Path) -> None:
+async def test_a_hundred_cold_servers_are_all_connected_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "TURN_SECONDS", 600)
     slow = FaultyServer(
         FaultPlan(faults=(PlannedFault(kind="delay", at="start", seconds=COLD_SECONDS),)), tmp_path / "log"
     )
@@ -157,7 +160,33 @@ async def test_a_hundred_cold_servers_are_all_connected_few_at_a_time(tmp_path: 
     for entry in slow.log.all():
         starting += ("start" in entry) - (entry.get("got", {}).get("method") == "tools/list")
         most = max(most, starting)
-    assert most <= STARTING
+    assert most <= publisher.PARALLEL_OFFERS
+
+
+@pytest.mark.requirement("F01")
+async def test_servers_that_hang_at_their_start_hold_up_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "TURN_SECONDS", 0.1)
+    limits = Timeouts(start=100, call=30, total=30, idle=0)
+    hanging = FaultyServer(FaultPlan(faults=(PlannedFault(kind="hang", at="start"),)), tmp_path / "log")
+    fine = FaultyServer(FaultPlan(), tmp_path / "other")
+    servers = [spec_of(hanging, f"a{n}", limits) for n in range(2 * publisher.PARALLEL_OFFERS)]
+    servers += [spec_of(fine, f"b{n}", limits) for n in range(5)]
+    async with open_app(parts_of(servers=tuple(servers)).settings) as application, anyio.create_task_group() as tasks:
+        watch(application, tasks)
+        await appeared(application, 5)
+        assert len(application.admin.refresher.starting()) == 2 * publisher.PARALLEL_OFFERS
+        tasks.cancel_scope.cancel()
+
+
+async def appeared(application: Application, count: int) -> None:
+    """Wait until so many servers have answered."""
+    with anyio.fail_after(60):
+        while len(application.admin.snapshot.servers) < count:
+            published = anyio.Event()
+            application.gateway.publisher.subscribe(lambda _, event=published: event.set())  # type: ignore[misc]
+            await published.wait()
 
 
 @pytest.mark.requirement("T47")
