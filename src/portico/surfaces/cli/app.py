@@ -34,7 +34,7 @@ COMMANDS = {
     "found or not.",
     "calls": "Show single calls, the newest last: which tool, how it ended, how long it took; never what was in them.",
     "find-server": "Find servers to add, in registries of MCP servers.",
-    "add": "Add a server to the config: by its command or URL, or by its name in a registry.",
+    "add": "Add a server to the config: by its command or URL, or by its name in a registry of MCP servers.",
     "remove": "Remove a server from the config.",
     "import": "Bring in the servers of a client's config file (JSON, JSONC, YAML or TOML).",
     "install": "Enter Portico in a client's config file, with a backup; --undo takes the entry out again.",
