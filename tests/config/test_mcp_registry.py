@@ -138,6 +138,7 @@ def test_arguments_of_the_runtime_stand_before_the_package_each_once() -> None:
         package("cargo"),
         package(transport={"type": "streamable-http", "url": "http://localhost:1"}),
         package(registryBaseUrl="https://packages.example.com"),
+        package(registryBaseUrl="https://["),
         package(environmentVariables=[{"name": "PATH", "value": "/tmp"}]),
         package(environmentVariables=[{"name": "LD_PRELOAD", "value": "/tmp/x.so"}]),
         package(environmentVariables=[{"name": "A=B"}]),
@@ -299,6 +300,9 @@ def test_streamable_http_is_preferred_and_variables_stand_in_addresses() -> None
         "https://user:pw@example.com/mcp",
         "file:///etc/passwd",
         "https:///mcp",
+        "https://[/mcp",
+        "https://example.com:99999999/mcp",
+        "",
     ],
 )
 def test_a_registry_elsewhere_sends_nobody_into_this_network(url: str) -> None:

@@ -67,7 +67,7 @@ _OTHER_PROGRAMS = {
 }
 """Options of the runtimes that would run something else, or take it from elsewhere."""
 _WIDE = re.compile(
-    r"--privileged|-v|--volume|--mount|--net|--network|--pid|--ipc|--userns|--device|--cap-add|--security-opt"
+    r"--privileged|-v.*|--volume|--mount|--net|--network|--pid|--ipc|--userns|--device|--cap-add|--security-opt"
 )
 _PARTS, _LETTERS, _TOLD = 100, 4_096, 500
 
@@ -217,7 +217,7 @@ def _package_refusals(package: ListedPackage, transport: str, source: str) -> It
         return
     if transport != "stdio":
         yield "it is started as a web server; start it yourself, and add its address"
-    if source and urlsplit(source).hostname not in _USUAL_SOURCES:
+    if source and (not is_address(source) or urlsplit(source).hostname not in _USUAL_SOURCES):
         yield f"it is kept at {one_line(source)[:_TOLD]}, where the runtime would not look for it"
     found = _IDENTIFIERS[kind].fullmatch(package.identifier)
     if found is None:

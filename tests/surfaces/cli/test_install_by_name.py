@@ -529,5 +529,7 @@ def test_options_of_one_form_of_add_are_refused_in_the_other(shell: Shell) -> No
         ("add", "x", "--package", "npm", "--remote"),
         ("add", "x", "--set", "=b"),
         ("add", "x", "--registry", "https://user:pw@example.com"),
+        ("add", "x", "--registry", "https://["),
+        ("find-server", "x", "--registry", "ftp://example.com"),
     ):
         assert shell.run(*arguments).code == Exit.USAGE

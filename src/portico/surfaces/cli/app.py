@@ -36,7 +36,7 @@ COMMANDS = {
     "events": "Show what happened to servers and to gateways, the newest last: starts, ends, failures, changes of the "
     "config.",
     "find-server": "Find servers to add, in registries of MCP servers.",
-    "add": "Add a server to the config: by its command or URL, or by its name in a registry.",
+    "add": "Add a server to the config: by its command or URL, or by its name in a registry of MCP servers.",
     "remove": "Remove a server from the config.",
     "import": "Bring in the servers of a client's config file (JSON, JSONC, YAML or TOML).",
     "install": "Enter Portico in a client's config file, with a backup; --undo takes the entry out again.",

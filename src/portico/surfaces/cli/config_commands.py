@@ -49,10 +49,10 @@ def add(
     package: Annotated[str, typer.Option(help="By name: npm, pypi, oci or nuget.")] = "",
     remote: Annotated[bool, typer.Option("--remote", help="By name: its address, no package.")] = False,
     version: Annotated[str, typer.Option(help="By name: this version, not the newest.")] = "",
-    registry: Annotated[str | None, typer.Option(help="By name: a URL or FILE, not the config's.")] = None,
+    registry: Annotated[str | None, typer.Option(help="By name: a registry's URL, or a FILE.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="By name: add it without a question.")] = False,
 ) -> None:
-    """Add a server to the config: by its command or URL, or by its name in a registry."""
+    """Add a server to the config: by its command or URL, or by its name in a registry of MCP servers."""
     choice = ListedChoice(
         name=name,
         local_name=as_name,

@@ -281,7 +281,7 @@ def find_server(
     ctx: typer.Context,
     words: Annotated[list[str], typer.Argument(help="Words of the server's name.")],
     limit: Annotated[int, typer.Option(min=1, max=PAGE * PAGES, help="Servers to show.")] = 10,
-    registry: Annotated[str | None, typer.Option(help="A URL or FILE instead of the config's registries.")] = None,
+    registry: Annotated[str | None, typer.Option(help="A registry's URL, or a FILE, instead of the config's.")] = None,
     as_json: Json = False,
 ) -> None:
     """Find servers to add, in registries of MCP servers."""
@@ -306,7 +306,7 @@ def _sources(ctx: typer.Context, registry: str | None) -> list[Source]:
     files = AnswerFiles(settings.home.data / "mcp_registries")
     named = (registry,) if registry else settings.catalog.mcp_registries
     folder = Path.cwd() if registry else settings.folder
-    if registry and "@" in urlsplit(registry).netloc:
+    if registry and "://" in registry and (not is_address(registry) or "@" in urlsplit(registry).netloc):
         raise typer.BadParameter("--registry takes an address without a user, or a file")
     return [
         RegistryApi(name, files, warn) if is_address(name) else ListFile(folder / Path(name).expanduser())
