@@ -50,9 +50,11 @@ def run(options: argparse.Namespace) -> list[Verdict]:
         ),
     ]
     for name, count in _COUNTED.items():
-        first, last = _mean(kept[: len(kept) // 4 + 1], count), _mean(kept[-len(kept) // 4 :], count)
+        first, last = _least(kept[: len(kept) // 4 + 1], count), _least(kept[-len(kept) // 4 :], count)
         rows.append(
-            Verdict(f"{name}, of the first and the last quarter", f"{first:.1f} -> {last:.1f}", last <= first + 4)
+            Verdict(
+                f"{name}, the least of the first and the last quarter", f"{first:.0f} -> {last:.0f}", last <= first + 4
+            )
         )
     return rows
 
@@ -71,8 +73,8 @@ def _slope(samples: Sequence[tuple[float, Holdings]], value: Callable[[Holdings]
     return sum((at - middle) * value(held) for at, held in samples) / spread if spread else 0.0
 
 
-def _mean(samples: Sequence[tuple[float, Holdings]], value: Callable[[Holdings], float]) -> float:
-    return sum(value(held) for _, held in samples) / len(samples)
+def _least(samples: Sequence[tuple[float, Holdings]], value: Callable[[Holdings], float]) -> float:
+    return min(value(held) for _, held in samples)
 
 
 async def _soak(gateway: Watched, seconds: float, rate: float) -> tuple[list[tuple[float, Holdings]], int, int]:

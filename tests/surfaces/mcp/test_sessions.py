@@ -148,6 +148,33 @@ async def test_a_session_with_an_open_stream_keeps_its_place():
         writer.close()
 
 
+@pytest.mark.requirement("P-SESSION-COUNT")
+async def test_a_session_with_a_call_under_way_keeps_its_place(monkeypatch: pytest.MonkeyPatch):
+    began, go_on, whole = anyio.Event(), anyio.Event(), Executor.run
+
+    async def waiting(self: Executor, view: CatalogView, call: Call) -> Result:
+        began.set()
+        await go_on.wait()
+        return await whole(self, view, call)
+
+    monkeypatch.setattr(Executor, "run", waiting)
+    async with listening(sessions=1) as gateway:
+        session, answers = await gateway.open_session(), []
+
+        async def call() -> None:
+            given = {"name": "playwright.browser_snapshot", "arguments": {}}
+            answers.append(await gateway.rpc("tools/call", given, mcp_session_id=session))
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await began.wait()
+                assert (await gateway.rpc("initialize", hello())).status == 503
+                go_on.set()
+        assert answers[0].status == 200
+        assert (await gateway.rpc("initialize", hello())).status == 200
+
+
 async def _is_open(gateway: Listening, session: str, path: str = "/mcp") -> bool:
     return (await gateway.rpc("tools/call", CALL, path=path, mcp_session_id=session)).status == 200
 
