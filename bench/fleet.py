@@ -50,7 +50,7 @@ SICK: Mapping[str, Sequence[PlannedFault]] = {
         PlannedFault(kind="write", at="start", text="Loading 99 %\r\n", count=1_000),
         PlannedFault(kind="mutate", count=5),
     ],
-    "floods": [PlannedFault(kind="notify", count=1_000), PlannedFault(kind="garbage", at="list")],
+    "floods": [PlannedFault(kind="notify", count=500)],
 }
 """Half of each kind goes wrong in one way, half in another."""
 LIMITS = {"start": 30, "call": 5, "total": 30}

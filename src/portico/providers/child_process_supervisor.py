@@ -181,9 +181,9 @@ def read_processes() -> list[Process]:
     return found
 
 
-def descendants(root: int) -> list[int]:
-    """Every process below one."""
-    processes = read_processes()
+def descendants(root: int, processes: list[Process] | None = None) -> list[int]:
+    """Every process below one, among those of now where no others are given."""
+    processes = read_processes() if processes is None else processes
     found, family = [], {root}
     while grown := [each.pid for each in processes if each.parent in family and each.pid not in family]:
         family.update(grown)

@@ -24,7 +24,10 @@ from .child_process_supervisor import REPORT, descendants, read_processes
 
 
 class ProcessTree:
-    """The process group of a child, and descendants that have left the group (seen on Linux only)."""
+    """The process group of a child, and descendants that have left the group (seen on Linux only).
+
+    To look for them takes milliseconds, more where many processes run: a loop lets a thread do it.
+    """
 
     def __init__(self, leader: int) -> None:
         self._leader = leader
@@ -32,8 +35,9 @@ class ProcessTree:
 
     def remember(self) -> None:
         """Note the descendants of now: when their parent dies they can no longer be found."""
-        family = {self._leader, *descendants(self._leader)}
-        self._strays |= {e.pid: e.start for e in read_processes() if e.pid in family and e.group != self._leader}
+        processes = read_processes()
+        family = {self._leader, *descendants(self._leader, processes)}
+        self._strays |= {e.pid: e.start for e in processes if e.pid in family and e.group != self._leader}
 
     def is_alive(self) -> bool:
         """Whether any of it still runs; zombies do not count."""

@@ -57,7 +57,7 @@ def spec_of(server: FaultyServer, name: str, timeouts: Timeouts) -> ServerSpec:
     )
 
 
-async def in_parallel(count: int, work: Callable[[int], Awaitable[None]]) -> None:
+async def in_parallel(count: int, work: Callable[[int], Awaitable[None]], *, at_once: int = AT_ONCE) -> None:
     """Do the same many times, some at once."""
     numbers = iter(range(count))
 
@@ -66,7 +66,7 @@ async def in_parallel(count: int, work: Callable[[int], Awaitable[None]]) -> Non
             await work(number)
 
     async with anyio.create_task_group() as group:
-        for _ in range(AT_ONCE):
+        for _ in range(at_once):
             group.start_soon(take_turns)
 
 
@@ -109,7 +109,8 @@ async def test_damaged_answers_are_results_or_typed_errors(transport: str, upstr
             except CallError as error:
                 ended[error.code] += 1
 
-        await in_parallel(MUTATIONS, call)
+        # Many: an answer whose id is damaged is waited for until the timeout.
+        await in_parallel(MUTATIONS, call, at_once=200)
         assert ended.total() == MUTATIONS
         provider.retry_now()
         assert said(await use(provider, "plain", n=1)) == {"n": 1}

@@ -206,11 +206,11 @@ class StdioTransport(JsonRpcTransport, asyncio.SubprocessProtocol):
         with anyio.CancelScope(shield=True):
             self._is_lost = True
             tree = ProcessTree(self._process.get_pid())
-            tree.remember()
+            await anyio.to_thread.run_sync(tree.remember)
             self._stdin.close()
             await self._wait_for_exit(tree)
             for number in (signal.SIGTERM, signal.SIGKILL):
-                if tree.is_alive():
+                if await anyio.to_thread.run_sync(tree.is_alive):
                     tree.send(number)
                     await self._wait_for_exit(tree)
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -308,7 +308,7 @@ class StdioTransport(JsonRpcTransport, asyncio.SubprocessProtocol):
     async def _wait_for_exit(self, tree: ProcessTree) -> None:
         with anyio.move_on_after(EXIT_GRACE):
             await self._exited.wait()
-            while tree.is_alive():  # noqa: ASYNC110 - the system tells nobody when a grandchild ends
+            while await anyio.to_thread.run_sync(tree.is_alive):  # noqa: ASYNC110 - the system tells nobody when a grandchild ends
                 await anyio.sleep(POLL)
 
 
