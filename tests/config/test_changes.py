@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from portico.config import GatewaySettings, InstallationPaths, SearchSettings, Semantic, change_between
-from portico.domain.server import ConfigChange, ServerLabels, ServerSpec, ToolFilter
+from portico.domain.server import CallLimits, ConfigChange, ServerLabels, ServerSpec, ToolFilter
 
 SETTINGS = GatewaySettings(home=InstallationPaths(config=Path(), data=Path()))
 NOT_OF_THE_FILE = {"home", "problems", "refused", "servers", "reload", "database_uri"}
@@ -53,10 +53,10 @@ def test_a_setting_that_only_moved_in_the_file_is_not_another():
     ("other", "is_kept"),
     [
         (replace(ONE, labels=ServerLabels(alias="uno", description="The first", category="numbers")), True),
-        (replace(ONE, tools=ToolFilter(deny=("*",)), result_tokens=900), True),
+        (replace(ONE, tools=ToolFilter(deny=("*",)), limits=CallLimits(result_tokens=900)), True),
         (replace(ONE, env={"WORD": "other"}), False),
         (replace(ONE, args=("more",)), False),
-        (replace(ONE, answer_values=9), False),
+        (replace(ONE, limits=CallLimits(answer_values=9)), False),
     ],
 )
 def test_only_what_we_make_of_its_answers_leaves_a_server_its_process(other: ServerSpec, is_kept: bool):

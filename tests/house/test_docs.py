@@ -15,7 +15,7 @@ from portico.config.clients import OWN_KEYS
 from portico.config.load import HTTP, SCRIPTS
 from portico.config.settings import CapabilitiesSettings, JournalSettings, LogSettings, SearchSettings, Semantic
 from portico.domain.call import ResultLimits
-from portico.domain.server import DatabaseSpec, ServerLabels, ServerSpec, Timeouts, ToolFilter
+from portico.domain.server import CallLimits, DatabaseSpec, Isolation, ServerLabels, ServerSpec, Timeouts, ToolFilter
 from portico.surfaces import lua_gateway as gateway_tools
 from portico.surfaces import search
 from portico.surfaces.capabilities.inventory import CAPABILITIES, TOOL_SCHEMA
@@ -28,6 +28,8 @@ DOCS = ROOT / "docs"
 _TABLES = (
     ServerSpec,
     ServerLabels,
+    CallLimits,
+    Isolation,
     Timeouts,
     ToolFilter,
     SearchSettings,
@@ -68,7 +70,7 @@ def test_every_exit_code_is_in_the_cli_reference():
 @pytest.mark.requirement("P-HOUSE-DOCS")
 def test_every_setting_is_in_the_config_reference():
     nested = [f.name for kind in _TABLES for f in dataclasses.fields(kind)]
-    known = {*OWN_KEYS, *nested, *SCRIPTS, *HTTP} - {"name", "line", "file", "labels"}
+    known = {*OWN_KEYS, *nested, *SCRIPTS, *HTTP} - {"name", "line", "file", "labels", "limits", "isolation"}
     assert sorted(key for key in known if f"`{key}`" not in text("reference/config.md")) == []
 
 

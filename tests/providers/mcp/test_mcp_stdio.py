@@ -14,7 +14,7 @@ from scripted_results import RICH
 from upstream_world import Upstreams, said, use
 
 from portico.domain.call import START_WAIT
-from portico.domain.server import ServerSpec, State, Timeouts
+from portico.domain.server import CallLimits, ServerSpec, State, Timeouts
 from portico.errors import Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 
 pytestmark = pytest.mark.anyio
@@ -406,7 +406,7 @@ async def test_answer_with_too_many_values_fails_its_call_alone(upstreams: Upstr
 
 
 async def test_more_values_can_be_allowed(upstreams: Upstreams) -> None:
-    provider = upstreams.provide(replace(upstreams.spec(), answer_values=2_000_000))
+    provider = upstreams.provide(replace(upstreams.spec(), limits=CallLimits(answer_values=2_000_000)))
     line = b'{"jsonrpc":"2.0","id":ID,"result":{"a":[' + b"{}," * 600_000 + b"0]}}\n"
     assert len((await use(provider, "raw", hex=line.hex()))["a"]) == 600_001
 

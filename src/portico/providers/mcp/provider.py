@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence, Set
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,8 @@ import orjson
 
 from portico.domain.call import Caller, OnProgress
 from portico.domain.journal_entries import FleetEvent, OnEvent
-from portico.domain.server import Health, Offering, ServerSpec, State
+from portico.domain.server import Health, Isolation, Offering, ServerSpec, State
+from portico.domain.tool import Effect
 from portico.errors import LAST_WORDS, CallError
 from portico.protocols import OnChange, OnNotice
 from portico.text.redaction import Redactor, certain_secrets_of, secrets_of
@@ -220,13 +221,18 @@ class UpstreamProvider:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
         self._redactor = redactor = Redactor(secrets_of(spec))
-        bounds = Bounds(values=spec.answer_values or VALUES_LIMIT)
+        bounds = Bounds(values=spec.limits.answer_values or VALUES_LIMIT)
         self._timeouts = ExchangeTimeouts(spec.timeouts.call, spec.timeouts.total, bounds)
         self._tool_timeouts = {
             name: replace(self._timeouts, idle=own.timeout, total=max(own.timeout, self._timeouts.total), tool=name)
             for name, own in spec.labels.overrides.items()
             if own.timeout
         }
+        for name, own in spec.labels.overrides.items():
+            # What a server itself says of its tools (`readOnlyHint`) is no reason to call one twice.
+            if own.effect is Effect.READ:
+                terms = self._tool_timeouts.get(name, self._timeouts)
+                self._tool_timeouts[name] = replace(terms, is_repeatable=True)
         self._questions = ServerQuestions(self._timeouts)
         self._notifications = Notifications(
             spec.name,
@@ -255,6 +261,8 @@ class UpstreamProvider:
         """Changes with what is started or reached, not with secrets, names or limits."""
         spec = self._spec
         parts = [spec.transport, spec.command, spec.args, spec.cwd, spec.url, sorted(spec.env), sorted(spec.headers)]
+        if spec.isolation != Isolation():  # without one, what earlier versions have stored is still true
+            parts.append(list(astuple(spec.isolation)))
         return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:32]
 
     def health(self) -> Health:
