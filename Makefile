@@ -59,8 +59,9 @@ bench: $(STAMP) ## Measure, beside other things in the same run (ARGS="--quick",
 conformance: $(STAMP) ## Run the official MCP conformance suite against the gateway, both versions, both eras
 	@$(BIN)/python tests/conformance/run.py $(ARGS)
 
-chaos: $(STAMP) ## Kill processes that write to the journal, and count what is left (ARGS="--rounds 50")
+chaos: $(STAMP) ## Kill writers of the journal, restart a server 500 times, and count what is left (ARGS="--rounds 50")
 	@$(BIN)/python tests/chaos/kill.py $(ARGS)
+	@$(BIN)/python tests/chaos/restarts.py
 
 attack: $(STAMP) ## Attack a gateway of its own over loopback (ARGS="--seconds 20 --seed 7 --only arguments,headers")
 	@$(BIN)/python tests/attack/run.py $(ARGS)

@@ -223,7 +223,7 @@ PARTLY = {
     "T70": f"the fingerprint follows the object; the rest {APPROVAL}",
     "F01": "readiness waits for the first answer of each server",
     "F08": "calls in flight end; the whole gateway under load is not tried",
-    "F12": "forty restarts in the tests; `python tests/providers/mcp/restarts.py` makes five hundred",
+    "F12": "forty restarts in the tests; `make chaos` makes five hundred",
     "F14": "a thousand faulted writes over HTTP; timeouts among them are tried by themselves",
     "F21": "some hundred mutations, not 100,000",
     "F22": "the causes are told in words, not by six codes",

@@ -104,6 +104,20 @@ async def test_credentials_that_expire_later_park_the_server(raw: RawServer, ups
     assert raw.methods().count("tools/call") == 2
 
 
+@pytest.mark.requirement("P-PARKED")
+async def test_a_call_that_is_forbidden_does_not_park_the_server(raw: RawServer, upstreams: Upstreams) -> None:
+    provider = upstreams.http(raw.url)
+    await use(provider, "x")
+    raw.on["tools/call"] = always(status=403)
+    for _ in range(8):
+        with pytest.raises(UpstreamGone, match="HTTP 403") as caught:
+            await use(provider, "x")
+        assert caught.value.sent is Sent.ANSWERED
+    del raw.on["tools/call"]
+    assert "ok" in await use(provider, "x")
+    assert upstreams.told() == ["started"]
+
+
 async def test_configured_headers_and_protocol_headers_are_sent(raw: RawServer, upstreams: Upstreams) -> None:
     await use(upstreams.http(raw.url, headers={"X-Key": "k1"}), "x")
     name, _, headers = raw.requests[-1]

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from restarts import cancelled_starts, restarts
+from tests.chaos.restarts import cancelled_starts, restarts
 from upstream_world import SCRIPTED, Upstreams, said, until, use
 
 from portico.domain.server import ServerLabels, ServerSpec, State, Timeouts, ToolFilter

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 FIRST, CAP = 0.5, 300.0
 PARKED = inf
 """Seconds for which what only a person can change is not tried again."""
-UNPARKED = "it is parked: mend that, then change its config entry, have the config read again (SIGHUP), or refresh it"
+UNPARKED = "it is parked: mend that, then have the config read again (change it, SIGHUP or `POST /api/v1/reload`)"
 
 
 class Backoff:

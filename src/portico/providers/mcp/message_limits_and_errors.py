@@ -149,7 +149,11 @@ class Permanent(Lost):
 
 
 class Unauthorized(Permanent):
-    """Our credentials are not accepted."""
+    """Our credentials are not accepted, or not for this one request."""
+
+    def __init__(self, *details: str, sent: Sent = Sent.NOTHING, status: int = 401) -> None:
+        super().__init__(*details, sent=sent)
+        self.status = status
 
 
 class Missing(Permanent):

@@ -179,14 +179,20 @@ class Launch:
     async def reap(self) -> None:
         """Remove the containers of gateways on this machine that are no more, once for each engine."""
         engine = self.argv[0]
-        processes = {(str(each.pid), each.start.decode()) for each in read_processes()}
-        if not self.container or engine in _reaped or not processes:
+        if not self.container or engine in _reaped:
             return
         _reaped.add(engine)
+        processes = {(str(each.pid), each.start.decode()) for each in read_processes()}
         asked = ("ps", "--all", "--filter", f"label={HOST_LABEL}={_host()}", "--format", "{{.Names}}")
         for name in (await _ask_engine(engine, asked, self.environment)).split():
             prefix, pid, start, *_ = (*name.split("-"), "", "")
-            if prefix == "portico" and pid.isdecimal() and start.isdecimal() and (pid, start) not in processes:
+            if (
+                processes
+                and prefix == "portico"
+                and pid.isdecimal()
+                and start.isdecimal()
+                and (pid, start) not in processes
+            ):
                 await _ask_engine(engine, ("rm", "-f", name), self.environment)
 
 
@@ -200,6 +206,8 @@ def _user_of(spec: ServerSpec) -> SystemUser | None:
         raise Missing(str(error), "delete `run_as`") from error
     if user is None:
         raise Missing(f"there is no user {run_as!r} on this machine", "check `run_as`")
+    if (user.number, user.group) == (os.geteuid(), os.getegid()):
+        return None  # as we are
     if not may_change_user():
         fix = "run it as root, or with the capabilities to set users and groups, or delete `run_as`"
         raise Missing(f"the gateway may not start programs as {run_as!r}", fix)

@@ -145,7 +145,7 @@ async def read_refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Ex
         if any(name.lower() == "authorization" for name in spec.headers):
             fix = "the `Authorization` header of this server is set but not accepted: put a valid token there"
         said = f"{where} answered HTTP {status}: it does not accept our credentials"
-        return Unauthorized(said, fix, sent=Sent.ANSWERED)
+        return Unauthorized(said, fix, sent=Sent.ANSWERED, status=status)
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -246,6 +246,7 @@ RESUMPTIONS = 2
 UNTOLD = 64
 """Messages on their way to a server that nobody waits for; what comes on top is dropped."""
 MOVES = 3
+FORBIDDEN = 403
 
 _POST = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
@@ -338,6 +339,9 @@ class HttpTransport(Transport):
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise self._lost(network_fault(error, self._spec.url)) from error
         except Unauthorized as fault:
+            if fault.status == FORBIDDEN and method not in UNCANCELLABLE:
+                # Whoever was let in may still not do everything: the others' calls go on.
+                raise ExchangeFault(*fault.details, sent=fault.sent) from None
             raise self._lost(fault) from None
         finally:
             del self._requests[id]

@@ -1,6 +1,6 @@
 """Starts one server again and again, or cancels its start at random moments, and counts what is left.
 
-`python tests/providers/mcp/restarts.py [--rounds N]` prints the figures of N restarts and exits with 1 when anything is
+`python tests/chaos/restarts.py [--rounds N]` prints the figures of N restarts and exits with 1 when anything is
 left; the tests do the same with fewer.
 """
 
@@ -22,7 +22,7 @@ from portico.domain.server import ServerSpec
 from portico.providers.child_process_supervisor import read_processes
 from portico.providers.mcp import UpstreamProvider
 
-SCRIPTED = str(Path(__file__).with_name("scripted_server.py"))
+SCRIPTED = str(Path(__file__).parents[1] / "providers" / "mcp" / "scripted_server.py")
 LONGEST = 0.25
 """Seconds after which a start is cancelled at the latest: about as long as one takes."""
 AT_ONCE = 4
