@@ -186,13 +186,8 @@ class Launch:
         asked = ("ps", "--all", "--filter", f"label={HOST_LABEL}={_host()}", "--format", "{{.Names}}")
         for name in (await _ask_engine(engine, asked, self.environment)).split():
             prefix, pid, start, *_ = (*name.split("-"), "", "")
-            if (
-                processes
-                and prefix == "portico"
-                and pid.isdecimal()
-                and start.isdecimal()
-                and (pid, start) not in processes
-            ):
+            is_ours = prefix == "portico" and pid.isdecimal() and start.isdecimal()
+            if is_ours and processes and (pid, start) not in processes:
                 await _ask_engine(engine, ("rm", "-f", name), self.environment)
 
 
