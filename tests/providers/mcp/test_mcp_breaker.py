@@ -137,6 +137,7 @@ async def test_an_open_breaker_sends_nothing_and_closes_when_the_server_is_back(
         with pytest.raises(UpstreamGone, match="HTTP 503"):
             await use(provider, "x")
     sent = raw.methods().count("tools/call")
+    assert "breaker of this server is open" in provider.health().reason
     for _ in range(50):
         with anyio.fail_after(AT_ONCE), pytest.raises(UpstreamGone, match="breaker of this server is open") as caught:
             await provider.call("x", {}, meta={}, on_progress=None)
@@ -144,6 +145,7 @@ async def test_an_open_breaker_sends_nothing_and_closes_when_the_server_is_back(
     assert raw.methods().count("tools/call") == sent
     del raw.on["tools/call"]
     await until_answered(provider)
+    assert provider.health().reason == ""
     kinds = "breaker_open", "breaker_half_open", "breaker_closed"
     assert upstreams.told(*kinds) == [*kinds], "one event for each change, and none for a refused call"
     assert all("\n" not in event.text for event in upstreams.events)

@@ -189,6 +189,20 @@ async def test_a_server_runs_as_its_user_with_nothing_of_ours(upstreams: Upstrea
     assert pid not in {each.pid for each in read_processes()}
 
 
+@as_root
+@pytest.mark.requirement("P-ISOLATION", "F09")
+async def test_a_server_of_another_user_ends_with_the_process_that_started_it(upstreams: Upstreams) -> None:
+    provider = upstreams.provide(shell("nobody"))
+    await use(provider, "who")
+    pid = provider.health().pid
+    (supervisor,) = [each.parent for each in read_processes() if each.pid == pid]
+    assert supervisor != os.getpid()
+    os.kill(supervisor, signal.SIGKILL)
+    await until(lambda: not any(each.pid == pid and not each.is_zombie for each in read_processes()))
+    await until(lambda: provider.health().pid is None)
+    assert said(await use(provider, "who")).startswith(str(NOBODY.pw_uid))
+
+
 def shell(run_as: str, **more: object) -> ServerSpec:
     isolation = Isolation(run_as=run_as)
     args = ("-c", SHELL_SERVER)

@@ -256,6 +256,7 @@ async def test_a_missing_command_is_parked_and_found_when_it_is_there(upstreams:
         with pytest.raises(UpstreamGone, match=r"was not found(.|\n)*check PATH") as caught:
             await use(provider, "echo")
     assert "it is parked: mend that" in str(caught.value)
+    assert "it is parked" in provider.health().reason
     assert upstreams.told() == ["parked"]
     program.write_text("x")
     with pytest.raises(UpstreamGone):

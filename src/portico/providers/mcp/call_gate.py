@@ -48,6 +48,14 @@ class CircuitBreaker:
         self._opened_at = self._until = 0.0
         self._is_probing = False
 
+    @property
+    def trouble(self) -> str:
+        """Why calls are refused; empty while they are not."""
+        if self.state is BreakerState.CLOSED:
+            return ""
+        ago = self._clock() - self._opened_at
+        return f"the breaker of this server is open for {ago:.1f} s: {self._limits.failures} calls failed in a row"
+
     def check(self) -> None:
         """Do nothing where a call may go on.
 
@@ -59,9 +67,8 @@ class CircuitBreaker:
         left = self._until - self._clock()
         if left > 0 or self._is_probing:
             when = f"in {max(left, 0.1):.1f} s" if left > 0 else "when the one call that was let through has ended"
-            ago = self._clock() - self._opened_at
             raise Lost(
-                f"the breaker of this server is open for {ago:.1f} s: {self._limits.failures} calls failed in a row",
+                self.trouble,
                 f"the last one: {self._reason}",
                 f"the next try is possible {when}",
             )

@@ -142,6 +142,13 @@ class ConnectionLifecycle:
         finally:
             self._release()
 
+    @property
+    def trouble(self) -> tuple[str, ...]:
+        """Why the server is of no use just now, in sentences; empty when it is."""
+        if self.failure is not None:
+            return (*self.failure.details, *([UNPARKED] if isinstance(self.failure, Permanent) else []))
+        return tuple(filter(None, [self._gate.breaker.trouble]))
+
     def retry_now(self) -> None:
         """Forget earlier failures: somebody has mended something."""
         self._backoff.reset()

@@ -268,15 +268,15 @@ class UpstreamProvider:
     def health(self) -> Health:
         """The state of the server, without starting it."""
         connection, failure = self._lifecycle.connection, self._lifecycle.failure
-        transport = self._connector.transport
+        transport, reason = self._connector.transport, self._redactor.text("; ".join(self._lifecycle.trouble))
         words = self._redactor.text(transport.stderr) if transport is not None else ""
         if not self._spec.enabled:
             return Health(state=State.DISABLED, reason="it is switched off in the config")
         if connection is not None:
-            return Health(state=State.RUNNING, stderr=words, pid=connection.transport.pid)
+            return Health(state=State.RUNNING, reason=reason, stderr=words, pid=connection.transport.pid)
         if failure is not None:
-            return Health(state=State.FAILED, reason=self._redactor.text("; ".join(failure.details)), stderr=words)
-        return Health(state=State.READY if self._was_asked else State.UNKNOWN, stderr=words)
+            return Health(state=State.FAILED, reason=reason, stderr=words)
+        return Health(state=State.READY if self._was_asked else State.UNKNOWN, reason=reason, stderr=words)
 
     async def offer(self) -> Offering:
         """Ask the server for everything it offers, whole; an error also tells what it wrote to stderr."""
