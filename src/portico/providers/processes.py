@@ -84,8 +84,8 @@ class SystemUser:
     group: int
     groups: tuple[int, ...]
     """All of its groups."""
-    name: str = ""
-    """Empty for a number that no user has."""
+    name: str
+    """The number, where no user has it."""
     home: str = "/"
 
     @classmethod
@@ -104,7 +104,7 @@ class SystemUser:
             if not number.isdecimal():
                 return None
             own = int(group or number)
-            return cls(number=int(number), group=own, groups=(own,))
+            return cls(number=int(number), group=own, groups=(own,), name=number)
         own = int(group) if group else entry.pw_gid
         # A group that is named is all that it gets: whoever writes it may want less than the user has.
         groups = (own,) if group else tuple(os.getgrouplist(entry.pw_name, own))

@@ -176,12 +176,14 @@ async def test_without_an_engine_nothing_runs_until_there_is_one(
     [
         ("nobody", f"{NOBODY.pw_uid} {NOBODY.pw_gid} {NOBODY.pw_gid} {NOBODY.pw_dir} nobody nobody"),
         (f"{NOBODY.pw_uid}", f"{NOBODY.pw_uid} {NOBODY.pw_gid} {NOBODY.pw_gid} {NOBODY.pw_dir} nobody nobody"),
+        ("54321", "54321 54321 54321 / 54321 54321"),
         (f"{NOBODY.pw_uid}:4321", f"{NOBODY.pw_uid} 4321 4321 {NOBODY.pw_dir} nobody nobody"),
     ],
 )
 async def test_a_server_runs_as_its_user_with_nothing_of_ours(upstreams: Upstreams, run_as: str, who: str) -> None:
     provider = upstreams.provide(shell(run_as))
-    assert said(await use(provider, "who")) == f"{who} {HOME}"
+    folder = "/" if run_as == "54321" else HOME
+    assert said(await use(provider, "who")) == f"{who} {folder}"
     pid = provider.health().pid
     assert pid is not None
     with anyio.fail_after(10):

@@ -147,8 +147,8 @@ class Launch:
         if spec.isolation.image:
             return cls._plan_container(spec)
         user = _user_of(spec)
-        own = {} if user is None else {"HOME": user.home, **dict.fromkeys(("USER", "LOGNAME"), user.name)}
-        environment = child_environment({**{name: value for name, value in own.items() if value}, **spec.env})
+        own = {} if user is None else {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+        environment = child_environment({**own, **spec.env})
         argv = (executable(spec, environment), *spec.args)
         folder = spec.cwd
         if user is not None and folder is None:  # ours may be closed to it
@@ -201,12 +201,12 @@ def _user_of(spec: ServerSpec) -> SystemUser | None:
         raise Missing(str(error), "delete `run_as`") from error
     if user is None:
         raise Missing(f"there is no user {run_as!r} on this machine", "check `run_as`")
-    if (user.number, user.group) == (os.geteuid(), os.getegid()):
-        return None  # as we are
-    if not may_change_user():
+    if may_change_user():
+        return user
+    if (user.number, user.group) != (os.geteuid(), os.getegid()) or not {*os.getgroups()} <= {*user.groups}:
         fix = "run it as root, or with the capabilities to set users and groups, or delete `run_as`"
         raise Missing(f"the gateway may not start programs as {run_as!r}", fix)
-    return user
+    return None  # as we are
 
 
 def _container_name(server: str) -> str:
