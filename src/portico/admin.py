@@ -209,7 +209,11 @@ class Admin:
     async def refresh(
         self, servers: Set[str] | None = None, on_done: Callable[[str, CallError | None], None] | None = None
     ) -> None:
-        """Ask servers for their definitions again, all of them unless some are named."""
+        """Ask servers for their definitions again, all of them unless some are named; also those that have failed."""
+        for name, provider in self.providers.items():
+            retry_now = getattr(provider, "retry_now", None)
+            if retry_now is not None and (servers is None or name in servers):
+                retry_now()
         await self.refresher.refresh_all(servers if servers is not None else set(self.providers), on_done)
         await self._announce_offerings()
 

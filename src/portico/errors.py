@@ -22,6 +22,11 @@ class Sent(StrEnum):
     ANSWERED = "the call was sent and the server answered"
 
 
+UNKNOWN_OUTCOME = "unknown_outcome"
+"""What programs read where nobody knows whether a call took effect."""
+LOOK_FIRST = f"{UNKNOWN_OUTCOME}: look whether it took effect before you make it again, unless it only reads"
+
+
 @dataclass(frozen=True, slots=True)
 class NextCall:
     """The call that would move a caller on: an action (`call`, `search`, `describe`) and its parameters."""
@@ -104,6 +109,11 @@ class CallError(PorticoError):
         super().__init__(self._text())
 
     @property
+    def outcome(self) -> str:
+        """`unknown_outcome` where the call may have taken effect; empty where it is known."""
+        return UNKNOWN_OUTCOME if self.sent is Sent.UNKNOWN else ""
+
+    @property
     def public_details(self) -> tuple[str, ...]:
         """The details without what a server wrote to stderr, which is for its operator."""
         return tuple(line for line in self.details if not line.startswith(LAST_WORDS))
@@ -125,6 +135,7 @@ class CallError(PorticoError):
         return [
             f"{self.code} for {one_line(self.subject)}; {self.sent}",
             *(f"- {detail(each)}" for each in self.details),
+            *([f"- {LOOK_FIRST}"] if self.outcome else []),
         ]
 
     def _text(self) -> str:

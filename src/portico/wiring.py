@@ -213,7 +213,7 @@ def _filters(settings: GatewaySettings) -> dict[str, ToolFilter]:
 
 
 def _result_tokens(settings: GatewaySettings) -> dict[str, int]:
-    return {spec.name: spec.result_tokens for spec in settings.servers}
+    return {spec.name: spec.limits.result_tokens for spec in settings.servers}
 
 
 def _per_client(settings: GatewaySettings) -> frozenset[str]:
@@ -325,6 +325,13 @@ def _refuse_taken(names: Iterable[str], file: Path | None) -> None:
     for name in names:
         said, fix = "tools of our own or of a database have this name", "Give it another name, or restart the gateway."
         raise ConfigError(said, file=str(file) if file else None, where=f"servers.{name}", fix=fix)
+
+
+def retry_all(application: Application) -> None:
+    """Let every server that has failed be tried again by its next use."""
+    for provider in application.admin.providers.values():
+        if isinstance(provider, UpstreamProvider):
+            provider.retry_now()
 
 
 async def retire(provider: Provider) -> None:

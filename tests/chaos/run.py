@@ -1,4 +1,4 @@
-"""All chaos: `python tests/chaos/run.py [--seconds 600] [--rounds 50] [--only kill,fleet,clients,soak]`.
+"""All chaos: `python tests/chaos/run.py [--seconds 600] [--rounds 50] [--only kill,restarts,clients,fleet,soak]`.
 
 Ten minutes of faults by default, of which the processes that write to the journal are killed for a part. The soak runs
 for `--minutes`, and only when it is asked for by name. Exits with 1 when any part does.
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-USUAL = "kill,clients,fleet"
+USUAL = "kill,restarts,clients,fleet"
 
 
 def main() -> int:
@@ -27,6 +27,7 @@ def main() -> int:
     given = parser.parse_args()
     parts = {
         "kill": ["--rounds", given.rounds, "--seed", given.seed],
+        "restarts": [],
         "clients": ["--count", given.count, "--seconds", min(60.0, given.seconds / 5)],
         "fleet": ["--seconds", given.seconds, "--seed", given.seed],
         "soak": ["--minutes", given.minutes],

@@ -53,7 +53,7 @@ def test_a_setting_that_only_moved_in_the_file_is_not_another():
     ("other", "is_kept"),
     [
         (replace(ONE, labels=ServerLabels(alias="uno", description="The first", category="numbers")), True),
-        (replace(ONE, tools=ToolFilter(deny=("*",)), result_tokens=900), True),
+        (replace(ONE, tools=ToolFilter(deny=("*",)), limits=ServerLimits(result_tokens=900)), True),
         (replace(ONE, env={"WORD": "other"}), False),
         (replace(ONE, args=("more",)), False),
         (replace(ONE, limits=ServerLimits(answer_values=9)), False),

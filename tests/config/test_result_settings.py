@@ -14,7 +14,7 @@ def test_without_a_word_the_defaults_are_in_force(home: Home) -> None:
     settings = home.load()
     assert settings.problems == ()
     assert settings.storage.results == ResultLimits(tokens=6_000, expire_s=3_600, memory_mb=64, store_mb=500)
-    assert settings.servers[0].result_tokens == 0
+    assert settings.servers[0].limits.result_tokens == 0
 
 
 def test_every_limit_can_be_set(home: Home) -> None:
@@ -26,8 +26,8 @@ def test_every_limit_can_be_set(home: Home) -> None:
     settings = home.load()
     assert settings.problems == ()
     assert settings.storage.results == ResultLimits(tokens=2_000, expire_s=90.5, memory_mb=0, store_mb=10)
-    assert settings.servers[0].result_tokens == 20_000
-    assert settings.servers[0].answer_values == 2_000_000
+    assert settings.servers[0].limits.result_tokens == 20_000
+    assert settings.servers[0].limits.answer_values == 2_000_000
 
 
 @pytest.mark.requirement("P-BAD-CONFIG")

@@ -16,7 +16,7 @@ from portico.config.load import HTTP, SCRIPTS
 from portico.config.servers import KNOWN, SESSIONS
 from portico.config.settings import CapabilitiesSettings, JournalSettings, LogSettings, SearchSettings, Semantic
 from portico.domain.call import ResultLimits
-from portico.domain.server import DatabaseSpec, ServerLabels, ServerSpec, Timeouts, ToolFilter
+from portico.domain.server import DatabaseSpec, Isolation, ServerLabels, ServerLimits, ServerSpec, Timeouts, ToolFilter
 from portico.surfaces import discover, search
 from portico.surfaces import lua_gateway as gateway_tools
 from portico.surfaces.capabilities.inventory import CAPABILITIES, TOOL_SCHEMA
@@ -28,6 +28,8 @@ DOCS = ROOT / "docs"
 _TABLES = (
     ServerSpec,
     ServerLabels,
+    ServerLimits,
+    Isolation,
     Timeouts,
     ToolFilter,
     SearchSettings,
@@ -69,7 +71,7 @@ def test_every_exit_code_is_in_the_cli_reference():
 def test_every_setting_is_in_the_config_reference():
     nested = [f.name for kind in _TABLES for f in dataclasses.fields(kind)]
     known = {*OWN_KEYS, *nested, *SCRIPTS, *HTTP, *KNOWN, *SESSIONS}
-    known -= {"name", "line", "file", "labels", "limits", "disabled"}
+    known -= {"name", "line", "file", "labels", "limits", "disabled", "isolation", "client_sessions"}
     assert sorted(key for key in known if f"`{key}`" not in text("reference/config.md")) == []
 
 

@@ -179,7 +179,7 @@ async def test_a_call_that_wants_the_whole_gets_it(application: FakeApplication)
 
 @pytest.mark.requirement("P-RESULTS-FIT")
 async def test_the_smaller_of_what_caller_and_server_say_is_the_limit() -> None:
-    spec = ServerSpec(name="fake", transport="stdio", command="x", result_tokens=1_000)
+    spec = ServerSpec(name="fake", transport="stdio", command="x", limits=ServerLimits(result_tokens=1_000))
     application = make_test_app({"fake": [LIST]}, specs=[spec], result_limits=ResultLimits(tokens=2_000))
     raw = {"content": [text("word " * 20_000)]}
     costs = [

@@ -17,6 +17,7 @@ from portico.documents.values_with_positions import TreePath
 from portico.domain.server import (
     ClientSessionLimits,
     DatabaseSpec,
+    Isolation,
     ServerLabels,
     ServerLimits,
     ServerSpec,
@@ -35,6 +36,7 @@ from .variables_and_masking import Variables, read_env_file
 KNOWN = (
     "command args env cwd url headers type transport enabled disabled alias description category tools timeouts timeout"
     " result_tokens envFile answer_values overrides sessions"
+    " calls_at_once queue breaker run_as container"
 ).split()
 """The fields of a server entry."""
 
@@ -55,6 +57,8 @@ _TRANSPORTS: Mapping[str, Transport] = {
     "sse": "sse",
 }
 TIMEOUTS: Mapping[str, Kind] = {"start": SECONDS, "call": SECONDS, "total": SECONDS, "idle": number()}
+BREAKER: Mapping[str, Kind] = {"failures": whole(0, 1_000), "cooldown_s": SECONDS}
+CONTAINER: Mapping[str, Kind] = {"image": Fields.text, "network": Fields.text, "volumes": words}
 _MILLISECONDS = 1000
 """Some clients write timeouts in milliseconds; nobody waits for a quarter of an hour by intent."""
 _NAME_LIMIT = 128
@@ -124,6 +128,7 @@ def _report_unknown(fields: Fields, *, is_ours: bool) -> None:
 
 
 def _server(name: str, fields: Fields, enabled: bool, from_file: Mapping[str, str]) -> ServerSpec:
+    isolation = _isolation(fields)
     command, args = _command_line(fields)
     url = _url(fields)
     overrides = _overrides(fields)
@@ -153,16 +158,14 @@ def _server(name: str, fields: Fields, enabled: bool, from_file: Mapping[str, st
         labels=labels,
         tools=ToolFilter(**fields.given("tools", {"allow": Fields.texts, "deny": Fields.texts})),
         timeouts=_timeouts(fields),
-        result_tokens=fields.whole("result_tokens", least=LEAST_TOKENS, most=MOST_TOKENS) or 0,
-        limits=ServerLimits(
-            answer_values=fields.whole("answer_values", least=1_000, most=50_000_000) or 0,
-            client_sessions=_client_sessions(fields),
-        ),
+        limits=_limits(fields),
+        isolation=isolation,
     )
 
 
 def _transport(fields: Fields, command: str, url: str) -> Transport:
     has_command, has_url = (fields.table.get(field) is not None for field in ("command", "url"))
+    has_command = has_command or _is_contained(fields)
     if has_command and has_url:
         fields.report("a server has either a command or a url, not both", "url", fix="Delete one of the two.")
     elif not has_command and not has_url:
@@ -175,6 +178,11 @@ def _transport(fields: Fields, command: str, url: str) -> Transport:
         field = "type" if fields.table.get("type") is not None else "transport"
         fields.report(f"this type of server needs a {wanted}", field, fix="Delete the type, or correct it.")
     return declared
+
+
+def _is_contained(fields: Fields) -> bool:
+    """Whether the server is started in a container, whose image may have a command of its own."""
+    return fields.table.get("container") is not None
 
 
 def _declared(fields: Fields) -> Transport | None:
@@ -199,9 +207,9 @@ def _ends_with_sse(url: str) -> bool:
 
 def _command_line(fields: Fields) -> tuple[str, tuple[str, ...]]:
     if fields.table.get("command") is None:
-        if fields.table.get("args"):
+        if fields.table.get("args") and not _is_contained(fields):
             fields.report("args belong to a command, and there is none", "args", fix="Add command, or delete args.")
-        return "", ()
+        return "", fields.texts("args") if _is_contained(fields) else ()
     command, args, before = fields.text("command").strip(), fields.texts("args"), len(fields.problems)
     if not command:
         if len(fields.problems) == before and fields.is_usable:
@@ -210,6 +218,8 @@ def _command_line(fields: Fields) -> tuple[str, tuple[str, ...]]:
     written = os.fspath(absolute(command, fields.variables.environ, fields.variables.folder))
     if not args and " " in command and not os.path.exists(written):
         return _split(fields, command)
+    if _is_contained(fields):
+        return command, args  # its paths are those of the image
     # Only what names a folder is a path; a bare word is looked up in PATH. A path is relative to `cwd`, or else to the
     # config: in whatever folder Portico is started, it must not mean a program that lies there.
     is_local = bool(os.path.dirname(command)) and fields.table.get("cwd") is None
@@ -270,6 +280,8 @@ def _headers(fields: Fields) -> dict[str, str]:
 
 def _folder(fields: Fields) -> str | None:
     cwd = fields.text("cwd")
+    if _is_contained(fields):
+        return cwd or None
     return os.fspath(absolute(cwd, fields.variables.environ, fields.variables.folder)) if cwd else None
 
 
@@ -305,6 +317,46 @@ def _client_sessions(fields: Fields) -> ClientSessionLimits | None:
     if word not in (None, *_SHARING):
         fields.report("this is neither `shared` nor `per_client`", "sessions", fix=_WRITE_SHARING)
     return ClientSessionLimits() if word == "per_client" else None
+
+
+_LIMITS: Mapping[str, Kind] = {
+    "calls_at_once": whole(1, 10_000),
+    "queue": whole(0, 100_000),
+    "result_tokens": whole(LEAST_TOKENS, MOST_TOKENS),
+    "answer_values": whole(1_000, 50_000_000),
+}
+
+
+def _limits(fields: Fields) -> ServerLimits:
+    given = {key: found for key, read in _LIMITS.items() if (found := read(fields, key)) is not None}
+    return ServerLimits(client_sessions=_client_sessions(fields), **given, **fields.given("breaker", BREAKER))
+
+
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}|\d{1,10}(:\d{1,10})?")
+_IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,255}")
+_NETWORK = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}")
+
+
+def _isolation(fields: Fields) -> Isolation:
+    """The user and the container of a server's process; one that cannot be used leaves the server out."""
+    run_as, container = fields.word("run_as"), fields.table.get("container")
+    if not isinstance(container, dict) and container is not None:
+        given: dict[str, Any] = {"image": fields.text("container")}
+    else:
+        given = fields.given("container", CONTAINER)
+    image, network = given.get("image", "").strip(), given.get("network", "").strip()
+    if run_as is not None and not _USER.fullmatch(run_as):
+        fields.report("this is not a user", "run_as", fix="Write the name of a user, or numbers as in 1000:1000.")
+    if container is not None and not _IMAGE.fullmatch(image):
+        fields.report("this is not an image", "container", fix="Write it as in container: ghcr.io/owner/server:1.2.")
+    if network and not _NETWORK.fullmatch(network):
+        fields.report("this is not a network", "container", "network", fix="Write its name, such as none.")
+    for key in ("run_as", "container"):
+        if fields.table.get(key) is not None and fields.table.get("url") is not None:
+            fields.report("this is for a server that is started, not for one with a url", key, fix="Delete it.")
+    if run_as and image:
+        fields.report("a container has users of its own", "run_as", fix="Delete it, or the container.")
+    return Isolation(run_as=run_as or "", image=image, network=network, volumes=given.get("volumes", ()))
 
 
 def _plain_timeout(fields: Fields, *path: str) -> float | None:

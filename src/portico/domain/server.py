@@ -31,7 +31,19 @@ class Timeouts:
     total: float = 600.0
     """One call, progress or not."""
     idle: float = 300.0
-    """Unused for so long, a server is stopped; 0 keeps it."""
+    """Unused for so long, a server is stopped, later where it is used often; 0 keeps it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """Who the process of a server runs as, and the container that it runs in."""
+
+    run_as: str = ""
+    """A user by name, or `uid:gid`; empty means ours."""
+    image: str = ""
+    """Empty means no container."""
+    network: str = ""
+    volumes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +69,17 @@ class ClientSessionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """The most of a server's answers and sessions."""
+    """What one server is given at once, when it is given nothing, and the most of its answers and sessions."""
 
+    calls_at_once: int = 256
+    queue: int = 256
+    """Calls that wait for one of these to end; what comes on top is refused."""
+    failures: int = 5
+    """Calls in a row that fail through the server's own fault and open its breaker; 0 means never."""
+    cooldown_s: float = 30.0
+    """Seconds that an open breaker refuses calls, at least; at most twice as long."""
+    result_tokens: int = 0
+    """The most tokens of one result; 0 leaves it to the default."""
     answer_values: int = 0
     """JSON values that one answer may have; 0 leaves it to the default."""
     client_sessions: ClientSessionLimits | None = None
@@ -83,14 +104,8 @@ class ServerSpec:
     labels: ServerLabels = ServerLabels()
     tools: ToolFilter = ToolFilter()
     timeouts: Timeouts = Timeouts()
-    result_tokens: int = 0
-    """The most tokens of one result; 0 leaves it to the default."""
     limits: ServerLimits = ServerLimits()
-
-    @property
-    def answer_values(self) -> int:
-        """The most JSON values of one answer; 0 leaves it to the default."""
-        return self.limits.answer_values
+    isolation: Isolation = Isolation()
 
     def runs_like(self, other: ServerSpec) -> bool:
         """Whether the same process or connection serves both: they differ at most in what we make of its answers.
@@ -98,7 +113,8 @@ class ServerSpec:
         Overrides have limits of time that the connection keeps.
         """
         labels = replace(other.labels, overrides=self.labels.overrides)
-        return replace(self, labels=labels, tools=other.tools, result_tokens=other.result_tokens) == other
+        limits = replace(self.limits, result_tokens=other.limits.result_tokens)
+        return replace(self, labels=labels, tools=other.tools, limits=limits) == other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

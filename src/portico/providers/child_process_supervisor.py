@@ -122,7 +122,8 @@ class Supervisor:
 def start(order: list[bytes], pipes: list[int]) -> int:
     """Start a program in a session of its own, with three descriptors and no more.
 
-    An order is the folder, the number of arguments, the arguments and the variables of the environment.
+    An order is the folder, the user (its number, its group's and those of its other groups, with blanks between, or
+    nothing), the number of arguments, the arguments and the variables of the environment.
 
     Raises:
         OSError: it cannot be started.
@@ -151,14 +152,19 @@ def _become(order: list[bytes], pipes: list[int], writing: int, supervisor: int)
     for number in _RESTORED:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # Should the supervisor itself be killed, at least its own children end with it.
-    if _prctl(_DEATH_SIGNAL, signal.SIGKILL) and os.getppid() != supervisor:
-        os._exit(127)
+    folder, user, count, *words = order
     for wanted, descriptor in enumerate(pipes):
         os.dup2(descriptor, wanted)
     os.closerange(3, writing)
     os.closerange(writing + 1, 1 << 20)
-    folder, count, *words = order
+    if user:
+        own, group, *groups = map(int, user.split())
+        os.setgroups(groups)
+        os.setgid(group)
+        os.setuid(own)
+    # Should the supervisor itself be killed, at least its own children end with it. A change of user unsets it.
+    if _prctl(_DEATH_SIGNAL, signal.SIGKILL) and os.getppid() != supervisor:
+        os._exit(127)
     if folder:
         os.chdir(folder)
     argv, pairs = words[: int(count)], (word.partition(b"=") for word in words[int(count) :])

@@ -19,6 +19,9 @@ from typing import IO, Any, cast
 
 import anyio
 
+if sys.platform != "win32":
+    import pwd
+
 from . import child_process_supervisor
 from .child_process_supervisor import REPORT, descendants, read_processes
 
@@ -77,6 +80,53 @@ class ProcessTree:
         return True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemUser:
+    """A user of this machine, as the kernel knows it."""
+
+    number: int
+    group: int
+    groups: tuple[int, ...]
+    """All of its groups."""
+    name: str
+    """The number, where no user has it."""
+    home: str = "/"
+
+    @classmethod
+    def find(cls, spelled: str) -> SystemUser | None:
+        """The user of a name, or of numbers as in `uid` or `uid:gid`; None where there is no such name.
+
+        Raises:
+            OSError: this system has no such users.
+        """
+        if sys.platform == "win32":
+            raise OSError("a program cannot be started as another user on this system")
+        number, _, group = spelled.partition(":")
+        try:
+            entry = pwd.getpwuid(int(number)) if number.isdecimal() else pwd.getpwnam(spelled)
+        except (KeyError, OverflowError):
+            if not number.isdecimal():
+                return None
+            own = int(group or number)
+            return cls(number=int(number), group=own, groups=(own,), name=number)
+        own = int(group) if group else entry.pw_gid
+        # A group that is named is all that it gets: whoever writes it may want less than the user has.
+        groups = (own,) if group else tuple(os.getgrouplist(entry.pw_name, own))
+        return cls(number=entry.pw_uid, group=own, groups=groups, name=entry.pw_name, home=entry.pw_dir)
+
+
+def may_change_user() -> bool:
+    """Whether this process may start another as somebody else: it is root, or has the capabilities for it."""
+    if not hasattr(os, "geteuid") or os.geteuid() == 0:
+        return hasattr(os, "geteuid")
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/status") as file:
+        capabilities = int(file.read().partition("CapEff:")[2].split()[0], 16)
+        return capabilities & _SET_IDS == _SET_IDS
+    return False
+
+
+_SET_IDS = 1 << 6 | 1 << 7
+"""The capabilities to set groups and users."""
 PROGRAM = child_process_supervisor.__file__
 ANSWERING = 30.0
 """Seconds that the supervisor gets to start a program, on the busiest machine."""
@@ -95,6 +145,7 @@ async def spawn(
     env: Mapping[str, str],
     cwd: str | None,
     has_input: bool = True,
+    user: SystemUser | None = None,
 ) -> asyncio.SubprocessTransport:
     """Start a program in a session of its own, never through a shell; the caller must not be cancelled meanwhile.
 
@@ -104,9 +155,11 @@ async def spawn(
     """
     for _ in range(ATTEMPTS if IS_SUPERVISED else 0):
         with suppress(_SupervisorGone):
-            return await _spawn_supervised(protocol, _encode_order(argv, env, cwd), has_input=has_input)
+            return await _spawn_supervised(protocol, _encode_order(argv, env, cwd, user), has_input=has_input)
     # A program that could outlive us is better than none.
     options: dict[str, Any] = {"env": dict(env), "cwd": cwd, "start_new_session": True, "close_fds": True}
+    if user is not None:
+        options |= {"user": user.number, "group": user.group, "extra_groups": list(user.groups)}
     stdin = subprocess.PIPE if has_input else subprocess.DEVNULL
     loop = asyncio.get_running_loop()
     transport, _ = await loop.subprocess_exec(lambda: protocol, *argv, stdin=stdin, **options)
@@ -137,9 +190,10 @@ class _SupervisorGone(OSError):
     """The supervisor cannot be started, or has ended before it started anything."""
 
 
-def _encode_order(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> bytes:
+def _encode_order(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, user: SystemUser | None) -> bytes:
     """The order to the supervisor, as `child_process_supervisor.start` takes it."""
-    words = [cwd or "", str(len(argv)), *argv, *(f"{name}={value}" for name, value in env.items())]
+    numbers = "" if user is None else " ".join(map(str, (user.number, user.group, *user.groups)))
+    words = [cwd or "", numbers, str(len(argv)), *argv, *(f"{name}={value}" for name, value in env.items())]
     if any("\0" in word for word in words):
         raise ValueError("a null character cannot be passed to a program")
     return b"\0".join(map(os.fsencode, words))

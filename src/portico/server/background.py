@@ -28,7 +28,7 @@ from portico.domain.server import ConfigChange
 from portico.errors import ConfigError, StoreError
 from portico.storage.change_feed import ChangeFeed
 from portico.tiers.tier_requests import TierAnswers
-from portico.wiring import retire, take_over
+from portico.wiring import retire, retry_all, take_over
 
 if TYPE_CHECKING:
     from portico.providers.local_sources import LocalSources
@@ -223,6 +223,7 @@ class Reloader:
                 self._log(logging.WARNING, f"the config is not taken over, and nothing has changed: {said}")
                 raise
             self.settings = self.settings.under(after)
+            retry_all(self.application)
             for provider in retired:
                 self.tasks.start_soon(retire, provider)
             is_empty, self._refused = not (change.is_live or change.restart), ""

@@ -14,10 +14,14 @@ from aiohttp import web
 from upstream_world import Upstreams, until, use
 from web_world import RawServer, answer, free_socket
 
+from portico.config import GatewaySettings, InstallationPaths
 from portico.domain.server import ServerSpec, State, Timeouts
 from portico.errors import Sent, UpstreamError, UpstreamGone, UpstreamTimeout
+from portico.protocols import Provider
 from portico.providers.mcp import lifecycle as backoff
 from portico.providers.mcp import message_limits_and_errors as protocol
+from portico.server.background import Reloader
+from portico.wiring import open_app
 
 pytestmark = pytest.mark.anyio
 PATIENT = Timeouts(start=60, call=60, total=60, idle=0)
@@ -102,6 +106,47 @@ async def test_credentials_that_expire_later_park_the_server(raw: RawServer, ups
         with pytest.raises(UpstreamGone, match="HTTP 401"):
             await use(provider, "x")
     assert raw.methods().count("tools/call") == 2
+
+
+@pytest.mark.requirement("P-PARKED", "F07")
+async def test_a_parked_server_is_tried_when_the_config_is_read_again_or_it_is_refreshed(
+    raw: RawServer, tmp_path: Path
+) -> None:
+    raw.on["*"] = always(status=401)
+    file = tmp_path / "portico.yaml"
+    file.write_text("servers: {}\n")
+    spec = ServerSpec(name="one", transport="http", url=raw.url)
+    paths = InstallationPaths(config=tmp_path, data=tmp_path, file=file)
+    settings = GatewaySettings(home=paths, servers=(spec,))
+
+    async def asked(provider: Provider) -> int:
+        before = len(raw.requests)
+        with pytest.raises(UpstreamGone, match="HTTP 401"):
+            await provider.offer()
+        return len(raw.requests) - before
+
+    async with open_app(settings) as application, anyio.create_task_group() as tasks:
+        provider = application.admin.providers["one"]
+        assert [await asked(provider) for _ in range(20)] == [1] + [0] * 19
+        await Reloader(application=application, settings=settings, read=lambda: settings, tasks=tasks).reload()
+        assert [await asked(provider), await asked(provider)] == [1, 0]
+        before = len(raw.requests)
+        await application.admin.refresh({"one"})
+        assert len(raw.requests) == before + 1
+
+
+@pytest.mark.requirement("P-PARKED")
+async def test_a_call_that_is_forbidden_does_not_park_the_server(raw: RawServer, upstreams: Upstreams) -> None:
+    provider = upstreams.http(raw.url)
+    await use(provider, "x")
+    raw.on["tools/call"] = always(status=403)
+    for _ in range(8):
+        with pytest.raises(UpstreamGone, match="HTTP 403") as caught:
+            await use(provider, "x")
+        assert caught.value.sent is Sent.ANSWERED
+    del raw.on["tools/call"]
+    assert "ok" in await use(provider, "x")
+    assert upstreams.told() == ["started"]
 
 
 async def test_configured_headers_and_protocol_headers_are_sent(raw: RawServer, upstreams: Upstreams) -> None:

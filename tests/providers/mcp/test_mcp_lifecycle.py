@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
+import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from tests.chaos.restarts import cancelled_starts, restarts
 from upstream_world import SCRIPTED, Upstreams, said, until, use
 
 from portico.domain.server import ServerLabels, ServerSpec, State, Timeouts, ToolFilter
 from portico.errors import Sent, UpstreamGone
 from portico.providers.mcp import UpstreamProvider
 from portico.providers.mcp import lifecycle as backoff
-from portico.providers.mcp import lifecycle as owner
-from portico.providers.mcp.lifecycle import Backoff
+from portico.providers.mcp.lifecycle import Backoff, IdleTime
 
 pytestmark = pytest.mark.anyio
 
@@ -232,33 +233,104 @@ async def test_wrapper_script_leaves_nothing_behind(upstreams: Upstreams, monkey
 
 @pytest.mark.requirement("F12")
 async def test_restarts_leave_no_processes_tasks_or_descriptors(upstreams: Upstreams) -> None:
-    import asyncio
-
-    async def cycle() -> None:
-        provider = upstreams.stdio()
-        await use(provider, "echo")
-        await provider.aclose()
-
-    await cycle()
-    before = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
-    for _ in range(10):
-        await cycle()
-    assert (len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())) <= (before[0] + 2, before[1])
+    found = await restarts(upstreams.stdio, 40)
+    assert found.descriptors <= 2
+    assert (found.tasks, found.zombies) == (0, 0)
     assert not any(map(is_running, upstreams.spawned()))
 
 
 @pytest.mark.requirement("F11")
 async def test_cancelled_starts_leak_nothing(upstreams: Upstreams) -> None:
-    import asyncio
-
-    before = len(asyncio.all_tasks())
-    for step in range(12):
-        provider = upstreams.stdio()
-        with anyio.move_on_after(step * 0.004):
-            await provider.call("echo", {}, meta={}, on_progress=None)
-        await provider.aclose()
-    assert len(asyncio.all_tasks()) == before
+    found = await cancelled_starts(upstreams.stdio, 200, random.Random(11))
+    assert found.descriptors <= 2
+    assert (found.tasks, found.zombies) == (0, 0)
     assert not any(map(is_running, upstreams.spawned()))
+
+
+@pytest.mark.requirement("F07", "P-PARKED")
+async def test_a_missing_command_is_parked_and_found_when_it_is_there(upstreams: Upstreams, tmp_path: Path) -> None:
+    program = tmp_path / "server"
+    spec = replace(upstreams.spec(), command=str(program))
+    provider = upstreams.provide(spec)
+    for _ in range(10):
+        with pytest.raises(UpstreamGone, match=r"was not found(.|\n)*check PATH") as caught:
+            await use(provider, "echo")
+    assert "it is parked: mend that" in str(caught.value)
+    assert "it is parked" in provider.health().reason
+    assert upstreams.told() == ["parked"]
+    program.write_text("x")
+    with pytest.raises(UpstreamGone):
+        await use(provider, "echo")
+    program.unlink()
+    program.symlink_to(sys.executable)
+    assert said(await use(provider, "echo", a=1)) == {"a": 1}
+    assert upstreams.told()[-1] == "restarted"
+
+
+@pytest.mark.requirement("F07", "P-PARKED")
+async def test_a_file_that_is_no_program_is_parked_until_it_is_one(upstreams: Upstreams, tmp_path: Path) -> None:
+    program = tmp_path / "server"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    provider = upstreams.provide(replace(upstreams.spec(), command=str(program)))
+    for _ in range(3):
+        with pytest.raises(UpstreamGone, match="is not an executable file"):
+            await use(provider, "echo")
+    assert upstreams.told() == ["parked"]
+    program.chmod(0o755)
+    assert said(await use(provider, "echo", a=1)) == {"a": 1}
+
+
+@pytest.mark.requirement("P-IDLE")
+def test_a_server_that_comes_back_soon_is_kept_longer_up_to_four_times() -> None:
+    kept = IdleTime(300)
+    for pause in (1, 20, 300):
+        kept.note(pause)
+    assert kept.seconds == 300, "a busy server needs no more"
+    kept.note(360)
+    assert kept.seconds == 540, "called every six minutes, it is kept from now on"
+    kept.note(1000)
+    assert kept.seconds == 1200
+    kept.note(5)
+    assert kept.seconds == 1200
+    kept.note(1300)
+    assert kept.seconds == 300, "it was kept in vain"
+    for_good = IdleTime(0)
+    for_good.note(100)
+    assert for_good.seconds == 0
+
+
+@pytest.mark.requirement("P-IDLE", "P-EVENTS")
+async def test_a_server_that_is_wanted_after_it_was_stopped_is_kept_longer(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio(timeouts=Timeouts(start=10, call=10, total=20, idle=0.4))
+    await use(provider, "echo")
+    await until(lambda: upstreams.told("stopped"))
+    assert upstreams.events[-1].text == "it was not used for 0.4 s"
+    await use(provider, "echo")
+    await until(lambda: len(upstreams.told("stopped")) == 2)
+    assert float(upstreams.events[-1].text.split()[-2]) >= 0.6
+    assert upstreams.told() == ["started", "stopped", "started", "stopped"]
+
+
+@pytest.mark.requirement("P-EVENTS")
+async def test_what_happens_to_a_server_is_told_once_with_its_last_words(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio()
+    await use(provider, "echo")
+    with pytest.raises(UpstreamGone):
+        await use(provider, "die", words="out of cheese")
+    await use(provider, "echo")
+    assert upstreams.told() == ["started", "exited", "restarted"]
+    exited = upstreams.events[1]
+    assert (exited.server, "exited with code 1" in exited.text) == ("s", True)
+    assert exited.stderr.strip() == "out of cheese"
+
+
+@pytest.mark.requirement("P-EVENTS")
+async def test_a_start_that_fails_is_told_with_what_the_server_wrote(upstreams: Upstreams) -> None:
+    provider = upstreams.stdio(exit_at_start=3, words="no licence")
+    with pytest.raises(UpstreamGone):
+        await use(provider, "echo")
+    assert upstreams.told() == ["failed"]
+    assert upstreams.events[0].stderr.strip() == "no licence"
 
 
 @pytest.mark.requirement("T49")
@@ -319,23 +391,3 @@ def test_fingerprint_follows_what_is_reached_and_not_secrets_or_limits() -> None
     ]
     assert len({plain, *(fingerprint(**fields) for fields in different)}) == len(different) + 1
     assert fingerprint(env={"A": "1"}) == fingerprint(env={"A": "2"})
-
-
-@pytest.mark.requirement("F24")
-async def test_slow_server_gathers_a_bounded_number_of_calls(
-    upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(owner, "CALLS_AT_ONCE", 3)
-    slow, other = upstreams.stdio(), upstreams.stdio()
-    await use(slow, "echo")
-    async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(use, slow, "hang")
-        await anyio.wait_all_tasks_blocked()
-        for _ in range(50):
-            with pytest.raises(UpstreamGone, match="at work on 3 calls") as caught:
-                await use(slow, "echo")
-            assert caught.value.sent is Sent.NOTHING
-        assert said(await use(other, "echo", a=1)) == {"a": 1}
-        group.cancel_scope.cancel()
-    assert said(await use(slow, "echo", a=2)) == {"a": 2}

@@ -17,7 +17,7 @@ from upstream_world import Upstreams, said, use
 from portico.application import Application
 from portico.catalog import publisher
 from portico.config.settings import GatewaySettings, InstallationPaths
-from portico.domain.server import ServerSpec, Timeouts
+from portico.domain.server import ServerLimits, ServerSpec, Timeouts
 from portico.errors import CallError
 from portico.providers.mcp import UpstreamProvider
 from portico.testing import FaultPlan, FaultyServer, PlannedFault, faulty_http, parts_of
@@ -34,17 +34,18 @@ METACHARACTERS = ("$({})", "`{}`", "; {}", "| {}", "&& {}", "\n{}\n", "' ; {} '"
 
 @asynccontextmanager
 async def serving(
-    plan: FaultPlan, transport: str, upstreams: Upstreams, **timeouts: float
+    plan: FaultPlan, transport: str, upstreams: Upstreams, *, breaks: bool = True, **timeouts: float
 ) -> AsyncIterator[tuple[FaultyServer, UpstreamProvider]]:
-    """A faulty server over one transport, and its provider."""
+    """A faulty server over one transport, and its provider, whose breaker may open or not."""
+    allowed = ServerLimits() if breaks else ServerLimits(failures=0)
     limits = Timeouts(**{"start": 20, "call": 20, "total": 30, "idle": 0, **timeouts})
     async with AsyncExitStack() as stack:
         if transport == "http":
             server = await stack.enter_async_context(faulty_http(plan))
-            provider = upstreams.http(server.url, timeouts=limits)
+            provider = upstreams.http(server.url, timeouts=limits, limits=allowed)
         else:
             server = FaultyServer(plan, upstreams.log)
-            provider = upstreams.provide(spec_of(server, "s", limits))
+            provider = upstreams.provide(replace(spec_of(server, "s", limits), limits=allowed))
         stack.push_async_callback(provider.aclose)
         yield server, provider
 
@@ -124,7 +125,10 @@ async def test_no_call_of_a_thousand_that_go_wrong_runs_twice(upstreams: Upstrea
         PlannedFault(kind="lose_session", numbers=range(100, 1_000, 100)),
         *(PlannedFault(kind=kind, status=503, after=after, chance=0.05) for kind in wrong for after in (False, True)),
     )
-    async with serving(FaultPlan(faults=faults, seed=7), "http", upstreams, call=0.5) as (server, provider):
+    async with serving(FaultPlan(faults=faults, seed=7), "http", upstreams, breaks=False, call=0.5) as (
+        server,
+        provider,
+    ):
 
         async def call(number: int) -> None:
             try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 
+from portico.domain.journal_entries import FleetEvent
 from portico.domain.server import ServerSpec, Timeouts
 from portico.providers.mcp import UpstreamProvider
 
@@ -49,12 +50,19 @@ class Upstreams:
 
     def __init__(self, folder: Path) -> None:
         self.news = News()
+        self.events: list[FleetEvent] = []
+        """What the providers told of their servers."""
         self.log = folder / "server.log"
         self._made: list[UpstreamProvider] = []
 
     def provide(self, spec: ServerSpec, **more: Any) -> UpstreamProvider:
         provider = UpstreamProvider(
-            spec, on_change=self.news.on_change, on_notice=self.news.on_notice, client_version="9.9", **more
+            spec,
+            on_change=self.news.on_change,
+            on_notice=self.news.on_notice,
+            client_version="9.9",
+            on_event=self.events.append,
+            **more,
         )
         self._made.append(provider)
         return provider
@@ -70,6 +78,10 @@ class Upstreams:
 
     def http(self, url: str, *, timeouts: Timeouts = QUICK, **more: Any) -> UpstreamProvider:
         return self.provide(ServerSpec(name="h", transport="http", url=url, timeouts=timeouts, **more))
+
+    def told(self, *kinds: str) -> list[str]:
+        """The kinds of the events, in order; of those that are named, where some are."""
+        return [event.kind for event in self.events if not kinds or event.kind in kinds]
 
     def logged(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []

@@ -153,6 +153,14 @@ def test_call_as_data_and_a_tool_that_says_no(known: Shell) -> None:
     assert ended.json["isError"] is True
 
 
+@pytest.mark.requirement("P-OUTCOME")
+def test_an_unknown_outcome_is_a_field_of_the_data_of_an_error(known: Shell) -> None:
+    ended = known.run("call", "tiny.die", "--json")
+    assert ended.code == Exit.UPSTREAM
+    assert ended.json["error"]["outcome"] == "unknown_outcome"
+    assert "outcome" not in known.run("call", "nobody.knows", "--json").json["error"]
+
+
 def test_a_server_that_dies_is_gone_not_silent(known: Shell) -> None:
     ended = known.run("call", "tiny.die")
     assert ended.code == Exit.UPSTREAM

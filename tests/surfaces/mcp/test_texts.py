@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.domain.call import Result
-from portico.errors import InvalidArguments, NextCall, UnknownTool
+from portico.errors import InvalidArguments, NextCall, Sent, UnknownTool, UpstreamGone
 from portico.rendering.budget import TokenEstimate
 from portico.results.own_blocks import own_block
 from portico.scripting.engine import LuaEngine
@@ -113,6 +113,20 @@ def test_an_error_is_a_result_that_says_what_failed_and_what_was_sent(applicatio
         'error unknown_tool for x; nothing was sent\n- a\n- b\nnext: search_tools({"query": "y"})\nnote: mended',
         is_error=True,
     )
+
+
+@pytest.mark.requirement("P-OUTCOME")
+def test_an_error_that_may_have_taken_effect_says_so_to_people_and_to_programs(application: FakeApplication) -> None:
+    error = UpstreamGone("x", details=("it died",), sent=Sent.UNKNOWN)
+    result = error_result(error, Discover(application.gateway).spell)
+    assert result["_meta"] == {"portico/outcome": "unknown_outcome"}
+    assert result["content"][0]["text"] == (
+        "error upstream_gone for x; the call was sent; whether it took effect is unknown\n- it died\n"
+        "- unknown_outcome: look whether it took effect before you make it again, unless it only reads"
+    )
+    for sent in (Sent.NOTHING, Sent.ANSWERED):
+        known = error_result(UpstreamGone("x", sent=sent), Discover(application.gateway).spell)
+        assert "unknown_outcome" not in str(known)
 
 
 def test_a_result_is_passed_on_unchanged_unless_something_was_repaired() -> None:

@@ -40,7 +40,7 @@ from .message_limits_and_errors import (
     count_values,
 )
 from .server_questions import DECLARED, Notifications
-from .stdio import start_process
+from .stdio import Launch, start_process
 
 if TYPE_CHECKING:
     from .streamable_http import HeaderMap
@@ -323,7 +323,7 @@ class Connector:
         """The declared headers of the tools last seen; filled in place, so that open transports see it."""
         self.era = era
         """Tried first, next time."""
-        self._spec, self._notifications, self._client = spec, notifications, client
+        self.spec, self._notifications, self._client = spec, notifications, client
         self._is_sse = spec.transport == "sse"
 
     async def open(self, tasks: TaskGroup, on_lost: OnLost) -> ServerConnection:
@@ -333,7 +333,7 @@ class Connector:
             ExchangeFault: it cannot be opened.
         """
         negotiator = self._negotiator()
-        if self._spec.transport == "stdio":
+        if self.spec.transport == "stdio":
             about = await self._open_stdio(negotiator, on_lost)
         elif self._is_sse:
             about = await self._open_sse(negotiator, tasks, on_lost)
@@ -342,24 +342,32 @@ class Connector:
         self.era = Era.of(about.version)
         assert self.transport is not None
         connection = ServerConnection(
-            self.transport, about, self.subscriptions, self._notifications, self._spec.timeouts.call
+            self.transport, about, self.subscriptions, self._notifications, self.spec.timeouts.call
         )
         tasks.start_soon(connection.attend)
         return connection
 
+    def is_there(self) -> bool:
+        """Whether what a stdio server is started with can be found now."""
+        try:
+            Launch.plan(self.spec)
+        except Lost:
+            return False
+        return True
+
     def learn_headers(self, tools: Iterable[JsonObject]) -> None:
         """Take the tools that a server offers, some of which may want headers."""
         self.header_maps.clear()
-        if self._spec.transport != "stdio":
+        if self.spec.transport != "stdio":
             from .streamable_http import header_maps
 
             self.header_maps.update(header_maps(tools))
 
     def _negotiator(self) -> Negotiator:
-        return Negotiator(self._client, asyncio.get_running_loop().time() + self._spec.timeouts.start)
+        return Negotiator(self._client, asyncio.get_running_loop().time() + self.spec.timeouts.start)
 
     async def _open_stdio(self, negotiator: Negotiator, on_lost: OnLost) -> InitializeResult:
-        start = partial(start_process, self._spec, self._notifications, on_lost)
+        start = partial(start_process, self.spec, self._notifications, on_lost)
         try:
             return await self._negotiate(await start(), negotiator, self.era)
         except Lost:
@@ -372,7 +380,7 @@ class Connector:
         # aiohttp takes 0.2 s to import, which a gateway in front of stdio servers alone does not pay.
         from .streamable_http import HttpTransport
 
-        transport = HttpTransport(self._spec, self._notifications, tasks, on_lost)
+        transport = HttpTransport(self.spec, self._notifications, tasks, on_lost)
         transport.header_maps = self.header_maps
         try:
             about = await self._negotiate(transport, negotiator, self.era)
@@ -396,7 +404,7 @@ class Connector:
     async def _open_sse(self, negotiator: Negotiator, tasks: TaskGroup, on_lost: OnLost) -> InitializeResult:
         from .sse import open_stream
 
-        transport = await open_stream(self._spec, self._notifications, tasks, on_lost)
+        transport = await open_stream(self.spec, self._notifications, tasks, on_lost)
         return await self._negotiate(transport, negotiator, Era.HANDSHAKE)
 
     async def _negotiate(self, transport: Transport, negotiator: Negotiator, era: Era) -> InitializeResult:
@@ -407,9 +415,9 @@ class Connector:
             await transport.aclose()
             if not isinstance(error, Expired):
                 raise
-            where = f"what it wrote to stderr is shown by: portico doctor {self._spec.name}"
+            where = f"what it wrote to stderr is shown by: portico doctor {self.spec.name}"
             raise Lost(
-                f"the server did not answer the handshake within {self._spec.timeouts.start:g} s",
+                f"the server did not answer the handshake within {self.spec.timeouts.start:g} s",
                 *([where] if transport.stderr.strip() else []),
                 "raise `timeouts.start` of this server if it needs longer",
                 cause="timeout",

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 
 from portico.domain.call import OnProgress
-from portico.errors import CallError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
+from portico.errors import Busy, CallError, Sent, UpstreamError, UpstreamGone, UpstreamTimeout
 from portico.text.redaction import Redactor
 
 JsonObject = Mapping[str, Any]
@@ -150,10 +150,34 @@ class Lost(ExchangeFault):
     """The connection is of no more use; the next call makes a new one."""
 
 
-class Unauthorized(Lost):
-    """Our credentials are not accepted; only a person can change that."""
+class Permanent(Lost):
+    """The connection cannot be made until somebody changes something."""
+
+
+class Unauthorized(Permanent):
+    """Our credentials are not accepted, or not for this one request."""
 
     usual_cause = "credentials"
+
+    def __init__(self, *details: str, sent: Sent = Sent.NOTHING, status: int = 401, cause: str = "") -> None:
+        super().__init__(*details, sent=sent, cause=cause)
+        self.status = status
+
+
+class Missing(Permanent):
+    """There is no such command, or it cannot be run."""
+
+    usual_cause = "command"
+
+
+class BrokenOff(ExchangeFault):
+    """The network failed in the middle of an exchange, and nothing of the answer was read."""
+
+
+class Crowded(ExchangeFault):
+    """The server has more to do than it is given at a time."""
+
+    error = Busy
 
 
 class TooLarge(ExchangeFault):
@@ -209,6 +233,8 @@ class ExchangeTimeouts:
     bounds: Bounds = DEFAULT_BOUNDS
     tool: str = ""
     """The tool whose override has the limit on progress."""
+    is_repeatable: bool = False
+    """Whether the operator has said that the exchange changes nothing, so that it may be made twice."""
 
     @property
     def first(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence, Set
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from time import time
 from typing import Any
@@ -16,7 +16,8 @@ import orjson
 
 from portico.domain.call import Caller, OnProgress
 from portico.domain.journal_entries import FleetEvent, OnEvent
-from portico.domain.server import Asked, ClientSessionLimits, Health, Offering, ServerSpec, State
+from portico.domain.server import Asked, ClientSessionLimits, Health, Isolation, Offering, ServerSpec, State
+from portico.domain.tool import Effect
 from portico.errors import LAST_WORDS, CallError
 from portico.protocols import OnChange, OnNotice, OnQuestion
 from portico.text.redaction import Redactor, certain_secrets_of, secrets_of
@@ -230,13 +231,18 @@ class UpstreamProvider:
         """Prepare the server; `protocol` is the revision it spoke last time, which saves the probe."""
         self._spec, self._on_change = spec, on_change
         self._redactor = Redactor(secrets_of(spec))
-        bounds = Bounds(values=spec.answer_values or VALUES_LIMIT)
+        bounds = Bounds(values=spec.limits.answer_values or VALUES_LIMIT)
         self._timeouts = ExchangeTimeouts(spec.timeouts.call, spec.timeouts.total, bounds)
         self._tool_timeouts = {
             name: replace(self._timeouts, idle=own.timeout, total=max(own.timeout, self._timeouts.total), tool=name)
             for name, own in spec.labels.overrides.items()
             if own.timeout
         }
+        for name, own in spec.labels.overrides.items():
+            # What a server itself says of its tools (`readOnlyHint`) is no reason to call one twice.
+            if own.effect is Effect.READ:
+                terms = self._tool_timeouts.get(name, self._timeouts)
+                self._tool_timeouts[name] = replace(terms, is_repeatable=True)
         self._on_notice, self._on_event, self._on_question = on_notice, on_event, on_question
         self._client_info = {"name": "portico", "title": "Portico", "version": client_version}
         limits = spec.limits.client_sessions
@@ -261,6 +267,8 @@ class UpstreamProvider:
         """Changes with what is started or reached, not with secrets, names or limits."""
         spec = self._spec
         parts = [spec.transport, spec.command, spec.args, spec.cwd, spec.url, sorted(spec.env), sorted(spec.headers)]
+        if spec.isolation != Isolation():  # without one, what earlier versions have stored is still true
+            parts.append(list(astuple(spec.isolation)))
         return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:32]
 
     def health(self) -> Health:
@@ -268,17 +276,18 @@ class UpstreamProvider:
         connection, failure = self._main.lifecycle.connection, self._main.lifecycle.failure
         transport = self._main.connector.transport
         words = self._redactor.text(transport.stderr) if transport is not None else ""
+        reason = self._redactor.text("; ".join(self._main.lifecycle.trouble))
         if not self._spec.enabled:
             return Health(state=State.DISABLED, reason="it is switched off in the config")
         own = None if self._clients is None else len(self._clients.open)
         if connection is not None or own:
             pid = None if connection is None else connection.transport.pid
             told = f"{own} of at most {self._clients.most} sessions of single clients are open" if self._clients else ""
-            return Health(state=State.RUNNING, reason=told, stderr=words, pid=pid, client_sessions=own)
+            reason = "; ".join(filter(None, (told, reason)))
+            return Health(state=State.RUNNING, reason=reason, stderr=words, pid=pid, client_sessions=own)
         if failure is not None:
-            reason = self._redactor.text("; ".join(failure.details))
             return Health(state=State.FAILED, reason=reason, stderr=words, cause=failure.cause)
-        return Health(state=State.READY if self._was_asked else State.UNKNOWN, stderr=words)
+        return Health(state=State.READY if self._was_asked else State.UNKNOWN, reason=reason, stderr=words)
 
     async def offer(self) -> Offering:
         """Ask the server for everything it offers, whole; an error also tells what it wrote to stderr."""

@@ -139,7 +139,7 @@ class SseTransport(JsonRpcTransport):
             kind = response.headers.get("Content-Type", "")
             if response.status != 200 or not kind.startswith("text/event-stream"):
                 raise await read_refusal(response, self._spec)
-            parser = EventParser(Bounds(values=max(self._spec.answer_values, VALUES_LIMIT)))
+            parser = EventParser(Bounds(values=max(self._spec.limits.answer_values, VALUES_LIMIT)))
             async for chunk in response.content.iter_any():
                 for piece in split_chunk(chunk):
                     for event in parser.feed(piece):

@@ -7,11 +7,15 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
+import secrets
 import shutil
 import signal
+import socket
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import cast
 
@@ -19,11 +23,21 @@ import anyio
 
 from portico.domain.server import Packaging, ServerSpec
 from portico.errors import Sent
-from portico.providers.processes import ProcessTree, spawn
+from portico.providers.child_process_supervisor import read_processes
+from portico.providers.processes import ProcessTree, SystemUser, may_change_user, run_program, spawn
 from portico.text.redaction import Redactor, secrets_of
 
 from .jsonrpc import JsonRpcTransport
-from .message_limits_and_errors import MESSAGE_LIMIT, ExchangeTimeouts, IncomingMessage, Lost, OnLost, TooLarge
+from .message_limits_and_errors import (
+    MESSAGE_LIMIT,
+    ExchangeTimeouts,
+    IncomingMessage,
+    Lost,
+    Missing,
+    OnLost,
+    Permanent,
+    TooLarge,
+)
 from .server_questions import Notifications
 
 _POSIX = "PATH HOME LANG TERM USER LOGNAME SHELL TMPDIR TZ"
@@ -37,13 +51,21 @@ INHERITED = frozenset(f"{_WINDOWS if sys.platform == 'win32' else _POSIX} {_NETW
 """The variables of ours that every child sees; `LC_*` comes on top."""
 
 
-def child_environment(declared: Mapping[str, str], ours: Mapping[str, str] = os.environ) -> dict[str, str]:
+ENGINE_VARIABLES = frozenset(
+    "DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG DOCKER_CERT_PATH DOCKER_TLS_VERIFY CONTAINER_HOST XDG_RUNTIME_DIR".split()
+)
+"""Those that a program which starts containers sees too; the container sees none of ours."""
+
+
+def child_environment(
+    declared: Mapping[str, str], ours: Mapping[str, str] = os.environ, more: Set[str] = frozenset()
+) -> dict[str, str]:
     """The whole environment of a child: nothing of ours but the frozen list, then what is declared."""
     inherited = {
         name: value
         for name, value in ours.items()
         # "()" begins an exported shell function, which is code.
-        if (name in INHERITED or name.startswith("LC_")) and not value.startswith("()")
+        if (name in INHERITED or name in more or name.startswith("LC_")) and not value.startswith("()")
     }
     return {**inherited, **declared}
 
@@ -52,10 +74,10 @@ def executable(spec: ServerSpec, environment: Mapping[str, str]) -> str:
     """The file that a server's command means, looked for where the child would look.
 
     Raises:
-        Lost: there is none, or the working directory is missing.
+        Missing: there is none, or the working directory is missing.
     """
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
-        raise Lost(f"the working directory {spec.cwd!r} does not exist", "check the `cwd` field", cause="command")
+        raise Missing(f"the working directory {spec.cwd!r} does not exist", "check the `cwd` field")
     command = os.path.expanduser(spec.command)
     if os.path.dirname(command):
         command = os.path.join(spec.cwd or "", command)
@@ -63,12 +85,8 @@ def executable(spec: ServerSpec, environment: Mapping[str, str]) -> str:
     if found is not None:
         return os.path.abspath(found)
     if os.path.exists(command) and os.path.dirname(command):
-        raise Lost(
-            f"{spec.command!r} is not an executable file",
-            "check its permissions or the `command` field",
-            cause="command",
-        )
-    raise Lost(f"the command {spec.command!r} was not found", "check PATH or the `command` field", cause="command")
+        raise Missing(f"{spec.command!r} is not an executable file", "check its permissions or the `command` field")
+    raise Missing(f"the command {spec.command!r} was not found", "check PATH or the `command` field")
 
 
 def program_mark(spec: ServerSpec) -> str:
@@ -102,6 +120,8 @@ _LETTERS = frozenset("ditqP")
 
 def packaging_of(spec: ServerSpec) -> Packaging:
     """The container image and network that the command names; empty when it starts no container."""
+    if spec.isolation.image:
+        return Packaging(docker_image=spec.isolation.image, network_mode=spec.isolation.network)
     engine = PurePath(spec.command).name.removesuffix(".exe")
     if engine not in _ENGINES or "run" not in spec.args:
         return Packaging()
@@ -116,6 +136,119 @@ def packaging_of(spec: ServerSpec) -> Packaging:
         if option in ("--network", "--net"):
             network = value
     return Packaging(network_mode=network)
+
+
+ENGINES = ("docker", "podman")
+"""The programs that start containers; the first that is there is used."""
+HOST_LABEL = "portico.host"
+ENGINE_SECONDS = 10.0
+"""Seconds that an engine gets to list or to remove containers."""
+_reaped: set[str] = set()
+"""The engines that have been asked for containers of gateways which are no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """All that a server's process is started with."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    folder: str | None
+    user: SystemUser | None = None
+    container: str = ""
+    """The container's name; empty where there is none."""
+
+    @classmethod
+    def plan(cls, spec: ServerSpec) -> Launch:
+        """What a server is to be started with.
+
+        Raises:
+            Missing: some of it is not there, or not allowed.
+        """
+        if spec.isolation.image:
+            return cls._plan_container(spec)
+        user = _user_of(spec)
+        own = {} if user is None else {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+        environment = child_environment({**own, **spec.env})
+        argv = (executable(spec, environment), *spec.args)
+        folder = spec.cwd
+        if user is not None and folder is None:  # ours may be closed to it
+            folder = user.home if os.path.isdir(user.home) else os.sep
+        return cls(argv=argv, environment=environment, folder=folder, user=user)
+
+    @classmethod
+    def _plan_container(cls, spec: ServerSpec) -> Launch:
+        ours = child_environment({}, more=ENGINE_VARIABLES)
+        engine = next((found for name in ENGINES if (found := shutil.which(name, path=ours.get("PATH")))), None)
+        if engine is None:
+            raise Missing("neither docker nor podman was found", "install one of them, or delete `container`")
+        name, isolation = _container_name(spec.name), spec.isolation
+        argv = [engine, "run", "-i", "--rm", "--init", "--name", name, "--label", f"{HOST_LABEL}={_host()}"]
+        argv += [f"--network={isolation.network}"] if isolation.network else []
+        argv += [f"--volume={volume}" for volume in isolation.volumes]
+        argv += [f"--workdir={spec.cwd}"] if spec.cwd else []
+        # Values stay out of the list of processes: the engine takes them from its own environment.
+        argv += [f"--env={name}" for name in spec.env]
+        argv += [isolation.image, *([spec.command] if spec.command else []), *spec.args]
+        return cls(argv=tuple(argv), environment={**ours, **spec.env}, folder=None, container=name)
+
+    async def remove_container(self) -> None:
+        """Remove what an engine that was killed may have left."""
+        if self.container:
+            await _ask_engine(self.argv[0], ("rm", "-f", self.container), self.environment)
+
+    async def reap(self) -> None:
+        """Remove the containers of gateways on this machine that are no more, once for each engine."""
+        engine = self.argv[0]
+        if not self.container or engine in _reaped:
+            return
+        _reaped.add(engine)
+        processes = {(str(each.pid), each.start.decode()) for each in read_processes()}
+        asked = ("ps", "--all", "--filter", f"label={HOST_LABEL}={_host()}", "--format", "{{.Names}}")
+        for name in (await _ask_engine(engine, asked, self.environment)).split():
+            prefix, pid, start, *_ = (*name.split("-"), "", "")
+            is_ours = prefix == "portico" and pid.isdecimal() and start.isdecimal()
+            if is_ours and processes and (pid, start) not in processes:
+                await _ask_engine(engine, ("rm", "-f", name), self.environment)
+
+
+def _user_of(spec: ServerSpec) -> SystemUser | None:
+    run_as = spec.isolation.run_as
+    if not run_as:
+        return None
+    try:
+        user = SystemUser.find(run_as)
+    except OSError as error:
+        raise Missing(str(error), "delete `run_as`") from error
+    if user is None:
+        raise Missing(f"there is no user {run_as!r} on this machine", "check `run_as`")
+    if may_change_user():
+        return user
+    if (user.number, user.group) != (os.geteuid(), os.getegid()) or not {*os.getgroups()} <= {*user.groups}:
+        fix = "run it as root, or with the capabilities to set users and groups, or delete `run_as`"
+        raise Missing(f"the gateway may not start programs as {run_as!r}", fix)
+    return None  # as we are
+
+
+def _container_name(server: str) -> str:
+    """A name that says which process has made it, and for what."""
+    pid = os.getpid()
+    start = next((each.start.decode() for each in read_processes() if each.pid == pid), "0")
+    return f"portico-{pid}-{start}-{secrets.token_hex(4)}-{re.sub(r'[^A-Za-z0-9_.]+', '_', server)[:40]}"
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", socket.gethostname()) or "unnamed"
+
+
+async def _ask_engine(engine: str, words: Sequence[str], environment: Mapping[str, str]) -> str:
+    """What an engine says; nothing where it cannot be asked, for it is about leftovers only."""
+    try:
+        ended = await run_program([engine, *words], environment=environment, folder=None, seconds=ENGINE_SECONDS)
+    except OSError as error:
+        logger.warning("%s cannot be asked: %s", engine, error)
+        return ""
+    return ended.output.decode("utf-8", "replace")
 
 
 logger = logging.getLogger(__name__)
@@ -134,13 +267,17 @@ async def start_process(spec: ServerSpec, notifications: Notifications, on_lost:
     Raises:
         Lost: it cannot be started.
     """
-    environment = child_environment(spec.env)
-    program = executable(spec, environment)
-    transport = StdioTransport(spec, notifications, on_lost)
+    launch = Launch.plan(spec)
+    await launch.reap()
+    transport = StdioTransport(spec, notifications, on_lost, launch)
     try:
         # Shielded: a start that is broken off half-way would leave a process that nobody owns.
         with anyio.CancelScope(shield=True):
-            await spawn(transport, [program, *spec.args], env=environment, cwd=spec.cwd)
+            await spawn(transport, launch.argv, env=launch.environment, cwd=launch.folder, user=launch.user)
+    except PermissionError as error:
+        whom = f"{spec.isolation.run_as!r} may not" if launch.user is not None else "we may not"
+        said = f"{whom} run {spec.command!r}, or not enter its working directory {launch.folder or '.'!r}"
+        raise Permanent(said, "check their permissions and those of the folders above them") from error
     except (OSError, ValueError) as error:
         raise Lost(f"{spec.command!r} cannot be started: {error}", "check the `command` and `args` fields") from error
     return transport
@@ -149,9 +286,9 @@ async def start_process(spec: ServerSpec, notifications: Notifications, on_lost:
 class StdioTransport(JsonRpcTransport, asyncio.SubprocessProtocol):
     """A child process; its output is read in the loop's own callbacks, without a task."""
 
-    def __init__(self, spec: ServerSpec, notifications: Notifications, on_lost: OnLost) -> None:
+    def __init__(self, spec: ServerSpec, notifications: Notifications, on_lost: OnLost, launch: Launch) -> None:
         super().__init__(spec.name, notifications, on_lost)
-        self._spec = spec
+        self._spec, self._launch = spec, launch
         self._process: asyncio.SubprocessTransport
         self._stdin: asyncio.WriteTransport
         self._line = IncomingMessage(self.bounds_of)
@@ -217,6 +354,7 @@ class StdioTransport(JsonRpcTransport, asyncio.SubprocessProtocol):
                 self._process.close()
             with anyio.move_on_after(1.0):
                 await self._closed.wait()
+            await self._launch.remove_container()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Take output of the child."""
@@ -297,7 +435,8 @@ class StdioTransport(JsonRpcTransport, asyncio.SubprocessProtocol):
         # What it wrote itself is for operators, and not part of an error that agents read.
         hint = f"what it wrote to stderr is shown by: portico doctor {self._spec.name}"
         hint = hint if words else "it wrote nothing to stderr; run the command by hand to see why"
-        self._give_up(Lost(f"the process of {self._spec.command!r} is gone: {happened}", hint, cause="exited"))
+        program = self._spec.command or self._spec.isolation.image
+        self._give_up(Lost(f"the process of {program!r} is gone: {happened}", hint, cause="exited"))
 
     def _give_up(self, fault: Lost) -> None:
         if not self._is_lost:

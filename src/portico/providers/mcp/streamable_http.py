@@ -28,6 +28,7 @@ from .message_limits_and_errors import (
     LARGE_AT_ONCE,
     UNCANCELLABLE,
     BadStatus,
+    BrokenOff,
     EventParser,
     ExchangeFault,
     ExchangeTimeouts,
@@ -55,7 +56,8 @@ logger = logging.getLogger(__name__)
 
 KEPT_ALIVE = 4.0
 """Seconds that an unused connection is kept: less than the 5 s after which common servers close theirs."""
-CONNECTIONS = 128
+SPARE = 8
+"""Connections to one server beside those of its calls: for its streams, and for what nobody waits for."""
 EXCERPT, EXCERPT_READ = 200, 65_536
 """Characters of a refusal that are told, and bytes of it that are read."""
 
@@ -81,13 +83,24 @@ def parse_url(spec: ServerSpec) -> URL:
     return url
 
 
+class ConnectionPool(aiohttp.TCPConnector):
+    """The connections to one server, which may turn out to lead nowhere."""
+
+    def drop_unused(self) -> None:
+        """Close those that nobody uses: where one was dead and nobody said so, the others may be."""
+        # aiohttp has no way to say this. Should its inside change, they are dropped after `KEPT_ALIVE` all the same.
+        for unused in getattr(self, "_conns", {}).values():
+            while unused:
+                unused.pop()[0].close()
+
+
 def open_session(spec: ServerSpec) -> aiohttp.ClientSession:
     """The one client session of a server; its timeouts are ours, not aiohttp's."""
     # The environment is asked once, because aiohttp would look for a proxy at every request, and into .netrc.
     parts = urlsplit(spec.url)
     proxy = urllib.request.getproxies().get(parts.scheme)
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS, keepalive_timeout=KEPT_ALIVE),
+        connector=ConnectionPool(limit=spec.limits.calls_at_once + SPARE, keepalive_timeout=KEPT_ALIVE),
         headers=dict(spec.headers),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=spec.timeouts.start),
         proxy=None if proxy is None or urllib.request.proxy_bypass(parts.hostname or "") else proxy,
@@ -132,7 +145,9 @@ def network_fault(error: BaseException, url: str) -> ExchangeFault:
         return Lost(f"{where} cannot be reached: {reason(cause)}", fix, cause=kind)
     if isinstance(error, ValueError):
         return Lost(f"the request cannot be sent: {reason(error)}", "check the `url` and the `headers`")
-    return ExchangeFault(f"the connection to {where} broke off: {reason(error)}", sent=Sent.UNKNOWN)
+    # An answer that has begun shows that the call arrived: it is not made again.
+    fault = ExchangeFault if isinstance(error, aiohttp.ClientPayloadError) else BrokenOff
+    return fault(f"the connection to {where} broke off: {reason(error)}", sent=Sent.UNKNOWN)
 
 
 async def read_refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> ExchangeFault:
@@ -143,7 +158,7 @@ async def read_refusal(response: aiohttp.ClientResponse, spec: ServerSpec) -> Ex
         if any(name.lower() == "authorization" for name in spec.headers):
             fix = "the `Authorization` header of this server is set but not accepted: put a valid token there"
         said = f"{where} answered HTTP {status}: it does not accept our credentials"
-        return Unauthorized(said, fix, sent=Sent.ANSWERED)
+        return Unauthorized(said, fix, sent=Sent.ANSWERED, status=status)
     if status == PROXY_WANTS_CREDENTIALS:
         said = f"the proxy before {where} does not accept our credentials"
         return BadStatus(status, said, PROXY_FIX, cause="proxy_auth")
@@ -248,6 +263,7 @@ RESUMPTIONS = 2
 UNTOLD = 64
 """Messages on their way to a server that nobody waits for; what comes on top is dropped."""
 MOVES = 3
+FORBIDDEN = 403
 
 _POST = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
@@ -330,6 +346,8 @@ class HttpTransport(Transport):
         except TimeoutError as error:
             if not timeout.expired():
                 raise self._lost(network_fault(error, self._spec.url)) from error
+            if isinstance(self._http.connector, ConnectionPool):
+                self._http.connector.drop_unused()
             self._abandon(method, id)
             raise timeouts.expired(at_end=request.timer.is_at_end) from None
         except asyncio.CancelledError:
@@ -338,6 +356,9 @@ class HttpTransport(Transport):
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise self._lost(network_fault(error, self._spec.url)) from error
         except Unauthorized as fault:
+            if fault.status == FORBIDDEN and method not in UNCANCELLABLE:
+                # Whoever was let in may still not do everything: the others' calls go on.
+                raise ExchangeFault(*fault.details, sent=fault.sent) from None
             raise self._lost(fault) from None
         finally:
             del self._requests[id]

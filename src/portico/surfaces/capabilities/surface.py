@@ -127,6 +127,8 @@ class Capabilities(Surface):
             if identifier(error.subject).casefold().startswith(identifier(server).casefold()):
                 error.add(f"the server {server!r} is not available: {reason}")
         told: dict[str, Any] = {"code": error.code, "subject": error.subject, "details": list(error.details)}
+        if error.outcome:
+            told["outcome"] = error.outcome
         if error.next_call is not None:
             told["next"] = self.spell(error.next_call)
         return {**error_result(error, self.spell), "structuredContent": {"error": told}}

@@ -237,6 +237,8 @@ def error_data(error: PorticoError) -> dict[str, Any]:
     found: dict[str, Any] = {"code": error.code, "message": str(error)}
     if isinstance(error, CallError):
         found |= {"subject": error.subject, "sent": error.sent, "details": error.details}
+        if error.outcome:
+            found["outcome"] = error.outcome
         if error.next_call:
             found["next"] = spell(error.next_call)
     return found

@@ -101,6 +101,8 @@ class Surface(ABC):
 
 
 MISSING_CAPABILITY = -32021
+OUTCOME = "portico/outcome"
+"""The key in the `_meta` of a result that says what became of a call, for programs."""
 ADDRESS_FIRST = -32042
 """The code of a server that wants an address visited before it goes on."""
 
@@ -117,7 +119,9 @@ def error_text(error: CallError, spell: Callable[[NextCall], str]) -> str:
 
 def error_result(error: CallError, spell: Callable[[NextCall], str], notes: Sequence[str] = ()) -> dict[str, Any]:
     """An error as a tool result, never as a protocol error."""
-    return text_result("\n".join([error_text(error, spell), *_note_lines(notes)]), is_error=True)
+    result = text_result("\n".join([error_text(error, spell), *_note_lines(notes)]), is_error=True)
+    # Not as structured content, which some clients check against the schema of the tool that was called.
+    return {**result, "_meta": {OUTCOME: error.outcome}} if error.outcome else result
 
 
 def must_stay_protocol_error(error: CallError, envelope: Envelope) -> bool:

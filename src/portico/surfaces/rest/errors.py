@@ -68,6 +68,7 @@ class Fault(BaseModel):
     message: str
     details: list[str] = Field(default_factory=list)
     next: str = Field(default="", description="The request that would move the caller on.")
+    outcome: str = Field(default="", description="`unknown_outcome` when nobody knows whether it took effect.")
 
 
 class ErrorResponse(BaseModel):
@@ -94,9 +95,11 @@ def error_response(
     details: Sequence[str] = (),
     next: str = DOCUMENT,
     headers: Mapping[str, str] | None = None,
+    outcome: str = "",
 ) -> Response:
     """An error as a response."""
-    body = {"error": {"code": code, "message": message, "details": list(details), "next": next}}
+    error = {"code": code, "message": message, "details": list(details), "next": next}
+    body = {"error": {**error, "outcome": outcome} if outcome else error}
     return Response(_dump(body), status, headers=headers, media_type="application/json")
 
 
@@ -134,7 +137,8 @@ def _respond(error: PorticoError, find: Find) -> Response:
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 502)
     if isinstance(error, CallError):
         details = [_cut(line, DETAIL_LENGTH) for line in error.details]
-        return error_response(status, error.code, _sentence(error), details=details, next=spell(error.next_call, find))
+        said, following = _sentence(error), spell(error.next_call, find)
+        return error_response(status, error.code, said, details=details, next=following, outcome=error.outcome)
     if status == 503:
         logger.warning("%s", error)
     said, _, advice = str(error).rpartition(". ")
