@@ -263,7 +263,9 @@ AT_ONCE, WAIT = 32, 0.2
 
 def overload(seconds: float) -> list[Verdict]:
     """Ask for four times as much as can be done."""
-    with serving({"requests": AT_ONCE}) as gateway:
+    # A connection that is closed because it was idle can meet its client's next request; that is not the question here.
+    http = {"requests": AT_ONCE, "keep_alive_s": 120, "connections": 3_000}
+    with serving(http) as gateway:
         usual = asyncio.run(_offer(gateway, AT_ONCE / WAIT / 2, min(seconds, 4.0)))
         peak = asyncio.run(_offer(gateway, 0.95 * AT_ONCE / WAIT, min(seconds, 5.0)))
         memory = resident(gateway.process.pid)
@@ -272,7 +274,7 @@ def overload(seconds: float) -> list[Verdict]:
         again = asyncio.run(_offer(gateway, AT_ONCE / WAIT / 2, min(seconds, 4.0)))
     goodput = worst.rate / peak.rate
     before, after = percentile(usual.done, 0.99), percentile(again.done, 0.99)
-    told = percentile(worst.refused, 0.99)
+    half, told = (percentile(worst.refused, part) for part in (0.5, 0.99))
     return [
         Verdict(
             f"four times the capacity, {seconds:.0f} s: answered of the peak",
@@ -281,9 +283,9 @@ def overload(seconds: float) -> list[Verdict]:
             is_noisy=True,
         ),
         Verdict(
-            "the rest is told to come again, p99",
-            f"{len(worst.refused):,}, {told:.0f} ms",
-            holds=told < 200,
+            "the rest is told to come again, p50 and p99",
+            f"{len(worst.refused):,}, {half:.0f} and {told:.0f} ms",
+            holds=half < 100 and told < 1_000,
             is_noisy=True,
         ),
         Verdict(
@@ -309,7 +311,11 @@ async def _offer(gateway: Watched, rate: float, seconds: float) -> Load:
     async def one() -> None:
         client = idle.pop() if idle else await RawClient(gateway.port, is_modern=True).open()
         began_at = time.perf_counter()
-        reply = await client.call(WORK, {"word": "ab", "wait": WAIT})
+        try:
+            reply = await client.call(WORK, {"word": "ab", "wait": WAIT})
+        except (OSError, TimeoutError) as error:
+            load.other.append(f"{type(error).__name__}: {error}")
+            return
         took = 1_000 * (time.perf_counter() - began_at)
         if reply.text == "one ba":
             load.done.append(took)
