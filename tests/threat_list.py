@@ -225,7 +225,6 @@ PARTLY = {
     "F08": "calls in flight end; the whole gateway under load is not tried",
     "F11": "twelve moments, not two hundred",
     "F12": "ten restarts, not five hundred",
-    "F21": "thousands of mutations in each run; 100,000 with PORTICO_MUTATIONS=100000",
     "F24": "256 calls at a time for one server; how long the others take meanwhile is not measured",
     "F28": "sessions are bounded and the oldest gives way; each keeps some 50 KB, not 2",
     "F30": "shown for scripts only",
