@@ -16,7 +16,7 @@ from upstream_world import Upstreams, said, use
 
 from portico.application import Application
 from portico.catalog import publisher
-from portico.config.settings import GatewaySettings
+from portico.config.settings import GatewaySettings, InstallationPaths
 from portico.domain.server import ServerSpec, Timeouts
 from portico.errors import CallError
 from portico.providers.mcp import UpstreamProvider
@@ -139,6 +139,12 @@ async def test_no_call_of_a_thousand_that_go_wrong_runs_twice(upstreams: Upstrea
     assert len(runs) > 500
 
 
+def settings_in(folder: Path, servers: list[ServerSpec]) -> GatewaySettings:
+    """Settings with these servers, and their state in a folder."""
+    home = InstallationPaths(config=folder, data=folder)
+    return replace(parts_of(servers=tuple(servers)).settings, home=home)
+
+
 @pytest.mark.requirement("F03")
 @pytest.mark.timeout(180)
 async def test_a_hundred_cold_servers_are_all_connected_few_at_a_time(
@@ -149,7 +155,7 @@ async def test_a_hundred_cold_servers_are_all_connected_few_at_a_time(
         FaultPlan(faults=(PlannedFault(kind="delay", at="start", seconds=COLD_SECONDS),)), tmp_path / "log"
     )
     limits = Timeouts(start=30, call=30, total=30, idle=0)
-    settings: GatewaySettings = parts_of(servers=tuple(spec_of(slow, f"s{n}", limits) for n in range(COLD))).settings
+    settings = settings_in(tmp_path, [spec_of(slow, f"s{n}", limits) for n in range(COLD)])
     async with open_app(settings) as application, anyio.create_task_group() as tasks:
         watch(application, tasks)
         with anyio.fail_after(120):
@@ -174,7 +180,7 @@ async def test_servers_that_hang_at_their_start_hold_up_no_others(
     fine = FaultyServer(FaultPlan(), tmp_path / "other")
     servers = [spec_of(hanging, f"a{n}", limits) for n in range(2 * publisher.PARALLEL_OFFERS)]
     servers += [spec_of(fine, f"b{n}", limits) for n in range(5)]
-    async with open_app(parts_of(servers=tuple(servers)).settings) as application, anyio.create_task_group() as tasks:
+    async with open_app(settings_in(tmp_path, servers)) as application, anyio.create_task_group() as tasks:
         watch(application, tasks)
         await appeared(application, 5)
         assert len(application.admin.refresher.starting()) == 2 * publisher.PARALLEL_OFFERS
