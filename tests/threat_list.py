@@ -214,7 +214,6 @@ PARTLY = {
     "T51": "changes are one report a second; the lag of the loop is not measured",
     "T70": f"the fingerprint follows the object; the rest {APPROVAL}",
     "F12": "forty restarts in the tests; `make chaos` makes five hundred",
-    "F14": "a thousand faulted writes over HTTP; timeouts among them are tried by themselves",
     "F21": "thousands of mutations in each run; 100,000 with PORTICO_MUTATIONS=100000",
     "F24": "calls at a time and in the queue are bounded; how long the others take meanwhile is not measured",
     "F29": "seconds; an hour by `make chaos ARGS='--only soak'`, and nobody has let it run for a day",

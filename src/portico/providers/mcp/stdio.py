@@ -343,7 +343,8 @@ class StdioTransport(JsonRpcTransport, asyncio.SubprocessProtocol):
         with anyio.CancelScope(shield=True):
             self._is_lost = True
             tree = ProcessTree(self._process.get_pid())
-            await anyio.to_thread.run_sync(tree.remember)
+            if not self._exited.is_set():  # of a process that is gone, nothing but its group can still be found
+                await anyio.to_thread.run_sync(tree.remember)
             self._stdin.close()
             await self._wait_for_exit(tree)
             for number in (signal.SIGTERM, signal.SIGKILL):
