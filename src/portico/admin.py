@@ -455,9 +455,8 @@ class Admin:
         return True
 
     async def _prune(self) -> None:
-        await in_thread(self.storage.events.prune)
-        if self.storage.ledger is not None:
-            await in_thread(partial(self.storage.ledger.prune, keep_days=self.storage.keep_days))
+        # One step: it runs on behalf of a thread, where a second wait after a cancellation would never end.
+        await in_thread(self.storage.prune)
 
     async def _write_shelves(self, edited: Mapping[str, Category]) -> None:
         """Write the categories down that nobody has edited, so that whoever reads the database finds all of them."""

@@ -114,6 +114,12 @@ class Storage:
             return self.ledger.entries(since)
         return iter(self.journal.entries(since) if isinstance(self.journal, MemoryJournal) else ())
 
+    def prune(self) -> None:
+        """Drop old entries of the journal and old events."""
+        self.events.prune()
+        if self.ledger is not None:
+            self.ledger.prune(keep_days=self.keep_days)
+
     def settle(self) -> None:
         """Count what processes lost that ended without notice."""
         if isinstance(self.journal, StoredJournal):
