@@ -236,7 +236,7 @@ PROMISES = {
     "P-RESOURCES-CATALOG": "The four tiers are resources on every surface, in both eras.",
     "P-BREAKER": "A server whose calls fail is left alone for a while, then one call tries it again.",
     "P-QUEUE": "A server is given so many calls at a time; some wait in order, the rest is refused at once.",
-    "P-REPEAT": "A call is made twice only where nothing was sent, or where the operator says that the tool reads.",
+    "P-REPEAT": "A call is made twice only where nothing was sent, or where the operator says that it is safe.",
     "P-PARKED": "What only a person can mend is not tried again until something has changed, and says what to do.",
     "P-IDLE": "An unused server is stopped, later where it comes back soon, and nobody notices but for the start.",
     "P-ISOLATION": "A server runs as the user and in the container of its entry, or not at all.",

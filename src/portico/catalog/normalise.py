@@ -230,6 +230,8 @@ def override_definition(definition: Definition, override: ToolOverride) -> Defin
     if override.effect is not None:
         is_read, is_destructive = override.effect is Effect.READ, override.effect is Effect.DESTRUCTIVE
         annotations |= {"readOnlyHint": is_read, "destructiveHint": is_destructive}
+    if override.idempotent:
+        annotations["idempotentHint"] = True
     if annotations or "annotations" in raw:
         raw["annotations"] = annotations
     if override.defaults or override.hidden:

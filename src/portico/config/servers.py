@@ -379,6 +379,7 @@ OVERRIDE: Mapping[str, Kind] = {
     "hidden": lambda fields, *path: _values(fields, *path),
     "result_tokens": whole(LEAST_TOKENS, MOST_TOKENS),
     "timeout": _plain_timeout,
+    "idempotent": Fields.switch,
     "enabled": Fields.switch,
 }
 """The fields of an override of one tool."""

@@ -109,15 +109,22 @@ class ToolOverride:
     result_tokens: int = 0
     timeout: float = 0.0
     """Seconds of one call without progress."""
+    idempotent: bool = False
+    """Whether two calls with the same arguments do no more than one."""
     enabled: bool = True
     written: WrittenAt = field(default=WrittenAt(), compare=False)
     mark: str = field(default="", compare=False)
     """Changes with what is written, but for hidden values."""
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether the operator says that a call may be made twice."""
+        return self.idempotent or self.effect is Effect.READ
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """What is changed, as the config spells it; of hidden parameters the names."""
-        plain = ("name", "title", "description", "category", "tags", "effect", "result_tokens", "timeout")
+        plain = ("name", "title", "description", "category", "tags", "effect", "result_tokens", "timeout", "idempotent")
         found = [key for key in plain if getattr(self, key) not in (None, "", 0)]
         found += [f"defaults.{name}" for name in self.defaults] + [f"hidden.{name}" for name in self.hidden]
         return tuple(found if self.enabled else [*found, "enabled"])

@@ -23,7 +23,7 @@ from portico.providers.mcp.message_limits_and_errors import Crowded, ExchangeFau
 
 pytestmark = pytest.mark.anyio
 BAD = ExchangeFault("HTTP 503", sent=Sent.UNKNOWN)
-READS = ServerLabels(overrides={"look": ToolOverride(effect=Effect.READ)})
+READS = ServerLabels(overrides={"look": ToolOverride(effect=Effect.READ), "put": ToolOverride(idempotent=True)})
 AT_ONCE = 1.0
 """Seconds within which a refusal comes on the busiest machine; every wait in these tests is longer."""
 
@@ -366,13 +366,14 @@ async def cut(request: web.Request) -> web.StreamResponse:
 
 @pytest.mark.requirement("F14", "P-REPEAT")
 @pytest.mark.parametrize("how", [before, unavailable, reset], ids=lambda how: how.__name__)
-async def test_a_tool_that_the_operator_says_reads_is_called_once_more(
-    raw: RawServer, upstreams: Upstreams, how: Any
+@pytest.mark.parametrize("tool", ["look", "put"])
+async def test_a_tool_that_the_operator_says_is_safe_is_called_once_more(
+    raw: RawServer, upstreams: Upstreams, how: Any, tool: str
 ) -> None:
     world, provider = Counting(raw), upstreams.http(raw.url, labels=READS)
     assert await use(provider, "look", n=0) == {"n": 0}
     world.break_next = how
-    assert await use(provider, "look", n=1) == {"n": 1}
+    assert await use(provider, tool, n=1) == {"n": 1}
     assert world.executed[1] == (1 if how is before else 2)
 
 

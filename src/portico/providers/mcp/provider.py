@@ -17,7 +17,6 @@ import orjson
 from portico.domain.call import Caller, OnProgress
 from portico.domain.journal_entries import FleetEvent, OnEvent
 from portico.domain.server import Asked, ClientSessionLimits, Health, Isolation, Offering, ServerSpec, State
-from portico.domain.tool import Effect
 from portico.errors import LAST_WORDS, CallError
 from portico.protocols import OnChange, OnNotice, OnQuestion
 from portico.text.redaction import Redactor, certain_secrets_of, secrets_of
@@ -240,7 +239,7 @@ class UpstreamProvider:
         }
         for name, own in spec.labels.overrides.items():
             # What a server itself says of its tools (`readOnlyHint`) is no reason to call one twice.
-            if own.effect is Effect.READ:
+            if own.is_repeatable:
                 terms = self._tool_timeouts.get(name, self._timeouts)
                 self._tool_timeouts[name] = replace(terms, is_repeatable=True)
         self._on_notice, self._on_event, self._on_question = on_notice, on_event, on_question
