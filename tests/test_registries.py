@@ -14,10 +14,9 @@ from portico.application import Application
 from portico.config import CatalogSettings, StorageSettings
 from portico.config.profiles import read_pattern
 from portico.domain.call import Call
-from portico.domain.profile import Profile
 from portico.domain.search_answers import Query
 from portico.domain.server import DatabaseSpec, Offering
-from portico.domain.tool import ToolId
+from portico.domain.tool import Profile, ToolId
 from portico.errors import InvalidArguments, UnknownTool, UpstreamGone
 from portico.providers.sql.registry.configured_registries import open_registries
 from portico.testing import definition

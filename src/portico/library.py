@@ -13,7 +13,7 @@ import anyio
 from portico.catalog.naming import PlainHandles
 from portico.catalog.normalise import normalise
 from portico.catalog.publisher import IndexBuilder
-from portico.concurrency.threads import Workers
+from portico.concurrency import Workers
 from portico.domain.call import Call, Caller, Result
 from portico.domain.search_answers import Disclosure, Hit, Query
 from portico.domain.tool import Rejected, ToolId

@@ -21,7 +21,7 @@ from portico.catalog.categories_and_order import CategoryRule, Standings
 from portico.catalog.publisher import ConfiguredTerms, IndexBuilder, Publisher, Refresher
 from portico.catalog.sections import ToolOverrides
 from portico.catalog.view import CatalogPolicy, CatalogViews, Policy
-from portico.concurrency.threads import FunctionLoop, Workers
+from portico.concurrency import FunctionLoop, Workers
 from portico.config import GatewaySettings, InstallationPaths, ScriptSettings, load_settings
 from portico.domain import VERSION
 from portico.domain.server import Packaging, ServerSpec, ToolFilter

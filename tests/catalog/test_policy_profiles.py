@@ -8,8 +8,8 @@ from portico.catalog.snapshot import CatalogSnapshot
 from portico.catalog.view import CatalogPolicy
 from portico.config.profiles import read_pattern
 from portico.domain.call import Caller
-from portico.domain.profile import OPEN, Profile
 from portico.domain.server import Offering, ToolFilter
+from portico.domain.tool import OPEN, Profile
 from portico.errors import Refused
 from portico.testing import AGENT, FakeApplication, definition, make_test_app
 

@@ -7,8 +7,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from portico.config.profiles import read_pattern
-from portico.domain.profile import Profile
 from portico.domain.server import Offering
+from portico.domain.tool import Profile
 from portico.surfaces.mcp.server import SurfaceServer
 from portico.surfaces.static import Static
 from portico.testing import make_test_app

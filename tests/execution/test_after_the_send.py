@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from portico.concurrency.threads import Workers
+from portico.concurrency import Workers
 from portico.domain.call import Call, Outcome
 from portico.errors import CallError, InternalError, Sent
 from portico.execution.executor import Executor

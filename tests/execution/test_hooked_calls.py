@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from portico import Catalog
-from portico.concurrency.threads import Workers
+from portico.concurrency import Workers
 from portico.domain.call import Call, Outcome
 from portico.domain.search_answers import Query
 from portico.errors import InvalidArguments, Refused, Sent, UnknownTool, UpstreamGone

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from portico.concurrency.threads import WAITING, FunctionLoop, Workers
+from portico.concurrency import WAITING, FunctionLoop, Workers
 from portico.domain.call import Caller, Result
 from portico.domain.search_answers import Findings, Hit
 from portico.domain.tool import Tool

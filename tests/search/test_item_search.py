@@ -11,9 +11,9 @@ from portico.catalog.prompts_and_resources import Items, collect
 from portico.config.profiles import read_pattern
 from portico.domain.call import Call, Caller
 from portico.domain.journal_entries import Lookup
-from portico.domain.profile import Profile
 from portico.domain.search_answers import Query
 from portico.domain.server import Offering, Server, ServerSpec, ToolFilter
+from portico.domain.tool import Profile
 from portico.errors import InvalidArguments, UnknownItem, UpstreamError, UpstreamGone
 from portico.search.item_search import ItemIndex
 from portico.testing import FakeApplication, FakeProvider, definition, make_test_app

@@ -25,7 +25,7 @@ from portico.errors import StoreError, StoreRefused
 from portico.storage.database_interface import HEAD, REVISIONS, SCRIPT, Database, postgres_address
 from portico.storage.journal import Pace, StoredJournal
 from portico.storage.journal_tables import Ledger
-from portico.storage.migrate import configured, script, upgrade_file
+from portico.storage.migrations import configured, script, upgrade_file
 from portico.storage.remembered_offerings import DatabaseDefinitions
 from portico.storage.storage import open_database
 
@@ -45,7 +45,7 @@ import sys
 from pathlib import Path
 from portico.domain.server import Offering
 from portico.storage.remembered_offerings import DatabaseDefinitions
-from portico.storage import migrate, postgres  # loading them takes longer than what is raced for
+from portico.storage import migrations, postgres  # loading them takes longer than what is raced for
 from portico.storage.storage import open_database
 print("ready", flush=True)
 sys.stdin.read()

@@ -15,9 +15,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from portico.domain.journal_entries import FleetEvent, OnEvent
-from portico.domain.profile import CODE
 from portico.domain.server import Asked, Offering, Server, pause_after
-from portico.domain.tool import ToolId
+from portico.domain.tool import CODE, ToolId
 from portico.errors import CallError, StoreError, UnknownServer
 from portico.protocols import DefinitionStore, Index, Provider
 

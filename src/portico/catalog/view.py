@@ -15,11 +15,10 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from portico.domain.call import Caller
-from portico.domain.profile import OPEN, Profile
 from portico.domain.search_answers import Query
 from portico.domain.server import ToolFilter
 from portico.domain.suggestions import nearest_names
-from portico.domain.tool import Effect, Tool, ToolId
+from portico.domain.tool import OPEN, Effect, Profile, Tool, ToolId
 from portico.domain.usage_and_tiers import Usage
 from portico.errors import CallError, InvalidArguments, NextCall, Refused, UnknownFilter
 from portico.protocols import Index

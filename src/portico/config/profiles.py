@@ -11,9 +11,9 @@ from typing import Any
 
 from portico.documents.document import Document, read_document
 from portico.documents.values_with_positions import TreePath
-from portico.domain.profile import Pattern, Profile
 from portico.domain.server import DatabaseSpec
 from portico.domain.suggestions import nearest_names
+from portico.domain.tool import Pattern, Profile
 from portico.errors import ConfigError
 
 from .reader import Fields, suggest

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from portico.documents.values_with_positions import TreePath
 from portico.domain.call import ResultLimits, ScriptLimits
-from portico.domain.profile import OPEN, Profile
 from portico.domain.server import ConfigChange, DatabaseSpec, HttpSettings, ServerSpec
 from portico.domain.suggestions import nearest_names
+from portico.domain.tool import OPEN, Profile
 from portico.errors import ConfigError, RestrictionError
 
 NAMES = ("portico.yaml", "portico.yml", "portico.json")

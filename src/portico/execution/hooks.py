@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from portico.concurrency.threads import BackgroundThread, FunctionLoop, Workers
+from portico.concurrency import BackgroundThread, FunctionLoop, Workers
 from portico.domain.call import Caller, Result
 from portico.domain.search_answers import Findings
 from portico.domain.suggestions import nearest_names

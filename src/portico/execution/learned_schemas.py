@@ -9,7 +9,7 @@ from threading import Lock
 
 import orjson
 
-from portico.concurrency.threads import BackgroundThread
+from portico.concurrency import BackgroundThread
 from portico.domain.call import Result
 from portico.domain.tool import Tool, ToolId
 from portico.domain.usage_and_tiers import Learned

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portico.concurrency.threads import FunctionLoop
+from portico.concurrency import FunctionLoop
 from portico.errors import ConfigError, Sent, StoreError, UpstreamGone
 from portico.providers.database_tools import MODULES
 from portico.providers.database_tools.demo_database import demo_url

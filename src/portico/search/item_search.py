@@ -10,9 +10,8 @@ from weakref import WeakKeyDictionary
 from portico.catalog.prompts_and_resources import Item, ItemKind, Items
 from portico.catalog.snapshot import CatalogSnapshot
 from portico.domain.call import Call, Caller, Result
-from portico.domain.profile import OPEN, Profile
 from portico.domain.search_answers import Level, Query
-from portico.domain.tool import Effect, Tool, ToolId
+from portico.domain.tool import OPEN, Effect, Profile, Tool, ToolId
 from portico.errors import InvalidArguments, NextCall, UnknownItem, UpstreamError
 from portico.protocols import Provider
 from portico.rendering.budget import Spell, Variants

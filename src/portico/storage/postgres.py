@@ -120,7 +120,7 @@ class PostgresDatabase(Database):
         """Run the migrations that have not run yet, on a connection of their own: they may take longer."""
         engine = _engine(self._address, MIGRATION_SECONDS, self._grace_seconds, poolclass=NullPool)
         # What runs migrations takes a quarter of a second to load, and hardly any start needs it.
-        from portico.storage.migrate import upgrade
+        from portico.storage.migrations import upgrade
 
         upgrade(engine, self.where)
 

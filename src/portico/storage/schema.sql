@@ -1,4 +1,4 @@
--- Generated from the migrations by `python -m portico.storage.migrate`; a test compares the two.
+-- Generated from the migrations by `portico.storage.migrations.script`; a test compares the two.
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)

@@ -236,7 +236,7 @@ class SqliteDatabase(Database):
                     work.run(statement)
         if not is_empty and self.path is not None:
             # What runs migrations takes a quarter of a second to load, and hardly any start needs it.
-            from portico.storage.migrate import upgrade_file
+            from portico.storage.migrations import upgrade_file
 
             upgrade_file(self.path, self._busy_seconds)
 

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from portico.concurrency.threads import FunctionLoop
+from portico.concurrency import FunctionLoop
 from portico.errors import InvalidArguments, Sent, UpstreamGone, UpstreamTimeout
 from portico.providers.python import LocalProvider, make_tool
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 
-from portico.concurrency.threads import Workers
+from portico.concurrency import Workers
 from portico.errors import Sent, UnknownTool, UpstreamError, UpstreamGone, UpstreamTimeout
 from portico.providers.python import LocalProvider, make_tool
 from portico.providers.python.functions import LIMIT, as_result

@@ -24,7 +24,7 @@ import anyio
 import orjson
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from portico.concurrency.threads import Exhausted, FunctionLoop, Job, Workers
+from portico.concurrency import Exhausted, FunctionLoop, Job, Workers
 from portico.domain.call import Caller, OnProgress
 from portico.domain.server import Health, Offering, State
 from portico.errors import (

@@ -19,7 +19,7 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
-from portico.concurrency.threads import Job, Workers
+from portico.concurrency import Job, Workers
 from portico.domain.server import pause_after
 from portico.errors import EmbedderAway, StoreError
 from portico.protocols import DefinitionStore, Embedder

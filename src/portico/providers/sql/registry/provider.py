@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from portico.concurrency.threads import Exhausted, Workers
+from portico.concurrency import Exhausted, Workers
 from portico.domain.call import Caller, OnProgress
 from portico.domain.server import DatabaseSpec, Health, Offering, State
 from portico.errors import (
