@@ -33,6 +33,7 @@ def test_a_client_that_reads_slowly_takes_the_memory_of_its_answer_and_no_more()
     assert_all(clients.slow_reader(3.0))
 
 
+@pytest.mark.chaos
 @pytest.mark.requirement("P-SHED", "F26")
 def test_what_is_too_much_is_told_when_to_come_again():
     assert_all(clients.overload(3.0))
@@ -53,11 +54,13 @@ def test_told_to_stop_under_load_it_loses_no_call_and_leaves_no_process():
     assert_all(clients.drain(20))
 
 
+@pytest.mark.chaos
 @pytest.mark.requirement("P-CHAOS", "T16", "F46", "F48")
 def test_faults_of_some_servers_do_not_reach_the_others_and_leave_nothing_behind():
     assert_all(fleet.run(argparse.Namespace(seconds=10.0, clients=40, seed=1)))
 
 
+@pytest.mark.chaos
 @pytest.mark.requirement("F29")
 def test_hours_of_calls_do_not_make_it_grow():
     assert_all(soak.run(argparse.Namespace(minutes=0.2, rate=50.0)))

@@ -52,8 +52,10 @@ async def test_a_client_of_2025_hears_of_new_tools(tmp_path: Path):
         serving(file, [definition("announce"), definition("refund_order")])
         with anyio.fail_after(15):
             await connected.call_tool("shop__announce", {})
-            await changed.wait()
-        assert len((await connected.list_tools(cache_mode="refresh")).tools) == 2
+            # The first one may be about the first list, which came a moment before the server's own news.
+            while len((await connected.list_tools(cache_mode="refresh")).tools) != 2:
+                await changed.wait()
+                changed = anyio.Event()
 
 
 @pytest.mark.requirement("P-LIST-CHANGED")

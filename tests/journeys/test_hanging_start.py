@@ -16,7 +16,7 @@ from tests.journeys.running import Gateway, client, gateway, write_config
 from tests.journeys.test_reload import telling, until_so
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
-HANGING = {"command": sys.executable, "args": ["-S", "-c", "import time; time.sleep(600)"], "timeouts": {"start": 20}}
+HANGING = {"command": sys.executable, "args": ["-S", "-c", "import time; time.sleep(600)"], "timeouts": {"start": 14}}
 
 
 def asked(running: Gateway, path: str) -> tuple[int, Any]:

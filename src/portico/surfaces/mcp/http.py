@@ -35,6 +35,7 @@ from portico.domain.server import HttpLimits, HttpSettings
 from .http_checks import BoundedBodies, HostCheck, HttpRefusal, OpenRequests, connection_class, replay
 from .server import SurfaceServer
 
+SETTLING_STEPS, SETTLING_SECONDS = 5, 0.01
 OPENING_BYTES = 64 * 1024
 """The body of a request that opens a session: an `initialize`."""
 KEPT_BYTES = 4 * 1024
@@ -59,6 +60,13 @@ class OpenSessions:
     most: int
     by_use: OrderedDict[str, BoundedSessions] = field(default_factory=OrderedDict)
     """The session unused longest comes first."""
+
+    async def let_answers_end(self) -> None:
+        """Wait a moment where no session could give way: one whose client has its answer is in use a few steps longer."""
+        for _ in range(SETTLING_STEPS):
+            if len(self.by_use) < self.most or any(manager.is_unused(one) for one, manager in self.by_use.items()):
+                return
+            await anyio.sleep(SETTLING_SECONDS)
 
     def make_room(self) -> bool:
         """Make room for one more; False when every session has a request under way or an open stream."""
@@ -238,6 +246,8 @@ class SurfaceEndpoint:
         if isinstance(kept, HttpRefusal):
             await kept.response(scope["path"])(scope, receive, send)
             return
+        if may_open:
+            await self.sessions.let_answers_end()
         if kept is not body:
             scope["headers"] = [
                 (name, b"%d" % len(kept)) if name == b"content-length" else (name, value)
