@@ -62,7 +62,7 @@ class OpenSessions:
     """The session unused longest comes first."""
 
     async def let_answers_end(self) -> None:
-        """Wait a moment where no session could give way: one whose client has its answer is in use a few steps longer."""
+        """Wait a moment where no session could give way: one whose client has just got its answer soon can."""
         for _ in range(SETTLING_STEPS):
             if len(self.by_use) < self.most or any(manager.is_unused(one) for one, manager in self.by_use.items()):
                 return
