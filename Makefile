@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 ARGS ?=
 CONSTRAINTS ?=
-JOBS ?= 2
+JOBS ?= 3
 
 .PHONY: help setup demo test coverage check docs bench conformance chaos attack constraints audit clean
 

@@ -39,6 +39,7 @@ def test_what_is_too_much_is_told_when_to_come_again():
     assert_all(clients.overload(3.0))
 
 
+@pytest.mark.chaos
 @pytest.mark.requirement("P-NO-FILES", "F30")
 def test_without_descriptors_calls_under_way_are_not_lost_and_it_recovers():
     assert_all(clients.descriptors())
