@@ -44,7 +44,8 @@ PATIENCE, CALL_SECONDS = 25, 3
 """Seconds that a call may take: at an untouched server so many that a machine with much to do loses none."""
 VANISH, PROGRESS, SEARCH = 0.01, 0.1, 0.1
 """How often a client breaks off in the middle of a call, how often it asks for progress, and how often it searches."""
-SETTLE_SECONDS, RECOVERY_SECONDS, IDLE_SECONDS = 15.0, 40.0, 10.0
+SETTLE_SECONDS, RECOVERY_SECONDS, IDLE_SECONDS = 15.0, 75.0, 10.0
+"""A breaker that opened with the last fault stays open for up to 60 s."""
 MOST_CPU, MOST_GROWTH = 0.03, 48 * 1024 * 1024
 
 
