@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from tests.chaos.restarts import cancelled_starts, restarts
 from upstream_world import SCRIPTED, Upstreams, said, until, use
 
+from portico.domain.journal_entries import FleetEvent
 from portico.domain.server import ServerLabels, ServerSpec, State, Timeouts, ToolFilter
 from portico.errors import Sent, UpstreamGone
 from portico.providers.mcp import UpstreamProvider
@@ -309,6 +311,25 @@ async def test_a_server_that_is_wanted_after_it_was_stopped_is_kept_longer(upstr
     await until(lambda: len(upstreams.told("stopped")) == 2)
     assert float(upstreams.events[-1].text.split()[-2]) >= 0.6
     assert upstreams.told() == ["started", "stopped", "started", "stopped"]
+
+
+@pytest.mark.requirement("P-IDLE")
+async def test_a_call_that_comes_while_an_unused_server_is_stopped_gets_its_answer(
+    upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[asyncio.Task[object]] = []
+
+    class Events(list[FleetEvent]):
+        def append(self, event: FleetEvent) -> None:
+            super().append(event)
+            if event.kind == "stopped" and not calls:
+                calls.append(asyncio.get_running_loop().create_task(use(provider, "echo")))
+
+    monkeypatch.setattr(upstreams, "events", Events())
+    provider = upstreams.stdio(timeouts=Timeouts(start=10, call=10, total=20, idle=0.2))
+    await use(provider, "echo")
+    await until(lambda: bool(calls))
+    await calls[0]
 
 
 @pytest.mark.requirement("P-EVENTS")

@@ -290,6 +290,7 @@ class ConnectionLifecycle:
             if idle and not self._in_flight and not connection.subscriptions.watched:
                 left = self._kept.used_at + idle - asyncio.get_running_loop().time()
             if left <= 0:
+                self.connection = None  # before anything is waited for: a call that comes now needs another one
                 self._connector.tell("stopped", f"it was not used for {idle:g} s")
                 return
             with anyio.move_on_after(left):
